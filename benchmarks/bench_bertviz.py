@@ -1,12 +1,12 @@
-"""Measure attnwidgets beside bertviz 1.4.1 (and CircuitsVis, if it is here) on all-MiniLM-L6-v2, in one run.
+"""Measure attnwidgets, bertviz 1.4.1 and CircuitsVis (if installed) on all-MiniLM-L6-v2, in one run.
 
     python benchmarks/bench_bertviz.py                    prints the tables
-    python benchmarks/bench_bertviz.py --write            and puts them into benchmarks/README.md
+    python benchmarks/bench_bertviz.py --write            and writes them into benchmarks/README.md
 
-Both get the same attention matrices, recorded once. Both draw in the same headless Chromium. bertviz asks a
-CDN for require.js, d3 and jQuery; here they are served from their npm packages. CircuitsVis draws all
-heads by `attention_heads`, with the script that it carries for pages without a network. A page that has
-not painted after `--limit` seconds has failed, and longer texts are not tried on it.
+All get the same attention matrices, recorded once, and draw in the same headless Chromium. bertviz loads
+require.js, d3 and jQuery from a CDN; here they are served from their npm packages. CircuitsVis draws all
+heads with `attention_heads`, including the script it embeds for pages without a network. A page that has not
+painted after `--limit` seconds has failed, and its tool is not tried on longer texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SENTENCE = "The electroencephalographer read the trace before she spoke, and the keys were on it. "
 
-# What has to be on the page for it to be painted.
+# A page counts as painted when its predicate holds.
 LINES = "() => document.querySelector('svg line')"
 CANVASES = """() => {
   const maps = [...document.querySelectorAll('canvas')];
@@ -56,7 +56,7 @@ BERTVIZ_LAYER = """() => { const select = document.querySelector('#layer');
 
 @dataclass
 class Row:
-    """What one tool took for one length."""
+    """The cost of one tool for one text length."""
 
     tool: str
     tokens: int
@@ -65,7 +65,7 @@ class Row:
     python: float
     saved: int
     matrix: float
-    """Bytes a value of one matrix that is sent on request."""
+    """Bytes per value of one matrix that is sent on request."""
     paint: Cost | None = None
     change: Cost | None = None
     nodes: int | None = None
@@ -73,7 +73,7 @@ class Row:
 
 
 def text_of(tokenizer: Any, tokens: int) -> str:
-    """A text that the tokenizer turns into exactly this many tokens, specials included."""
+    """Return a text of exactly this many tokens, including special tokens."""
     ids = tokenizer(SENTENCE * (tokens // 10), add_special_tokens=False, verbose=False)["input_ids"]
     for length in range(tokens - 2, 0, -1):
         text = str(tokenizer.decode(ids[:length]))
@@ -82,19 +82,18 @@ def text_of(tokenizer: Any, tokens: int) -> str:
     for word in SENTENCE.split():
         if len(tokenizer(f"{text} {word}")["input_ids"]) == tokens:
             return f"{text} {word}"
-    message = f"no text of exactly {tokens} tokens found"
-    raise ValueError(message)
+    raise ValueError(f"no text of exactly {tokens} tokens found")
 
 
 def in_browser(row: Row, path: Path, mark: str, action: str, scripts: dict[str, bytes], limit: float) -> None:
-    """Fill in what the browser takes to show the page and to change the layer."""
+    """Measure the browser's cost of showing the page and changing the layer, and write it into the row."""
     from playwright.sync_api import Error
 
     try:
         with opened(path, mark, scripts, limit) as page:
             row.paint, row.nodes = page.paint, page.nodes
-            if page.asked:
-                row.failure = f"asked for {page.asked[0]}"
+            if page.blocked:
+                row.failure = f"requested {page.blocked[0]}"
             row.change = change_layer(page, action)
     except Error as error:
         late = "imeout" in type(error).__name__
@@ -102,7 +101,7 @@ def in_browser(row: Row, path: Path, mark: str, action: str, scripts: dict[str, 
 
 
 def change_layer(page: Page, action: str) -> Cost | None:
-    """The cheaper of two layer changes, there and back, so that a cold start counts for nobody."""
+    """Return the cheaper of two layer changes, there and back, so that a cold start does not count."""
     if not action:
         return None
     costs = [page.act(action), page.act(action.replace("'3'", "'1'"))]
@@ -110,40 +109,40 @@ def change_layer(page: Page, action: str) -> Cost | None:
 
 
 def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
-    """What bertviz makes of the maps: its HTML, as it would be put into a cell's output."""
+    """Measure bertviz's HTML of the maps, as a cell's output would contain it."""
     import bertviz
 
     show: Callable[..., Any] = getattr(bertviz, view)
     start = time.perf_counter()
     html = show(tensors, tokens, html_action="return").data
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     path = folder / f"{view}-{len(tokens)}.html"
     path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
     values = len(tensors) * tensors[0].numel()
     sent = path.stat().st_size
-    # In a notebook file the same text stands as a JSON string.
+    # A notebook file contains the same text as a JSON string.
     saved = len(json.dumps(html)) if sent < 300e6 else sent
-    return Row(f"bertviz {view}", len(tokens), values, sent, taken, saved, sent / values), path
+    return Row(f"bertviz {view}", len(tokens), values, sent, elapsed, saved, sent / values), path
 
 
 def circuitsvis_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
-    """What CircuitsVis makes of all heads: its HTML as it is without a network, its script inside."""
+    """Measure CircuitsVis's HTML of all heads for pages without a network, with its script embedded."""
     import circuitsvis
     import torch
 
     heads = torch.cat([layer[0] for layer in tensors])
     start = time.perf_counter()
     html = getattr(circuitsvis.attention, view)(attention=heads, tokens=tokens).local_src
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     path = folder / f"{view}-{len(tokens)}.html"
     path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
     sent = path.stat().st_size
     saved, values = len(json.dumps(html)), heads.numel()
-    return Row(f"CircuitsVis {view}", len(tokens), values, sent, taken, saved, sent / values), path
+    return Row(f"CircuitsVis {view}", len(tokens), values, sent, elapsed, saved, sent / values), path
 
 
 def installed(name: str) -> bool:
-    """Whether a package is there."""
+    """Return whether a package is installed."""
     try:
         version(name)
     except PackageNotFoundError:
@@ -152,40 +151,40 @@ def installed(name: str) -> bool:
 
 
 def attnwidgets_row(view: str, attention: Any, options: dict[str, Any], folder: Path) -> tuple[Row, Path]:
-    """The same maps in one of our views: what a live kernel sends at once, and the standalone page."""
+    """Measure one of our views of the same maps: what a kernel sends at once, and the standalone page."""
     from ipywidgets.embed import dependency_state
 
     import attnwidgets as aw
 
     start = time.perf_counter()
-    shown = getattr(aw, view)(attention, **options)
-    state = dependency_state([shown], drop_defaults=False)
-    taken = time.perf_counter() - start
+    widget = getattr(aw, view)(attention, **options)
+    state = dependency_state([widget], drop_defaults=False)
+    elapsed = time.perf_counter() - start
     path = folder / f"{view}-{len(attention.query_labels)}.html"
-    shown.to_html(path)
+    widget.to_html(path)
     tokens = len(attention.query_labels)
     values = attention.n_layers * attention.layer(attention.layers[0]).size
-    request = {"kind": "tile", "id": 1, "source": shown.sources()[0].id, "layer": 5, "head": 3}
-    reply, buffers = shown.store.answer(request)
+    request = {"kind": "tile", "id": 1, "source": widget.sources()[0].id, "layer": 5, "head": 3}
+    reply, buffers = widget.store.answer(request)
     matrix = (len(json.dumps(reply)) + sum(map(len, buffers))) / tokens**2
-    row = Row(f"attnwidgets {view}", tokens, values, wire_bytes(state), taken, state_bytes(state), matrix)
-    shown.close()
+    row = Row(f"attnwidgets {view}", tokens, values, wire_bytes(state), elapsed, state_bytes(state), matrix)
+    widget.close()
     return row, path
 
 
 def state_bytes(state: dict[str, Any]) -> int:
-    """Bytes of models as they are saved in a notebook: JSON, with their buffers in base64."""
+    """Return the bytes of models saved in a notebook: JSON, with buffers in base64."""
     return len(json.dumps(state).encode())
 
 
 def wire_bytes(state: dict[str, Any]) -> int:
-    """Bytes of models as a kernel sends them: JSON, with their buffers as they are."""
+    """Return the bytes of models as a kernel sends them: JSON, with binary buffers."""
     packed = [buffer["data"] for model in state.values() for buffer in model.get("buffers", ())]
     return state_bytes(state) - sum(len(data) - len(base64.b64decode(data)) for data in packed)
 
 
 def further_view_bytes(attention: Any) -> int:
-    """What one more view of maps already shown adds to a saved notebook."""
+    """Return the bytes that another view of the same maps adds to a saved notebook."""
     from ipywidgets.embed import dependency_state
 
     import attnwidgets as aw
@@ -196,7 +195,7 @@ def further_view_bytes(attention: Any) -> int:
 
 
 def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], int]:
-    """All rows, and the bytes that a further view adds to a saved notebook."""
+    """Return all rows, and the bytes that another view adds to a saved notebook."""
     import torch
 
     import attnwidgets as aw
@@ -218,7 +217,7 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
             *([("CircuitsVis", "attention_heads", CANVASES, "")] if installed("circuitsvis") else ()),
         ):
             if tool == "attnwidgets":
-                # A trace of its own each, so that no view finds another's numbers already there.
+                # A fresh trace each, so that no view profits from another's cached numbers.
                 fresh = aw.attention(aw.trace(model, tokenizer, text))
                 options = {"units": ["token"]} if view == "HeadGrid" else {}
                 row, path = attnwidgets_row(view, fresh, options, folder)
@@ -239,23 +238,23 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
 
 
 def seconds(value: float) -> str:
-    """Seconds with two digits that mean something."""
+    """Return seconds as text with two significant digits."""
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
 def size(count: float) -> str:
-    """Bytes in the unit a reader expects."""
+    """Return a number of bytes as text in kB or MB."""
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def table(rows: list[Row]) -> str:
-    """One line per length and tool."""
+    """Return the table: one line per length and tool."""
     names = (
         "tokens",
         "view",
         "sent at once",
-        "a value",
-        "a value, later",
+        "per value",
+        "per value, later",
         "Python",
         "first paint (CPU)",
         "layer change (CPU)",
@@ -274,13 +273,13 @@ def table(rows: list[Row]) -> str:
 
 
 def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
-    """The text between the marks of benchmarks/README.md."""
+    """Return the text between the marks of benchmarks/README.md."""
     import attnwidgets as aw
     from attnwidgets.views.wire.stub import COMMON_PARTS
 
     names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
     versions = ", ".join(f"{name} {version(name)}" for name in (*names, "circuitsvis") if installed(name))
-    # What a notebook with one Explorer carries: the core, and the parts that this view needs.
+    # The code of a notebook with one Explorer: the core, and the parts that this view needs.
     scripts = ("attnwidgets", *aw.Explorer.PARTS, *COMMON_PARTS)
     runtime = sum((HERE.parent / "attnwidgets" / "static" / f"{name}.js").stat().st_size for name in scripts)
     by_tool = {(row.tool, row.tokens): row for row in rows}
@@ -292,8 +291,8 @@ def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
     )
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     return f"""\
-{dt.datetime.now(tz=dt.timezone.utc):%Y-%m-%d}, {machine}; {versions}; a page that had not painted after
-{options.limit:.0f} s has failed.
+{dt.datetime.now(tz=dt.timezone.utc):%Y-%m-%d}, {machine}; {versions}; a page that has not painted after
+{options.limit:.0f} s counts as failed.
 
 {table(rows)}
 
@@ -303,18 +302,18 @@ Bytes of a notebook saved with its widgets, one view:
 |---:|---:|---:|---:|
 {lines}
 
-{size(runtime)} of ours are the Explorer's code, once a notebook: the core and {len(scripts) - 1} parts.
-A further view of the same maps adds {size(further)}; with bertviz, as much as the first."""
+Of ours, {size(runtime)} are the Explorer's code, once per notebook: the core and {len(scripts) - 1} parts.
+Another view of the same maps adds {size(further)}; with bertviz, it adds as much as the first."""
 
 
 def main() -> None:
-    """Measure, print, and write where asked to."""
+    """Measure, print, and write with `--write`."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
-    parser.add_argument("--limit", type=float, default=60, help="seconds that a page has to paint in")
-    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    parser.add_argument("--limit", type=float, default=60, help="seconds a page has to paint")
+    parser.add_argument("--write", action="store_true", help="write the tables into benchmarks/README.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         rows, further = measure(options.lengths, options.limit, Path(scratch))

@@ -1,11 +1,11 @@
-"""Measure DecompX beside a plain implementation of the paper's equations, in one run.
+"""Compare DecompX with a plain implementation of the paper's equations, in one run.
 
     python benchmarks/bench_decompx.py [--threads 2]
 
-Both start from the same tokens on all-MiniLM-L6-v2 and run the model; following vectors is most of it. The
-plain one is that of `plain_decompx.py`, as the authors' program works and with heads mixed as values.
-Times are CPU times of this process, the best of three; what counts is their ratio. Lengths of every layer's
-vectors and the scores of a class are compared before anything is timed.
+Both start from the same tokens on all-MiniLM-L6-v2 and run the model, but most of the time goes into
+following vectors. The plain implementation is `plain_decompx.py`, as the authors' program works and with
+heads mixed as values. Times are CPU times of this process, the best of three; their ratio counts. The lengths
+of every layer's vectors and the scores of a class are compared before timing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    """Return the least CPU time of three calls."""
+    """Return the lowest CPU time of three calls."""
     times = []
     for _ in range(3):
         start = time.process_time()
@@ -40,7 +40,7 @@ def seconds(function: Callable[[], Any]) -> float:
 
 @torch.no_grad()
 def compare(model: Any, n: int) -> None:
-    """Print one line for the scores and one for the lengths of every layer."""
+    """Print a line for the scores and one for the lengths in every layer."""
     ids = torch.randint(1000, 20000, (1, n), generator=torch.Generator().manual_seed(0))
 
     def plain(*, scores: bool, **options: bool) -> np.ndarray:
@@ -52,8 +52,8 @@ def compare(model: Any, n: int) -> None:
         return aw.decompx(traced, [0, 1]).values.T if scores else aw.decompx(traced).values
 
     for what, scores in (("scores of a class", True), ("lengths, every layer", False)):
-        expected, found = plain(scores=scores), ours(scores=scores)
-        off = float(np.abs(found - expected).max() / np.abs(expected).max())
+        expected, computed = plain(scores=scores), ours(scores=scores)
+        off = float(np.abs(computed - expected).max() / np.abs(expected).max())
         if not off < 1e-4:
             raise SystemExit(f"{what} differ by {off:.2g}")
         authors = seconds(lambda scores=scores: plain(scores=scores))

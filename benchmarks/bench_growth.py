@@ -1,12 +1,12 @@
-"""How cost grows with the text: python benchmarks/bench_growth.py [--tokens 1024 2048] [--steps trace row].
+"""Measure how cost grows with the text: python benchmarks/bench_growth.py [--tokens 1024 2048] [--steps ...].
 
-A random Llama of 2 layers x 16 heads with heads of 8 dimensions, one thread. Every figure is from a process
-of its own: CPU seconds, and the most memory that the process held beyond what it held before the step (which
-Linux alone tells). The step runs once on 20 tokens before, so that imports are not counted; what it starts
-from (the trace) is made before, too. A step in a module of its own adds itself to `STEPS`.
+The model is a random Llama of 2 layers x 16 heads with 8 dimensions per head, on one thread. Each figure
+comes from its own process: CPU seconds, and peak memory beyond what the process held before the step
+(reported by Linux only). The step first runs once on 20 tokens, so that imports do not count; the trace that
+it starts from is made before measuring. A step in another module adds itself to `STEPS`.
 
-    --tree FOLDER    measures another checkout of attnwidgets, for a column beside this one
-    --limit GB       of the process' memory; what needs more is said as the step says it
+    --tree FOLDER    measures another checkout of attnwidgets, for comparison
+    --limit GB       limits the process's memory; a step that needs more prints its own error
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECONDS = 280
 
 
 def row(trace: Any) -> Any:
-    """Return one row of one head; of an older version, from the layer."""
+    """Return one row of one head; older versions take it from the layer."""
     if hasattr(trace, "attention_rows"):
         return trace.attention_rows(1, [0], [len(trace.tokens) - 1])
     return trace.attention_layer(1)[0, -1]
@@ -44,13 +44,13 @@ def tile(trace: Any) -> Any:
 
 
 def method(name: str, **options: Any) -> Callable[[Any], Any]:
-    """Return a step that computes what a method says of the last layer asked for."""
+    """Return a step that computes a method's values for the last of its layers."""
 
     def step(trace: Any) -> Any:
         import attnwidgets as aw
 
-        found = getattr(aw, name)(trace, **options)
-        return found.values if found.kind == "Attributions" else found.layer(found.layers[-1])
+        result = getattr(aw, name)(trace, **options)
+        return result.values if result.kind == "Attributions" else result.layer(result.layers[-1])
 
     return step
 
@@ -66,17 +66,17 @@ STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "lrp": ("lrp", method("lrp")),
     **VIEWS,
 }
-"""What is measured: its name in the table, and what it does with a trace."""
+"""Steps: the name in the table, and a function of a trace."""
 
 
 def memory(field: str) -> float:
-    """Return a field of this process' status in MB (10^6 bytes)."""
+    """Return a field of this process's status in MB (10^6 bytes)."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024 / 1e6
 
 
 def measure(name: str, tokens: int, limit: float | None) -> dict[str, Any]:
-    """Return what a step takes in this process."""
+    """Return the CPU seconds and peak MB of a step in this process, or its error."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -93,57 +93,55 @@ def measure(name: str, tokens: int, limit: float | None) -> dict[str, Any]:
 
     step = STEPS[name][1]
     step(read(20))
-    given = None if name == "trace" else read(tokens)
+    trace = None if name == "trace" else read(tokens)
     if limit is not None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (int(limit * 1e9),) * 2)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins here
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
     held, begin = memory("VmRSS"), time.process_time()
     try:
-        kept = read(tokens) if given is None else step(given)
+        result = read(tokens) if trace is None else step(trace)
     except (MemoryError, RuntimeError, ValueError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     seconds = time.process_time() - begin
-    del kept
+    del result
     return {"seconds": seconds, "peak": max(0.0, memory("VmHWM") - held), "tree": aw.__file__}
 
 
 def cell(name: str, tokens: int, options: argparse.Namespace) -> str:
-    """Return what a process of its own measured: CPU seconds and MB."""
-    asked = [sys.executable, __file__, "--one", name, "--tokens", str(tokens)]
-    asked += [] if options.limit is None else ["--limit", str(options.limit)]
+    """Measure a step in its own process; return CPU seconds and MB as a cell of the table."""
+    command = [sys.executable, __file__, "--one", name, "--tokens", str(tokens)]
+    command += [] if options.limit is None else ["--limit", str(options.limit)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = str(options.tree.resolve())
     try:
         done = subprocess.run(
-            asked, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False
+            command, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return f"more than {SECONDS} s"
     if done.returncode:
         print(done.stderr[-500:], file=sys.stderr)
         return f"ended with {done.returncode}"
-    found = json.loads(done.stdout.splitlines()[-1])
-    if "error" in found:
-        print(f"{name}, {tokens}: {found['error']}", file=sys.stderr)
-        return "refused" if "force=True" in found["error"] else "failed"
-    seconds = found["seconds"]
-    return (
-        f"{seconds:.3f} / {found['peak']:,.0f}" if seconds < 0.1 else f"{seconds:.1f} / {found['peak']:,.0f}"
-    )
+    measured = json.loads(done.stdout.splitlines()[-1])
+    if "error" in measured:
+        print(f"{name}, {tokens}: {measured['error']}", file=sys.stderr)
+        return "refused" if "force=True" in measured["error"] else "failed"
+    seconds = measured["seconds"]
+    return f"{seconds:.{3 if seconds < 0.1 else 1}f} / {measured['peak']:,.0f}"
 
 
 def main() -> None:
-    """Print a table: a row for each step, a column for each length."""
-    asking = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    asking.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
-    asking.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
-    asking.add_argument("--tree", type=Path, default=Path(__file__).parents[1])
-    asking.add_argument("--limit", type=float)
-    asking.add_argument("--one", choices=STEPS, help=argparse.SUPPRESS)
-    options = asking.parse_args()
+    """Print a table: one row per step, one column per length."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument("--limit", type=float)
+    parser.add_argument("--one", choices=STEPS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.one, options.tokens[0], options.limit)))
         return

@@ -1,8 +1,8 @@
-"""What relevance costs beside a gradient: python benchmarks/bench_lrp.py.
+"""Compare the cost of relevance with that of a gradient: python benchmarks/bench_lrp.py.
 
-The plain pass is what a gradient of one logit by the embeddings takes with torch alone: one forward pass of
-the model as it was loaded (sdpa), and `torch.autograd.grad` back to its embeddings, no weight's gradient.
-Both are measured in CPU time, by turns in one run, the least of several; on a loaded machine run it again.
+The plain pass computes the gradient of one logit with respect to the embeddings with torch alone: one forward
+pass of the model as loaded (sdpa), and `torch.autograd.grad` back to the embeddings, without gradients of
+weights. Both take turns in one run, and the lowest CPU time of several counts; repeat it on a loaded machine.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ TOKEN = 359
 
 
 def plain(model: Any, ids: torch.Tensor, *, frozen: bool) -> torch.Tensor:
-    """Return the gradient of the last row's logit by the embeddings."""
-    wanted = [parameter.requires_grad for parameter in model.parameters()]
+    """Return the gradient of the last row's logit with respect to the embeddings."""
+    flags = [parameter.requires_grad for parameter in model.parameters()]
     if frozen:
         model.requires_grad_(requires_grad=False)
     embeddings = model.get_input_embeddings()(ids).detach().requires_grad_()
     logits = model(inputs_embeds=embeddings, use_cache=False).logits
-    found: torch.Tensor = torch.autograd.grad(logits[0, -1, TOKEN], embeddings)[0]
-    for parameter, want in zip(model.parameters(), wanted, strict=True):
-        parameter.requires_grad_(requires_grad=want)
-    return found
+    gradient: torch.Tensor = torch.autograd.grad(logits[0, -1, TOKEN], embeddings)[0]
+    for parameter, flag in zip(model.parameters(), flags, strict=True):
+        parameter.requires_grad_(requires_grad=flag)
+    return gradient
 
 
 def cpu(work: Callable[[], Any]) -> float:
-    """Return the CPU seconds that work takes."""
+    """Return the CPU seconds of a call."""
     begin = time.process_time()
     work()
     return time.process_time() - begin
 
 
 def main() -> None:
-    """Print one row for each length."""
+    """Print one row per length."""
     torch.set_num_threads(1)
     model, _ = aw.demo_model("decoder")
     aw.check_conservation(model)
@@ -69,8 +69,8 @@ def main() -> None:
 def _by_turns(work: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(TURNS):
-        for name, one in work.items():
-            times[name].append(cpu(one))
+        for name, function in work.items():
+            times[name].append(cpu(function))
     return times
 
 

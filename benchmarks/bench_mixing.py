@@ -1,14 +1,14 @@
-"""Measure the measures of context mixing beside plain implementations of their papers, in one run.
+"""Compare the measures of context mixing with plain implementations of their papers, in one run.
 
     python benchmarks/bench_mixing.py                    prints the table
-    python benchmarks/bench_mixing.py --write            and puts it into benchmarks/README.md
+    python benchmarks/bench_mixing.py --write            and writes it into benchmarks/README.md
     python benchmarks/bench_mixing.py --tokens 64 --methods alti value_zeroing --models MiniLM
 
 Both start from the same tokens, run the model once and end with the maps of every layer: the plain one
 (`plain.py`, `plain_decompx.py`) from a model call, attnwidgets from a trace that was made before. Results are
-compared before anything is timed. Times are CPU times of this process on two threads, taken in turns, the
-median; threads wait for work asleep, so that waiting counts as none. Memory is the most that torch held at
-once beyond what it held before, of one more run of each.
+compared before timing. Times are medians of this process's CPU time on two threads, measured in turns;
+threads sleep while they wait for work, so that waiting does not count. Memory is torch's peak beyond what it
+held before, measured in one more run of each.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-# Before torch starts its threads.
+# These must be set before torch starts its threads.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler that counts memory says when it starts
+os.environ["KINETO_LOG_LEVEL"] = "99"  # silences the memory profiler
 
 import numpy as np
 import plain
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- measured: mixing -->", "<!-- end of measured: mixing -->"
-LONG_SECONDS = 20  # what takes longer is run once
+LONG_SECONDS = 20  # slower ones run once
 
-# Name: the plain one (model, ids) and ours (trace).
+# By name: the plain implementation (model, ids) and ours (trace).
 METHODS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "attention_norm": (
         lambda model, ids: plain.attention_norm(model, ids, "attn"),
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[str, ...]]] = {
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU time of a call, and what it returned."""
+    """Return the CPU time of a call, and its result."""
     start = time.process_time()
     result = function()
     return time.process_time() - start, result
@@ -87,7 +87,7 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 @torch.no_grad()
 def compare(name: str, model: Any, method: str, n: int, repeats: int) -> str:
-    """Return one row."""
+    """Return one row of the table."""
     theirs, ours = METHODS[method]
     ids = torch.randint(1000, 9000, (1, n), generator=torch.Generator().manual_seed(n))
     inner = getattr(model, "model", model)  # without the head, which no measure reads
@@ -96,37 +96,37 @@ def compare(name: str, model: Any, method: str, n: int, repeats: int) -> str:
         return aw.trace(model, None, ids[0].tolist())
 
     expected = np.asarray(theirs(model, ids))
-    found = ours(traced()).values
-    off = float(np.abs(found - expected).max() / np.abs(expected).max())
+    computed = ours(traced()).values
+    off = float(np.abs(computed - expected).max() / np.abs(expected).max())
     if not off < 1e-3:
         raise SystemExit(f"{name} {method} differs by {off:.2g}")
     times: dict[str, list[float]] = {"pass": [], "plain": [], "ours": []}
     for _ in range(repeats):
-        given = traced()
+        trace = traced()
         times["pass"].append(seconds(lambda: inner(ids))[0])
         times["plain"].append(seconds(lambda: theirs(model, ids))[0])
-        times["ours"].append(seconds(lambda given=given: ours(given).values)[0])
+        times["ours"].append(seconds(lambda trace=trace: ours(trace).values)[0])
         if times["plain"][0] > LONG_SECONDS:
             break
-    alone, there, here = (median(one) for one in times.values())
-    given = traced()
-    held = [peak(lambda: theirs(model, ids)), peak(lambda: ours(given).values)]
+    alone, there, here = (median(values) for values in times.values())
+    trace = traced()
+    held = [peak(lambda: theirs(model, ids)), peak(lambda: ours(trace).values)]
     cells = [name, str(n), method, f"{alone:.3f}", f"{there:.2f}", f"{here:.3f}", f"**{there / here:.1f}**"]
     cells += [f"{(there - alone) / max(here - alone, 1e-9):.0f}", *(f"{size / 1e6:.1f}" for size in held)]
     return f"| {' | '.join([*cells, f'{off:.0e}'])} |"
 
 
 def main() -> None:
-    """Measure, print, and write where asked to."""
+    """Measure, print, and write with `--write`."""
     import transformers
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--tokens", type=int, nargs="*", help="lengths; those of the table by default")
-    parser.add_argument("--methods", nargs="*", help="some of them, by name")
+    parser.add_argument("--tokens", type=int, nargs="*", help="text lengths; by default those of the table")
+    parser.add_argument("--methods", nargs="*", help="names of the methods to run; all by default")
     parser.add_argument("--models", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the table into benchmarks/README.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"

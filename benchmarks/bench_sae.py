@@ -1,10 +1,10 @@
-"""Sparse autoencoders: python benchmarks/bench_sae.py CORPUS [--steps 3000] [--features 3072] [--tokens ...].
+"""Measure sparse autoencoders: python benchmarks/bench_sae.py CORPUS [--steps 3000] [--features 3072] ...
 
-CORPUS is a text file with a text a line, or JSON with texts (or objects with an "extract") in a list or an
-object. An SAE of the third layer of all-MiniLM-L6-v2 is trained by the default recipe, beside the bare matrix
-products of its training steps; then statistics over 100,000 tokens and half as many features are counted,
-beside the model's forward passes over the same tokens, and their pages weighed as a view sends them. CPU time
-in one run; wall time is the machine's.
+CORPUS is a text file with one text per line, or JSON with texts (or objects with an "extract") in a list or
+an object. The script trains an SAE of the third layer of all-MiniLM-L6-v2 with the default recipe, and times
+the bare matrix products of its training steps. Then it computes statistics of half as many features over
+100,000 tokens, times the model's forward passes over the same tokens, and measures the size of the features'
+pages as a view sends them. Compare CPU times; wall times depend on the machine.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 SITE, LAYER = "encoder.layer.2", 3
 BATCH = 512
 COUNTED = 100_000
-COMPARED = 2048  # held-out tokens on which other reconstructions are compared
+COMPARED = 2048  # held-out tokens for comparing other reconstructions
 
 
 def corpus_of(path: Path) -> list[str]:
     """Return the texts of a file."""
     if path.suffix != ".json":
         return [line for line in path.read_text(encoding="utf-8").split("\n") if len(line) > 60]
-    found = json.loads(path.read_text(encoding="utf-8"))
-    items: Iterable[Any] = found.values() if isinstance(found, dict) else found
+    content = json.loads(path.read_text(encoding="utf-8"))
+    items: Iterable[Any] = content.values() if isinstance(content, dict) else content
     return [item["extract"] if isinstance(item, dict) else item for item in items]
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Return CPU seconds, wall seconds, and what work returns."""
+    """Return a call's CPU seconds, wall seconds and result."""
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
     return time.process_time() - cpu, time.perf_counter() - wall, result
 
 
 class Phases:
-    """When every phase of the work began, in CPU and wall time."""
+    """Records when each phase began, in CPU and wall time."""
 
     def __init__(self) -> None:
         self.begun: dict[str, tuple[float, float]] = {}
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
-        """Take note: an observer of progress."""
+        """Observe progress."""
         self.begun.setdefault(what, (time.process_time(), time.perf_counter()))
         if total and done % max(1, total // 10) == 0:
             print(f"  {what}: {done} of {total}", flush=True)
@@ -68,10 +68,10 @@ def products(steps: int, d_in: int, d_sae: int) -> tuple[float, float]:
     """Return CPU and wall seconds of the five products of a dense training step, for all steps."""
     x, a = torch.randn(BATCH, d_in), torch.randn(BATCH, d_sae)
     weights = torch.randn(d_sae, d_in)
-    tried = max(10, steps // 30)
+    trials = max(10, steps // 30)
 
     def run() -> None:
-        for _ in range(tried):
+        for _ in range(trials):
             torch.mm(x, weights.T)  # activations
             torch.mm(a, weights)  # reconstructions
             torch.mm(a.T, x)  # the decoder's gradient
@@ -80,41 +80,41 @@ def products(steps: int, d_in: int, d_sae: int) -> tuple[float, float]:
 
     run()
     cpu, wall, _ = timed(run)
-    return cpu * steps / tried, wall * steps / tried
+    return cpu * steps / trials, wall * steps / trials
 
 
 def states_of(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
-    """Return states of tokens that count [token, width], by the model's own hidden states."""
-    found: list[Tensor] = []
+    """Return the states [token, width] of tokens that count, from the model's own hidden states."""
+    rows: list[Tensor] = []
     corpus = Corpus(model, tokenizer, texts)
     with borrowed(model):
         for windows in batches(corpus.windows(), 4096):
             states = model(**corpus.inputs(windows), output_hidden_states=True).hidden_states[LAYER]
-            found += [
+            rows += [
                 row[: len(window.ids)][torch.tensor(window.counts)]
                 for row, window in zip(states, windows, strict=True)
             ]
-            if sum(map(len, found)) >= COMPARED:
+            if sum(map(len, rows)) >= COMPARED:
                 break
-    return torch.cat(found)[:COMPARED]
+    return torch.cat(rows)[:COMPARED]
 
 
 def explained(h: Tensor, reconstruction: Tensor) -> float:
     """Return the share of variance that reconstructions explain."""
-    found = Measures(h.shape[-1], 1)
-    found.add(h, torch.zeros(len(h), 1), reconstruction)
-    return found.explained_variance
+    measures = Measures(h.shape[-1], 1)
+    measures.add(h, torch.zeros(len(h), 1), reconstruction)
+    return measures.explained_variance
 
 
 def by_pca(h: Tensor, rank: int) -> Tensor:
-    """Return the reconstruction by the best plane of a rank, of the states themselves."""
+    """Return the reconstruction by the principal components of the states themselves."""
     mean = h.mean(0)
     plane = torch.linalg.svd(h - mean, full_matrices=False).Vh[:rank]
     return (h - mean) @ plane.T @ plane + mean
 
 
 def by_random_directions(h: Tensor, k: int, d_sae: int) -> Tensor:
-    """Return the best reconstructions by the k most similar of many random directions."""
+    """Return the best reconstructions from the k most similar of many random directions."""
     directions = torch.nn.functional.normalize(torch.randn(d_sae, h.shape[-1]), dim=-1)
     mean = h.mean(0)
     rows = ((h - mean) @ directions.T).abs().topk(k).indices
@@ -123,12 +123,12 @@ def by_random_directions(h: Tensor, k: int, d_sae: int) -> Tensor:
 
 
 def training(model: Any, tokenizer: Any, texts: list[str], options: argparse.Namespace) -> None:
-    """Train, and print how it went."""
+    """Train, and print the results."""
     phases = Phases()
-    asked = {"site": SITE, "d_sae": options.features, "steps": options.steps, "batch_size": BATCH}
+    recipe = {"site": SITE, "d_sae": options.features, "steps": options.steps, "batch_size": BATCH}
     with observing(phases):
         cpu, wall, sae = timed(
-            lambda: aw.SAE.train(model, tokenizer, texts, max_tokens=options.tokens, **asked)
+            lambda: aw.SAE.train(model, tokenizer, texts, max_tokens=options.tokens, **recipe)
         )
         end = time.process_time(), time.perf_counter()
     begun = phases.begun["training the SAE"]
@@ -156,7 +156,7 @@ def training(model: Any, tokenizer: Any, texts: list[str], options: argparse.Nam
 
 
 def statistics(model: Any, tokenizer: Any, texts: list[str], options: argparse.Namespace) -> None:
-    """Count, and print what it cost beside the model's own passes."""
+    """Compute statistics, and print their cost against the model's own passes."""
     features = options.features // 2
     sae = aw.SAE.train(model, tokenizer, texts, site=SITE, d_sae=features, steps=300, max_tokens=60_000)
     chosen, tokens = [], 0
@@ -180,19 +180,21 @@ def statistics(model: Any, tokenizer: Any, texts: list[str], options: argparse.N
     print(f"\nStatistics of {features:,} features (L0 {l0:.0f}) over {seen:,} tokens\n")
     print("| | CPU, s | wall, s |\n|---|---:|---:|")
     print(f"| the model's forward passes (all layers) | {cpu:.1f} | {wall:.1f} |")
-    print(f"| statistics (the model up to the site, and counting) | {counted[0]:.1f} | {counted[1]:.1f} |")
+    print(
+        f"| statistics (the model up to the hook point, and counting) | {counted[0]:.1f} | {counted[1]:.1f} |"
+    )
     print(f"| ratio | {counted[0] / cpu:.2f} | {counted[1] / wall:.2f} |\n", flush=True)
     pages(counted[2])
 
 
 def pages(stats: aw.FeatureStats) -> None:
-    """Print what a message about one feature carries, and the table of all."""
+    """Print the size of a message about one feature, and of the table of all."""
     sizes = [size_of(page_of(stats, feature)) for feature in stats.features]
     left = sum(page_of(stats, feature)[0]["left"] > 0 for feature in stats.features)
     mean = sum(sizes) / len(sizes)
     print(
         f"A feature's page: {mean / 1000:.1f} kB on average, {max(sizes) / 1000:.1f} kB at most (in {left} "
-        f"of {len(sizes)} some contexts are left out for it); the table: "
+        f"of {len(sizes)} some contexts are left out for that); the table: "
         f"{size_of(columns_of(stats)) / 1000:.0f} kB.\n",
         flush=True,
     )
@@ -209,7 +211,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=400_000)
     parser.add_argument("--only", choices=("training", "statistics"))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--save", type=Path, help="where the SAE goes")
+    parser.add_argument("--save", type=Path, help="folder to save the SAE in")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)

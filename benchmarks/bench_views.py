@@ -1,15 +1,15 @@
-"""Measure the script time of views in a browser, as the pointer moves and the layer changes, and their nodes.
+"""Measure the nodes of views in a browser, and their script time for pointer moves and layer changes.
 
     python benchmarks/bench_views.py                prints the table
-    python benchmarks/bench_views.py --write        and puts it into benchmarks/README.md
+    python benchmarks/bench_views.py --write        and writes it into benchmarks/README.md
     python benchmarks/bench_views.py --tokens 128
 
-Every view is a page of its own, of made-up attention with 12 heads in each of 12 layers, its matrices
-present. A turn happens in a frame, where browsers deliver what moves. Its script time is from the event to
-the end of the callbacks that it asks the next frame for, which are called at once; finding the element under
-the pointer, style, layout and painting are the browser's and not in it. The pages take turns in several
-rounds, so that other work of the machine falls on all of them: each number is the first quartile and the
-median of all turns but those of the first round.
+Each view has its own page of made-up attention with 12 heads in each of 12 layers, with all matrices present.
+A turn happens in a frame, where browsers deliver pointer moves. Its script time runs from the event to the
+end of the callbacks that it requests for the next frame, which are called at once; the browser's own hit
+testing, style, layout and painting are not included. The pages take turns in several rounds, so that other
+work on the machine affects all of them: each number is the first quartile and the median of all turns except
+the first round's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BEGIN, END = "<!-- measured: views -->", "<!-- end of measured: views -->"
 LAYERS, HEADS, WIDTH = 12, 12, 12 * 64
 ROUNDS, TURNS_A_ROUND = 5, 24
 
-# Frames are held back, so that what a frame does is timed with the event that asked for it.
+# Hold frames back, so that a frame's work is timed with the event that requested it.
 HOLD = """() => {
   let number = 0;
   const held = new Map();
@@ -58,7 +58,7 @@ TURNS = """async ({ kind, place, turns }) => {
   if (kind === "layer" ? !slider || slider.hidden : !plot) return null;
   const box = plot?.getBoundingClientRect();
   window.turn ??= 0;
-  /** What happens, as a function that makes it happen. */
+  /** Prepares turn i and returns a function that dispatches its events. */
   const next = {
     hover: (i) => {
       const x = box.left + box.width * (0.1 + 0.8 * ((i * 7) % 19) / 19);
@@ -102,7 +102,7 @@ VIEWS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 def made_up(n: int) -> Any:
-    """Return a trace of random attention with several layers."""
+    """Return a trace of random attention with LAYERS layers of HEADS heads."""
     weights = np.random.default_rng(0).dirichlet(np.full(n, 0.1), (LAYERS, HEADS, n)).astype(np.float32)
     return aw.from_attentions(weights, [f"token{i}" for i in range(n)])
 
@@ -115,7 +115,7 @@ def by_hand(n: int) -> Any:
 
 
 def page_of(name: str, n: int, folder: Path) -> Path:
-    """Write the page of a view."""
+    """Write the page of a view, and return its path."""
     make, _ = VIEWS[name]
     trace = by_hand(n) if name == "NeuronView" else made_up(n)
     views = [make(trace)] if name in ("NeuronView", "Explorer") else [make(trace), aw.LayerSlider(trace)]
@@ -126,7 +126,7 @@ def page_of(name: str, n: int, folder: Path) -> Path:
 
 
 def measured(paths: dict[str, Path]) -> Iterator[list[str]]:
-    """Yield the figures of every page, as cells of the table."""
+    """Yield the figures of each page, as cells of the table."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -141,20 +141,20 @@ def measured(paths: dict[str, Path]) -> Iterator[list[str]]:
             page.evaluate(HOLD)
             pages[name] = page
         times: dict[tuple[str, str], list[float]] = {}
-        for turn in range(ROUNDS + 1):
+        for number in range(ROUNDS + 1):
             for name, page in pages.items():
-                # Chromium gives frames to the page in front only.
+                # Chromium delivers frames to the front page only.
                 page.bring_to_front()
                 page.wait_for_timeout(200)
                 for kind in ("layer", "hover"):
-                    found = page.evaluate(
+                    turns = page.evaluate(
                         TURNS, {"kind": kind, "place": VIEWS[name][1], "turns": TURNS_A_ROUND}
                     )
-                    times.setdefault((name, kind), []).extend(found if found and turn else [])
+                    times.setdefault((name, kind), []).extend(turns if turns and number else [])
         for name, page in pages.items():
             cells = [
-                f"{quantiles(found, n=4)[0]:.1f} / {median(found):.1f}" if found else "-"
-                for found in (times[name, kind] for kind in ("layer", "hover"))
+                f"{quantiles(turns, n=4)[0]:.1f} / {median(turns):.1f}" if turns else "-"
+                for turns in (times[name, kind] for kind in ("layer", "hover"))
             ]
             nodes = page.evaluate("document.querySelector('.aw-root').querySelectorAll('*').length")
             yield [name, *cells, f"{nodes:,}"]
@@ -162,13 +162,13 @@ def measured(paths: dict[str, Path]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Print the table, or write it."""
+    """Print the table, or write it into the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tokens", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--views", nargs="+", choices=list(VIEWS), default=list(VIEWS))
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--write", action="store_true", help="write the table into benchmarks/README.md")
     args = parser.parse_args()
     lines = ["| view | tokens | layer change, ms | hover, ms | nodes |", "|---|---:|---:|---:|---:|"]
     with tempfile.TemporaryDirectory() as folder:
@@ -177,15 +177,15 @@ def main() -> None:
             for name, *cells in measured(paths):
                 lines.append("| " + " | ".join([name, str(n), *cells]) + " |")
                 print(lines[-1], flush=True)
-    said = (
+    caption = (
         f"Milliseconds of script, first quartile / median of {ROUNDS * TURNS_A_ROUND} turns, from the event "
-        "to the end of the frame's callbacks; finding what is under the pointer, laying out and painting are "
-        f"the browser's and not in it. {LAYERS} layers of {HEADS} heads, matrices present."
+        "to the end of the frame's callbacks, without the browser's own hit testing, layout and painting. "
+        f"{LAYERS} layers of {HEADS} heads, matrices present."
     )
     if args.write:
         text = README.read_text(encoding="utf-8")
         before, after = text.split(BEGIN)[0], text.split(END)[1]
-        README.write_text("\n".join([before + BEGIN, said, "", *lines, END]) + after, encoding="utf-8")
+        README.write_text("\n".join([before + BEGIN, caption, "", *lines, END]) + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Headless Chromium for the benchmarks: when a page has painted, what an action costs, its nodes."""
+"""Headless Chromium for the benchmarks: time to first paint, cost of an action, number of nodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 
-# bertviz takes these from a CDN; here they come from their npm packages, so that it is not blank offline.
+# bertviz loads these from a CDN; here they come from their npm packages, so that it works offline.
 LIBRARIES = {
     "require": ("requirejs@2.3.6", "requirejs-2.3.6.tgz", "package/require.js"),
     "d3": ("d3@5.7.0", "d3-5.7.0.tgz", "package/dist/d3.min.js"),
     "jquery": ("jquery@2.2.4", "jquery-2.2.4.tgz", "package/dist/jquery.min.js"),
 }
 
-# A page has painted in the frame after the one in which its mark was found.
+# A page has painted in the frame after the one in which its predicate first holds.
 WATCH = """
 window.__mark = %s;
 window.__look = () => {
@@ -34,7 +34,7 @@ window.__look = () => {
 requestAnimationFrame(window.__look);
 """
 
-# Two frames after an action its pixels are there.
+# An action's pixels are on the screen two frames later.
 ACT = """async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   await frame(); await frame();
@@ -47,7 +47,7 @@ ACT = """async () => {
 
 @dataclass
 class Cost:
-    """What a page or an action took: seconds by the clock, and CPU seconds of all the browser's processes."""
+    """Cost of a page or an action: wall seconds, and CPU seconds of all the browser's processes."""
 
     seconds: float
     cpu: float
@@ -55,24 +55,24 @@ class Cost:
 
 @dataclass
 class Page:
-    """An opened page, its cost up to the first paint, and its number of elements."""
+    """An open page, its cost up to the first paint, and its number of elements."""
 
     handle: Any
     browser: Any
     paint: Cost
     nodes: int
-    asked: list[str]
-    """Addresses outside this machine that the page asked for and was not given."""
+    blocked: list[str]
+    """Addresses outside this machine that the page requested in vain."""
 
     def act(self, action: str) -> Cost:
-        """Run a JavaScript function and wait until its pixels are there."""
+        """Run a JavaScript function and wait until its pixels are on the screen."""
         before = cpu_seconds(self.browser)
         milliseconds = self.handle.evaluate(ACT % action)
         return Cost(milliseconds / 1000, cpu_seconds(self.browser) - before)
 
 
 def cpu_seconds(browser: Any) -> float:
-    """CPU time of the browser's processes since they began."""
+    """Return the CPU seconds of the browser's processes since they started."""
     session = browser.new_browser_cdp_session()
     try:
         processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
@@ -82,40 +82,38 @@ def cpu_seconds(browser: Any) -> float:
 
 
 def libraries(folder: Path) -> dict[str, bytes]:
-    """The scripts that bertviz asks a CDN for, from npm, kept in `folder`."""
+    """Return the scripts that bertviz loads from a CDN, from npm, cached in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    scripts = {}
     for name, (package, archive, member) in LIBRARIES.items():
         if not (folder / archive).exists():
             subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, capture_output=True)
         with tarfile.open(folder / archive) as tar:
             script = tar.extractfile(member)
             if script is None:
-                message = f"{archive} holds no {member}"
-                raise FileNotFoundError(message)
-            found[name] = script.read()
-    return found
+                raise FileNotFoundError(f"{archive} does not contain {member}")
+            scripts[name] = script.read()
+    return scripts
 
 
 def executable() -> str:
-    """The Chromium to drive: $CHROMIUM, else the first known name on the path."""
+    """Return the path of Chromium: $CHROMIUM, else the first known name on the path."""
     for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
         path = shutil.which(name) if name else None
         if path:
             return path
-    message = "no Chromium found: install it by the system's packages or set CHROMIUM"
-    raise FileNotFoundError(message)
+    raise FileNotFoundError("no Chromium found: install the system's package, or set CHROMIUM to its path")
 
 
 @contextmanager
 def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> Iterator[Page]:
-    """Open a file in a fresh browser and wait until the JavaScript predicate `mark` holds and is painted.
+    """Open a file in a fresh browser; wait until the JavaScript predicate `mark` holds and is painted.
 
-    Raises playwright's TimeoutError after `seconds`, and its Error when the page crashes.
+    Raises playwright's TimeoutError after `seconds`, and its Error if the page crashes.
     """
     from playwright.sync_api import sync_playwright
 
-    asked: list[str] = []
+    blocked: list[str] = []
 
     def serve(route: Any) -> None:
         url = route.request.url
@@ -124,7 +122,7 @@ def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> 
             return
         name = next((name for name in scripts if name in url.rsplit("/", 1)[-1]), None)
         if name is None:
-            asked.append(url)
+            blocked.append(url)
             route.abort()
         else:
             route.fulfill(body=scripts[name], content_type="text/javascript")
@@ -132,7 +130,7 @@ def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS)
         try:
-            # Our standalone pages forbid eval, which playwright waits with.
+            # Our standalone pages forbid eval, which playwright uses to wait.
             page = browser.new_page(viewport={"width": 1000, "height": 900}, bypass_csp=True)
             page.set_default_timeout(seconds * 1000)
             page.route("**/*", serve)
@@ -142,6 +140,6 @@ def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> 
             page.wait_for_function("window.__painted", polling=50)
             paint = Cost(page.evaluate("window.__painted") / 1000, cpu_seconds(browser) - before)
             nodes = page.evaluate("document.querySelectorAll('*').length")
-            yield Page(page, browser, paint, nodes, asked)
+            yield Page(page, browser, paint, nodes, blocked)
         finally:
             browser.close()

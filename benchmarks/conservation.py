@@ -1,7 +1,7 @@
-"""Where relevance is conserved, architecture by architecture: python benchmarks/conservation.py [--write].
+"""Test where relevance is conserved, by architecture: python benchmarks/conservation.py [--write].
 
-Tiny random models, biases and gains drawn at random as well; `aw.check_conservation` leaves the biases out
-while it runs. With --write the table goes into docs/conservation.md.
+The models are tiny and random, including biases and gains; `aw.check_conservation` omits the biases. --write
+puts the table into docs/conservation.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TWO_SIDES = {
 }
 GPT = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
 
-# What fails, and why; the reasons are ours, the figures the script's.
+# Why architectures fail; written by hand, unlike the figures.
 REASONS = {
     "XLNet": "its blocks read [token, batch, width], which are not recognised as hidden states",
     "Mamba": "has no attention: it cannot be traced",
@@ -45,7 +45,7 @@ REASONS = {
 
 
 def model(name: str, head: str = "ForCausalLM", **options: Any) -> Callable[[], Any]:
-    """Return what builds a tiny model of a family."""
+    """Return a function that builds a tiny model of a family."""
 
     def build() -> Any:
         config = getattr(hf, f"{name}Config")(**options)
@@ -55,14 +55,14 @@ def model(name: str, head: str = "ForCausalLM", **options: Any) -> Callable[[], 
 
 
 def plain(name: str, head: str = "ForCausalLM", **options: Any) -> Callable[[], Any]:
-    """Return what builds a tiny model whose config takes the usual names."""
+    """Return a function that builds a tiny model whose config takes the usual names."""
     return model(name, head, **{"vocab_size": VOCABULARY, **SMALL, **ENDS, **options})
 
 
 def gemma(name: str, config: str, **options: Any) -> Callable[[], Any]:
-    """Return what builds a tiny Gemma."""
-    given = {**SMALL, **GROUPED, **ENDS, "sliding_window": 4, "query_pre_attn_scalar": 8, **options}
-    return lambda: getattr(hf, f"{name}ForCausalLM")(getattr(hf, config)(vocab_size=VOCABULARY, **given))
+    """Return a function that builds a tiny Gemma."""
+    settings = {**SMALL, **GROUPED, **ENDS, "sliding_window": 4, "query_pre_attn_scalar": 8, **options}
+    return lambda: getattr(hf, f"{name}ForCausalLM")(getattr(hf, config)(vocab_size=VOCABULARY, **settings))
 
 
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
@@ -142,20 +142,20 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
 
 
 def built(make: Callable[[], Any]) -> Any:
-    """Return a tiny model, the same every time, with gains and biases that matter."""
+    """Return a tiny model, always the same, whose gains and biases are not trivial."""
     torch.manual_seed(0)
-    found = make().eval()
+    network = make().eval()
     generator = torch.Generator().manual_seed(1)
-    for parameter in found.parameters():
+    for parameter in network.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return found
+    return network
 
 
-def attnlrp(found: Any) -> str:
-    """Return AttnLRP's sum at the first block, biases in place, as a share of the target."""
+def attnlrp(network: Any) -> str:
+    """Return AttnLRP's sum at the first block, with biases, as a share of the target."""
     from attnwidgets.explanations.attribution.conservation import made_up
 
-    trace = aw.trace(found, None, **made_up(found))
+    trace = aw.trace(network, None, **made_up(network))
     main = trace.stacks[0]
 
     def target(outputs: Any) -> torch.Tensor:
@@ -164,28 +164,28 @@ def attnlrp(found: Any) -> str:
         best: torch.Tensor = row[:, row.detach().abs().argmax()]
         return best
 
-    said = aw.lrp(trace, target, stack=main, at="block").provenance["conservation"]
-    return f"{said['sum'][0] / said['target'][0]:.2f}"
+    sums = aw.lrp(trace, target, stack=main, at="block").provenance["conservation"]
+    return f"{sums['sum'][0] / sums['target'][0]:.2f}"
 
 
 def rows() -> Iterator[str]:
     """Yield a line of the table for each architecture."""
     for name, make in ARCHITECTURES.items():
-        found = built(make)
-        why = REASONS.get(name, "")
+        network = built(make)
+        reason = REASONS.get(name, "")
         try:
-            verdict = aw.check_conservation(found, again=True)
+            verdict = aw.check_conservation(network, again=True)
         except ValueError as error:
-            yield f"| {name} | `{type(found).__name__}` | **no** | | | | {why or error} |"
+            yield f"| {name} | `{type(network).__name__}` | **no** | | | | {reason or error} |"
             continue
-        places = sum(map(len, verdict.sums.values()))
+        count = sum(map(len, verdict.sums.values()))
         if verdict:
-            share = attnlrp(found)
-            yield f"| {name} | `{type(found).__name__}` | yes | {places} | {verdict.error:.0e} | {share} | |"
+            share = attnlrp(network)
+            yield f"| {name} | `{type(network).__name__}` | yes | {count} | {verdict.error:.0e} | {share} | |"
         else:
             off = f"{verdict.error:.1g}" if verdict.error == verdict.error else ""
-            against = why or verdict.problem
-            yield f"| {name} | `{type(found).__name__}` | **no** | {places} | {off} | | {against} |"
+            reason = reason or verdict.problem
+            yield f"| {name} | `{type(network).__name__}` | **no** | {count} | {off} | | {reason} |"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Score methods by the cues of number agreement that they find, trained weights beside random ones.
+"""Score methods by the cues of number agreement that they find, with trained and with random weights.
 
     python benchmarks/cue_contribution.py --write
 
@@ -39,8 +39,8 @@ SUBSETS = {
 CUE_FIRST = ("ana", "darn", "rpsv")  # in the determiner sets the cue follows the target
 GROUPS = ("trained", "random weights")
 WHY_A_START = (
-    "Why the start token: in {} of {} sentences a cue is the first word, where attention rests whatever "
-    "stands there. Here the row of the token before the target, from which the target is predicted:"
+    "Why the start token: in {} of {} sentences a cue is the first word, on which attention rests regardless "
+    "of the word. This table uses the row of the token before the target, which predicts the target:"
 )
 DRAWS = 10  # of random weights
 
@@ -48,12 +48,12 @@ DRAWS = 10  # of random weights
 def sentences(subset: str, n: int) -> list[dict[str, Any]]:
     """Return n sentences of a subset, the same ones each time."""
     lines = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
-    found = [line for line in lines if line["uid"] == subset]
-    return random.Random(0).sample(found, min(n, len(found)))
+    rows = [line for line in lines if line["uid"] == subset]
+    return random.Random(0).sample(rows, min(n, len(rows)))
 
 
 def for_decoder(row: dict[str, Any], start: str) -> dict[str, Any]:
-    """Return a sentence as it is written, after a start token where one is given."""
+    """Return a sentence as written, after the start token if there is one."""
     words, shift = row["words"], bool(start)
     text = start + " ".join(words[:-1]) + words[-1]
     return {
@@ -65,10 +65,10 @@ def for_decoder(row: dict[str, Any], start: str) -> dict[str, Any]:
 
 
 def scored(model: Any, tokenizer: Any, examples: list[Any], **options: Any) -> Scorecard:
-    """Return the scores of trained and random weights beside each other.
+    """Return the scores of trained and random weights side by side.
 
-    Random weights are drawn several times, each draw scoring its part of the sentences: one draw alone ranks
-    tokens in its own way, alike for all sentences.
+    Random weights are drawn several times, and each draw scores a part of the sentences: a single draw would
+    rank tokens in the same way for all sentences.
     """
     options["ranked"] = ("all", "others")
     trained = aw.evaluate.cue_contribution(model, tokenizer, examples, **options)
@@ -82,13 +82,13 @@ def scored(model: Any, tokenizer: Any, examples: list[Any], **options: Any) -> S
 
 
 def pooled(cards: dict[str, Scorecard]) -> Scorecard:
-    """Return the scores of all subsets as one, every sentence counting alike."""
+    """Return the scores of all subsets together; all sentences have the same weight."""
     samples = np.concatenate([card.samples for card in cards.values()])
     return next(iter(cards.values())).with_samples(samples)
 
 
 def rows_of(card: Scorecard) -> list[int]:
-    """Return the rows in the order of the tables, without the oracle, which always scores 1."""
+    """Return the rows in table order, without the oracle, which always scores 1."""
     rows = [row for row, name in enumerate(card.methods) if name != "oracle"]
     return sorted(
         rows, key=lambda row: (card.methods[row] in card.baselines, card.methods.index(card.methods[row]))
@@ -96,14 +96,14 @@ def rows_of(card: Scorecard) -> list[int]:
 
 
 def by_layer(card: Scorecard, metric: str, layers: list[int]) -> str:
-    """Return a table: methods down, layers across, the half width of the widest interval below."""
+    """Return a table of methods by layers, and below it half the width of the widest interval."""
     at = card.metrics.index(metric)
     low, high = (end[at] for end in card.interval)
     lines = [f"| {metric.replace('_', ' ')} | {' | '.join(f'layer {n}' for n in layers)} |"]
     lines.append("|---|" + "---:|" * len(layers))
-    places = [card.x.index(n) for n in layers]
+    columns = [card.x.index(n) for n in layers]
     for row in rows_of(card):
-        numbers = " | ".join(f"{card.mean[at, row, place]:.3f}" for place in places)
+        numbers = " | ".join(f"{card.mean[at, row, column]:.3f}" for column in columns)
         lines.append(f"| {card.row_name(row)} | {numbers} |")
     widest = np.nanmax(high - low) / 2
     lines += ["", f"95 % intervals (bootstrap over sentences) reach at most {widest:.3f} to either side."]
@@ -111,7 +111,7 @@ def by_layer(card: Scorecard, metric: str, layers: list[int]) -> str:
 
 
 def by_subset(cards: dict[str, Scorecard], metric: str) -> str:
-    """Return a table: methods down, subsets across, the mean over layers and the best layer in brackets."""
+    """Return a table of methods by subsets: the mean over layers, and the best layer in brackets."""
     first = next(iter(cards.values()))
     at = first.metrics.index(metric)
     lines = [f"| {metric.replace('_', ' ')} | {' | '.join(cards)} |", "|---|" + "---:|" * len(cards)]
@@ -126,7 +126,7 @@ def by_subset(cards: dict[str, Scorecard], metric: str) -> str:
 
 
 def minilm(n: int) -> str:
-    """Return the tables of the encoder, its targets masked."""
+    """Return the tables of the encoder, with masked targets."""
     model, tokenizer = aw.demo_model("encoder")
     cards = {subset: scored(model, tokenizer, sentences(subset, n)) for subset in SUBSETS}
     everything = pooled(cards)
@@ -141,17 +141,17 @@ def minilm(n: int) -> str:
 
 
 def smollm2(n: int) -> str:
-    """Return the tables of the decoder, after a start token, and what is different without one."""
+    """Return the tables of the decoder with a start token, and how it differs without one."""
     model, tokenizer = aw.demo_model("decoder")
     start = tokenizer.bos_token
     rows = {subset: sentences(subset, n) for subset in CUE_FIRST}
     cards = {
-        subset: scored(model, tokenizer, [for_decoder(row, start) for row in found])
-        for subset, found in rows.items()
+        subset: scored(model, tokenizer, [for_decoder(row, start) for row in subset_rows])
+        for subset, subset_rows in rows.items()
     }
     everything = pooled(cards)
     layers = [number for number in everything.x if number % 5 == 0 or number == everything.x[-1]]
-    flat = [row for found in rows.values() for row in found]
+    flat = [row for subset_rows in rows.values() for row in subset_rows]
     cheap = {}
     for name, token in (("without a start token", ""), ("after a start token", start)):
         examples = [for_decoder(row, token) for row in flat]
@@ -173,15 +173,11 @@ def smollm2(n: int) -> str:
 
 
 def main() -> None:
-    """Measure, print, and with --write put the tables into the document."""
+    """Measure, print, and write the tables with `--write`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument(
-        "--minilm", type=int, default=400, metavar="N", help="sentences of each of the five subsets"
-    )
-    parser.add_argument(
-        "--smollm2", type=int, default=60, metavar="N", help="sentences of each of the three subsets"
-    )
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {TABLES.name}")
+    parser.add_argument("--minilm", type=int, default=400, metavar="N", help="sentences per subset, of five")
+    parser.add_argument("--smollm2", type=int, default=60, metavar="N", help="sentences per subset, of three")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {TABLES.name}")
     chosen = parser.parse_args()
     began = time.time()
     parts = [measure(n) for measure, n in ((minilm, chosen.minilm), (smollm2, chosen.smollm2)) if n]

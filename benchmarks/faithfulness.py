@@ -1,12 +1,12 @@
-"""Nine methods on SST-2 and on movie reviews with human rationales: what they score, kept beside this file.
+"""Score nine methods on SST-2 and on movie reviews with human rationales: the tables of faithfulness.md.
 
     python benchmarks/faithfulness.py DATA                 prints the tables
-    python benchmarks/faithfulness.py DATA --write         and puts them into faithfulness.md
-    python benchmarks/faithfulness.py DATA --cache FOLDER  goes on where it was interrupted
+    python benchmarks/faithfulness.py DATA --write         and writes them into faithfulness.md
+    python benchmarks/faithfulness.py DATA --cache FOLDER  resumes an interrupted run
 
-DATA holds sst2/dev.tsv (the GLUE file: sentence, label) and movies_rationales (ERASER: val.jsonl, docs/). The
-classifier is the demo's, MiniLM with a head trained on sentences of our own; it has seen neither.
-Reviews are long: of each the first sentences up to 120 words are read, with the rationale spans in them.
+DATA contains sst2/dev.tsv (the GLUE file: sentence, label) and movies_rationales (ERASER: val.jsonl, docs/).
+The classifier is the demo's: MiniLM with a head trained on sentences of our own, and on neither data set. Of
+each review only the first 120 words are read, with the rationale spans in them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ METRICS = [
 WORDS = 120
 
 
-def last_row(found: Any) -> Any:
+def last_row(maps: Any) -> Any:
     """Return the row of [CLS] in the last layer."""
-    return found.select(layer=-1).to_attributions("row", query="cls")
+    return maps.select(layer=-1).to_attributions("row", query="cls")
 
 
 def attention(trace: Any) -> Any:
-    """Return attention of [CLS], mean over heads."""
+    """Return the attention of [CLS], averaged over heads."""
     return last_row(aw.attention(trace).mean("head"))
 
 
@@ -72,13 +72,13 @@ def sst2(folder: Path, count: int) -> list[dict[str, Any]]:
     rows = [line.split("\t") for line in lines]
     if not rows[0][-1].strip().isdigit():
         rows = rows[1:]
-    place = 0 if not rows[0][0].strip().isdigit() else 1
-    return [{"text": row[place].strip(), "label": int(row[1 - place])} for row in rows[:count]]
+    column = 0 if not rows[0][0].strip().isdigit() else 1
+    return [{"text": row[column].strip(), "label": int(row[1 - column])} for row in rows[:count]]
 
 
 def movies(folder: Path, count: int) -> list[dict[str, Any]]:
-    """Return beginnings of reviews that hold a rationale, with its spans of characters."""
-    found = []
+    """Return beginnings of reviews that contain a rationale, with its spans in characters."""
+    reviews = []
     for line in (folder / "movies_rationales" / "val.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         name = entry["annotation_id"]
@@ -88,23 +88,23 @@ def movies(folder: Path, count: int) -> list[dict[str, Any]]:
         for word in kept:
             starts.append(starts[-1] + len(word) + 1)
         spans = [
-            (starts[one["start_token"]], starts[min(one["end_token"], len(kept))] - 1)
+            (starts[span["start_token"]], starts[min(span["end_token"], len(kept))] - 1)
             for group in entry["evidences"]
-            for one in group
-            if one["start_token"] < len(kept)
+            for span in group
+            if span["start_token"] < len(kept)
         ]
         if spans:
-            found.append(
+            reviews.append(
                 {"text": " ".join(kept), "label": entry["classification"].lower()[:3], "rationale": spans}
             )
-        if len(found) == count:
+        if len(reviews) == count:
             break
-    return found
+    return reviews
 
 
-def table(found: Any) -> str:
-    """Return a comparison as a Markdown table, means with their intervals' half widths."""
-    card = found.table
+def table(comparison: Any) -> str:
+    """Return a comparison as a Markdown table: means ± half the width of their intervals."""
+    card = comparison.table
     low, high = card.interval
     lines = [
         f"| | {' | '.join(name.replace('_', ' ') for name in card.metrics)} |",
@@ -120,14 +120,14 @@ def table(found: Any) -> str:
     return "\n".join(lines)
 
 
-def spent(seconds: float, found: Any) -> str:
-    """Return what a table cost."""
-    again = f", {found.reused:,} explanations from the cache" if found.reused else ""
-    return f"{seconds:.0f} s of processor time{again}"
+def spent(seconds: float, comparison: Any) -> str:
+    """Return the cost of a table, as text."""
+    cached = f", {comparison.reused:,} explanations from the cache" if comparison.reused else ""
+    return f"{seconds:.0f} s of processor time{cached}"
 
 
 def main() -> None:
-    """Score both sets."""
+    """Score both data sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--sentences", type=int, default=200)
@@ -159,11 +159,11 @@ def main() -> None:
     text = "\n".join(parts)
     print(text)
     if options.write:
-        place = Path(__file__).with_suffix(".md")
-        before, rest = place.read_text(encoding="utf-8").split("<!-- measured -->\n")
+        page = Path(__file__).with_suffix(".md")
+        before, rest = page.read_text(encoding="utf-8").split("<!-- measured -->\n")
         after = rest.split("<!-- end of measured -->\n")[1]
         whole = f"{before}<!-- measured -->\n{text}\n<!-- end of measured -->\n{after}"
-        place.write_text(whole, encoding="utf-8")
+        page.write_text(whole, encoding="utf-8")
 
 
 if __name__ == "__main__":

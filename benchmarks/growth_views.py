@@ -1,7 +1,7 @@
-"""What views of a text cost as it grows: rows of bench_growth.py.
+"""Measure how the cost of views grows with the text: rows of bench_growth.py.
 
-By itself, `python benchmarks/growth_views.py [--tokens 1024 2048]`, it prints what each view sends at once,
-in MB: header, eager bytes and answers that travel with it; of a page, the size of the file.
+Run alone, `python benchmarks/growth_views.py [--tokens 1024 2048]` prints the MB that each view sends at
+once: header, eager bytes and embedded answers; for a page, the size of the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYERS, HEADS, WIDTH = 2, 16, 128
 
 
 def opened(name: str) -> Callable[[Any], Any]:
-    """Return a step that makes a view of a trace and shows it, as the last line of a cell does."""
+    """Return a step that makes a view of a trace and displays it, as a notebook cell does."""
 
     def step(trace: Any) -> Any:
         import attnwidgets as aw
@@ -33,7 +33,7 @@ def opened(name: str) -> Callable[[Any], Any]:
 
 
 def made(name: str) -> Callable[[Any], Any]:
-    """Return a step that only makes a view."""
+    """Return a step that makes a view without displaying it."""
 
     def step(trace: Any) -> Any:
         import attnwidgets as aw
@@ -44,7 +44,7 @@ def made(name: str) -> Callable[[Any], Any]:
 
 
 def page(trace: Any) -> int:
-    """Write an Explorer as a page; return its bytes."""
+    """Write an Explorer as a page; return its size in bytes."""
     import attnwidgets as aw
 
     with tempfile.TemporaryDirectory() as folder:
@@ -59,28 +59,28 @@ VIEWS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "explorer_shown": ("Explorer and its mimebundle", opened("Explorer")),
     "page": ("Explorer of attention, to_html", page),
 }
-"""What is measured: its name in the table, and what it does with a trace."""
+"""Steps: the name in the table, and a function of a trace."""
 
 
-def sent(found: Any) -> float:
-    """Return the MB that a view sends at once, or that a page has."""
-    if isinstance(found, int):
-        return found / 1e6
-    store = found.store
-    return (len(store.eager) + len(json.dumps(store.header)) + len(found.opening or b"")) / 1e6
+def sent(result: Any) -> float:
+    """Return the MB that a view sends at once, or the size of a page in MB."""
+    if isinstance(result, int):
+        return result / 1e6
+    store = result.store
+    return (len(store.eager) + len(json.dumps(store.header)) + len(result.opening or b"")) / 1e6
 
 
 def main() -> None:
-    """Print a table: a row for each view, a column for each length."""
+    """Print a table: one row per view, one column per length."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import attnwidgets as aw
 
-    asking = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    asking.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
-    asking.add_argument("--steps", nargs="+", choices=VIEWS, default=list(VIEWS))
-    options = asking.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
+    parser.add_argument("--steps", nargs="+", choices=VIEWS, default=list(VIEWS))
+    options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     sizes = {"hidden_size": WIDTH, "intermediate_size": WIDTH, "max_position_embeddings": 20_000}
@@ -91,10 +91,10 @@ def main() -> None:
     for count in options.tokens:
         trace = aw.trace(model, None, input_ids=torch.randint(10, 400, (count,)))
         for name in options.steps:
-            found = VIEWS[name][1](trace)
-            rows[name] += f" {sent(found):.2f} |"
-            if not isinstance(found, int):
-                found.close()
+            result = VIEWS[name][1](trace)
+            rows[name] += f" {sent(result):.2f} |"
+            if not isinstance(result, int):
+                result.close()
     print("\n".join(rows.values()))
 
 

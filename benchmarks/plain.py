@@ -1,12 +1,11 @@
-"""Plain implementations of the papers' equations, to measure beside: nothing is saved, nothing is delayed.
+"""Plain implementations of the papers' equations, as a baseline: nothing is cached, nothing is delayed.
 
 Each takes a model (with eager attention) and the token ids [1, token] of one text, runs the model once and
-returns the maps of all layers [layer, query, key]. They are written as the papers describe the measures and
-as their published programs work: whole tensors, every head's vector for every pair of tokens, a norm as a
-matrix where the paper has one, one pass of a layer for each token whose value is zeroed. The letters are
-those of the papers.
+returns the maps of all layers [layer, query, key]. They follow the papers' descriptions and published
+programs: whole tensors, every head's vector for every pair of tokens, a norm as a matrix where the paper has
+one, one pass of a layer for each token whose value is zeroed. The letters are the papers'.
 
-    f^h(x_j)    what head h makes of token j: its value (x_j W_V^h + b_V^h) W_O^h        [head, key, dim]
+    f^h(x_j)    head h's output for token j: (x_j W_V^h + b_V^h) W_O^h                   [head, key, dim]
     F_ij        sum_h A^h_ij f^h(x_j), plus x_i where i = j                              [query, key, dim]
 """
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Layer:
-    """What the equations read of one layer.
+    """The quantities of one layer that the equations use.
 
     Args:
         module: The layer.
@@ -36,9 +35,9 @@ class Layer:
         attention: A [head, query, key].
         f: f^h(x_j) [head, key, dim].
         bias: b_O of the output projection [dim], or 0.
-        norms: The norms after attention and after the feed-forward layer, where they come last (BERT).
-        feed_forward: What a post-norm layer adds to the output of its first norm.
-        run: Calls the layer again: input [1, token, dim] to output [1, token, dim].
+        norms: The norms after attention and after the feed-forward layer, in post-norm layers (BERT).
+        feed_forward: In post-norm layers, computes what is added to the output of the first norm.
+        run: Runs the layer again: from input [1, token, dim] to output [1, token, dim].
     """
 
     module: nn.Module
@@ -98,7 +97,7 @@ def llama(model: Any, ids: Tensor) -> Iterator[Layer]:
         def run(hidden: Tensor, layer: Any = layer) -> Tensor:
             return _first(layer(hidden, attention_mask=mask, position_embeddings=rotary))
 
-        # The last hidden state that is reported is after the final norm.
+        # The last reported hidden state comes after the final norm.
         y = states[number + 1] if number + 1 < len(inner.layers) else run(x[None])[0]
         f = _heads(values(layer.input_layernorm(x)), out, n_heads, heads)
         yield Layer(layer, values, x, y, heads, f, 0.0, (), None, run)
@@ -119,13 +118,13 @@ def _vectors(layer: Layer, *, residual: bool = True) -> Tensor:
     weighted = layer.attention[..., None] * layer.f[:, None]
     summed = weighted.sum(0)
     if residual:
-        places = torch.arange(len(layer.x))
-        summed[places, places] += layer.x
+        diagonal = torch.arange(len(layer.x))
+        summed[diagonal, diagonal] += layer.x
     return summed
 
 
 def _normed(parts: Tensor, whole: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """Return parts [query, key, dim] after a norm with the deviation of `whole` [query, dim], not shifted."""
+    """Return parts [query, key, dim] after a norm with the deviation of `whole` [query, dim], no bias."""
     deviation = torch.sqrt(whole.var(-1, unbiased=False) + norm.eps)
     return (parts - parts.mean(-1, keepdim=True)) / deviation[:, None, None] * norm.weight
 

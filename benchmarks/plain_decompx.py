@@ -1,8 +1,8 @@
-"""A plain implementation of DecompX, to measure beside: the equations of the paper, one after another.
+"""A plain implementation of DecompX, as a baseline: the equations of the paper, one after another.
 
 Modarressi et al. 2023, section 3, on BERT, as the authors' program works: one vector for every pair of
-tokens, whole tensors, no chunks. With `mix_values` heads are mixed before their output projection and not
-after it, which is the same number for fewer operations.
+tokens, whole tensors, no chunks. With `mix_values`, heads are mixed before their output projection instead of
+after it, which gives the same numbers with fewer operations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _shared(vectors: Tensor, bias: Tensor) -> Tensor:
-    """Return vectors [query, key, dim] with a bias shared out by |x_ij . b| (equation 9)."""
+    """Return vectors [query, key, dim] with a bias distributed in proportion to |x_ij . b| (equation 9)."""
     weights = (vectors @ bias).abs()
     weights = weights / (weights.sum(-1, keepdim=True) + 1e-12)
     return vectors + weights[..., None] * bias
@@ -29,13 +29,13 @@ def _normed(vectors: Tensor, state: Tensor, norm: nn.LayerNorm) -> Tensor:
 
 
 def decompx(model: Any, ids: Tensor, classifier: nn.Linear | None, *, mix_values: bool = False) -> Tensor:
-    """Return signed scores [token, class] of the first token's class, or the lengths of every layer.
+    """Return signed scores [token, class] of the first token, or the lengths of the vectors in every layer.
 
     Args:
         model: A BERT with eager attention and a pooler.
         ids: [1, token].
-        classifier: What reads the pooled vector; None returns lengths [layer, query, key].
-        mix_values: Whether heads are mixed as values.
+        classifier: Layer that reads the pooled vector; None returns lengths [layer, query, key].
+        mix_values: Mix heads as values, before the output projection.
     """
     outputs = model(ids, output_hidden_states=True, output_attentions=True)
     states, n_heads = [state[0] for state in outputs.hidden_states], model.config.num_attention_heads

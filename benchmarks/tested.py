@@ -1,6 +1,6 @@
-"""Let a script of this folder import what the tests know: `import tested` before `from tests... import`.
+"""Let scripts in this folder import from the tests: `import tested` before `from tests... import`.
 
-The folder is named by its path, since an installed package may be called tests, too.
+The folder is given by its path, since an installed package may be called `tests` too.
 """
 
 from __future__ import annotations

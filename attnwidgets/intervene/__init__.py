@@ -1,1 +1,1 @@
-"""Change a model for a while: context managers that always undo themselves, one a file."""
+"""Interventions: context managers that change a model and restore it on exit, one per file."""

@@ -1,7 +1,8 @@
-"""Attention rows set by hand: uniform, permuted, all on one token, or a matrix of one's own."""
+"""Editing of attention rows: uniform, permuted, all on one token, or a given matrix."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,21 +11,23 @@ import torch
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.intervene.head_selection import (
+    HeadIntervention,
     chosen_heads,
+    describe_heads,
     positions,
-    said_heads,
     sites_of,
-    some_layers,
     spoken,
 )
-from attnwidgets.tracing.interventions import Intervention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
-    from attnwidgets.tracing.interventions import Seen
+    from attnwidgets.tracing.interventions import Intervention, Seen
+
+    # A call, its rows [batch, head, row, key], which keys they may read, the rows' indices -> new rows.
+    NewRows = Callable[[Seen, Tensor, Tensor, list[int]], Tensor]
 
 KINDS = ("uniform", "permuted", "one_hot")
 _MAP, _MAPS = 2, 3
@@ -40,7 +43,7 @@ def edit_attention(
     stack: str | None = None,
     seed: int = 0,
 ) -> Intervention:
-    """Set rows of attention by hand, while a `with` block runs; everything after it follows from them.
+    """Replace rows of attention while a `with` block runs; everything after attention follows from them.
 
         with aw.edit_attention(model, (3, 1), "uniform"):
             ...
@@ -49,174 +52,156 @@ def edit_attention(
         model: A transformers model, or a trace of one.
         heads: (layer, head), a list of such pairs, heads by layer, or None for all heads of all layers.
         to: "uniform", equal weight on every key that a query may read; "permuted", the row's own weights in
-            random order among these; "one_hot", all on `key`, where a query may read it (other rows stay); or
-            a matrix [query, key] or [head, query, key] (head: of those chosen in a layer), taken as it is.
-            Rows and columns beyond a matrix (tokens that are generated) stay and count as zeros.
+            random order on these keys; "one_hot", all weight on `key`, if the query may read it (other rows
+            are not changed); or a matrix [query, key] or [head, query, key] (heads as chosen in a layer),
+            used as it is. Rows beyond a matrix (of generated tokens) are not changed, columns are zero.
         query: Positions of the rows; None for all.
-        key: The one token that "one_hot" reads.
-        stack: Which attention, where there are several ("encoder", "decoder", "cross").
-        seed: Of what "permuted" draws.
+        key: Position of the token for "one_hot".
+        stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
+        seed: Seed of "permuted".
 
     Returns:
-        A context manager; the model is as it was when it is left, also after an exception.
+        A context manager; the model is restored on exit, even after an exception.
 
     Raises:
-        ValueError: For an unknown `to` or stack; a `key` that is missing or not needed; a matrix of
-            another shape, with negative or infinite numbers, or with weight where a query may not read (when
-            the model runs).
-        IndexError: Where there is no such layer or head.
+        ValueError: If `to` or the stack is unknown, `key` is missing or not needed, or a matrix has another
+            shape, negative or infinite numbers, or weight where a query may not read (when the model runs).
+        IndexError: If there is no such layer or head.
 
     Source: Jain and Wallace 2019, section 4.2.1 (permuted); Wiegreffe and Pinter 2019, section 3.2 (uniform).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A moving and very funny film.")
+        >>> edited = trace.rerun(aw.edit_attention(trace, (0, 1), "one_hot", key=2))
+        >>> edited.attention_layer(0)[1, :, 2].tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    name, own = sites_of(model, stack)
-    chosen = chosen_heads(dict.fromkeys(some_layers(None, own), "all") if heads is None else heads, own)
-    matrix = None
-    if isinstance(to, str):
-        if to not in KINDS:
-            raise ValueError(f"to {to!r} is not one of {listed(KINDS)}, nor a matrix.{suggest(to, KINDS)}")
-        kind = to
-    else:
-        kind, matrix = "matrix", _matrix(to, chosen)
-    if (key is None) == (kind == "one_hot"):
+    stack, modules = sites_of(model, stack)
+    chosen = chosen_heads(heads, modules)
+    if isinstance(to, str) and to not in KINDS:
+        raise ValueError(f"to {to!r} is not one of {listed(KINDS)}, nor a matrix.{suggest(to, KINDS)}")
+    one_hot = isinstance(to, str) and to == "one_hot"
+    if (key is None) == one_hot:
         raise ValueError(
-            "key is missing: to='one_hot' needs the token that is read."
+            "key is missing: to='one_hot' needs the token to read."
             if key is None
-            else f"key is for to='one_hot', and to is {kind!r}."
+            else f"key is for to='one_hot', but to is {to if isinstance(to, str) else 'matrix'!r}."
         )
-    column = None if key is None else min(positions(key, "key", model, name, 1))
-    rows = None if query is None else positions(query, "query", model, name, 0)
-    how = {
-        "uniform": "uniform",
-        "permuted": "permuted",
-        "one_hot": f"all on token {column}",
-        "matrix": "set to a matrix",
-    }[kind]
-    which = "" if rows is None else f" at token{'s' * (len(rows) != 1)} {spoken(rows)}"
-    return _Edit(
-        model,
-        name,
-        chosen,
-        kind,
-        matrix,
-        rows,
-        column,
-        seed,
-        f"attention of {said_heads(chosen)}{which} {how}",
+    new_rows: NewRows
+    if key is not None:
+        column = min(positions(key, "key", model, stack, 1))
+        new_rows, description = _OneHot(column), f"all on token {column}"
+    elif isinstance(to, str):
+        new_rows, description = (_uniform if to == "uniform" else _Permuted(seed)), to
+    else:
+        new_rows, description = _Matrix(_checked_matrix(to, chosen)), "set to a matrix"
+    queries = None if query is None else positions(query, "query", model, stack, 0)
+    where = "" if queries is None else f" at token{'s' * (len(queries) != 1)} {spoken(queries)}"
+    description = f"attention of {describe_heads(chosen)}{where} {description}"
+    return HeadIntervention(
+        model, "edit_attention", description, stack, chosen, weigh=_Edit(new_rows, queries)
     )
 
 
-class _Edit(Intervention):
-    """See `edit_attention`."""
+@dataclass(frozen=True)
+class _Edit:
+    """Replaces attention rows; see `edit_attention`.
 
-    def __init__(
-        self,
-        model: Any,
-        stack: str,
-        heads: Mapping[int, tuple[int, ...]],
-        kind: str,
-        matrix: Tensor | None,
-        rows: frozenset[int] | None,
-        column: int | None,
-        seed: int,
-        said: str,
-    ) -> None:
-        where = frozenset((stack, layer) for layer, own in heads.items() if own)
-        super().__init__(model, "edit_attention", said, where)
-        self._heads, self._to, self._matrix = heads, kind, matrix
-        self._rows, self._column, self._seed = rows, column, seed
+    Args:
+        new_rows: Returns what rows become.
+        queries: Positions of the rows, or None for all.
+    """
 
-    def weigh(self, seen: Seen, weights: Tensor) -> Tensor:
-        """Return weights with some rows of some heads set."""
-        heads = list(self._heads[seen.layer])
-        if heads[-1] >= weights.shape[1]:
-            raise IndexError(
-                f"layer {seen.layer} has heads 0 to {weights.shape[1] - 1}, and no head {heads[-1]}."
-            )
-        rows = seen.queries(self._rows)
+    new_rows: NewRows
+    queries: frozenset[int] | None
+
+    def __call__(self, seen: Seen, weights: Tensor, heads: list[int]) -> Tensor:
+        """Return weights [batch, head, query, key] with some rows of some heads replaced."""
+        rows = seen.queries(self.queries)
         if not rows:
             return weights
-        own = weights[:, heads][:, :, rows]
-        readable = seen.readable[:, :, rows].expand(own.shape[0], own.shape[1], -1, -1)
-        new = self._new(seen, own, readable, rows)
-        # A row that may read nothing (padding) has nothing to be set to.
-        new = torch.where(readable.any(-1, keepdim=True), new, own)
+        old = weights[:, heads][:, :, rows]
+        readable = seen.readable[:, :, rows].expand(old.shape[0], old.shape[1], -1, -1)
+        new = self.new_rows(seen, old, readable, rows)
+        # A row that may read nothing (padding) is not changed.
+        new = torch.where(readable.any(-1, keepdim=True), new, old)
         weights = weights.clone()
-        for place, head in enumerate(heads):
-            weights[:, head, rows] = new[:, place]
+        for index, head in enumerate(heads):
+            weights[:, head, rows] = new[:, index]
         return weights
 
-    def _new(self, seen: Seen, own: Tensor, readable: Tensor, rows: list[int]) -> Tensor:
-        """Return what rows [batch, head, row, key] become."""
-        if self._to == "uniform":
-            return (readable / readable.sum(-1, keepdim=True).clamp_min(1)).to(own)
-        if self._to == "permuted":
-            return self._permuted(seen, own, readable, rows)
-        if self._to == "one_hot":
-            at = [] if self._column is None else seen.keys(frozenset([self._column]))
-            if not at:
-                return own
-            new = torch.zeros_like(own)
-            new[..., at] = 1
-            return torch.where(readable[..., at], new, own)
-        return self._given(seen, own, readable, rows)
 
-    def _permuted(self, seen: Seen, own: Tensor, readable: Tensor, rows: list[int]) -> Tensor:
-        # The draw belongs to a position, so that a cache does not change it.
-        noise = torch.stack(
-            [
-                torch.rand(
-                    own.shape[1],
-                    seen.first_key + own.shape[-1],
-                    generator=torch.Generator().manual_seed(
-                        1_000_003 * self._seed + 1_009 * seen.layer + seen.first_query + row
-                    ),
-                )[:, seen.first_key :]
-                for row in rows
-            ],
-            dim=1,
-        ).to(own.device)
+def _uniform(_: Seen, old: Tensor, readable: Tensor, __: list[int]) -> Tensor:
+    return (readable / readable.sum(-1, keepdim=True).clamp_min(1)).to(old)
+
+
+@dataclass(frozen=True)
+class _OneHot:
+    column: int
+
+    def __call__(self, seen: Seen, old: Tensor, readable: Tensor, _: list[int]) -> Tensor:
+        columns = seen.keys(frozenset([self.column]))
+        if not columns:
+            return old
+        new = torch.zeros_like(old)
+        new[..., columns] = 1
+        return torch.where(readable[..., columns], new, old)
+
+
+@dataclass(frozen=True)
+class _Permuted:
+    seed: int
+
+    def __call__(self, seen: Seen, old: Tensor, readable: Tensor, rows: list[int]) -> Tensor:
+        # The seed depends on the position of a row, so that a cache does not change it.
+        seeds = (1_000_003 * self.seed + 1_009 * seen.layer + seen.first_query + row for row in rows)
+        size = old.shape[1], seen.first_key + old.shape[-1]
+        draws = [torch.rand(size, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        noise = torch.stack([draw[:, seen.first_key :] for draw in draws], dim=1).to(old.device)
         last = torch.full_like(noise, 2.0)
         order = torch.where(readable, noise, last).argsort(dim=-1, stable=True)
-        places = torch.where(readable, torch.zeros_like(noise), last).argsort(dim=-1, stable=True)
-        return torch.zeros_like(own).scatter(-1, places, own.gather(-1, order))
+        columns = torch.where(readable, torch.zeros_like(noise), last).argsort(dim=-1, stable=True)
+        return torch.zeros_like(old).scatter(-1, columns, old.gather(-1, order))
 
-    def _given(self, seen: Seen, own: Tensor, readable: Tensor, rows: list[int]) -> Tensor:
-        matrix = self._matrix
-        if matrix is None:
-            raise AssertionError
-        new = own.clone()
-        first, n_keys = seen.first_key, own.shape[-1]
-        for at, row in enumerate(rows):
-            place = seen.first_query + row
-            if place >= matrix.shape[1]:
+
+@dataclass(frozen=True)
+class _Matrix:
+    matrix: Tensor
+
+    def __call__(self, seen: Seen, old: Tensor, readable: Tensor, rows: list[int]) -> Tensor:
+        new = old.clone()
+        first, n_keys = seen.first_key, old.shape[-1]
+        for index, row in enumerate(rows):
+            position = seen.first_query + row
+            if position >= self.matrix.shape[1]:
                 continue
-            line = torch.zeros(matrix.shape[0], n_keys, dtype=own.dtype, device=own.device)
-            known = matrix[:, place, first : first + n_keys].to(own)
-            line[:, : known.shape[-1]] = known
-            outside = matrix[:, place, first + n_keys :]
-            refused = (line > 0) & ~readable[:, :, at].all(0)
+            line = torch.zeros(len(self.matrix), n_keys, dtype=old.dtype, device=old.device)
+            given = self.matrix[:, position, first : first + n_keys].to(old)
+            line[:, : given.shape[-1]] = given
+            outside = self.matrix[:, position, first + n_keys :]
+            refused = (line > 0) & ~readable[:, :, index].all(0)
             if bool(refused.any()) or bool((outside > 0).any()):
                 key = first + int(refused.any(0).nonzero()[0]) if bool(refused.any()) else first + n_keys
                 raise ValueError(
-                    f"the matrix lets token {place} read token {key}, which this model does not."
+                    f"the matrix lets token {position} read token {key}, which this model does not allow."
                 )
-            new[:, :, at] = line.expand(own.shape[1], -1)
+            new[:, :, index] = line.expand(old.shape[1], -1)
         return new
 
 
-def _matrix(given: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor:
+def _checked_matrix(matrix: Any, heads: Mapping[int, tuple[int, ...]]) -> Tensor:
     """Return a matrix [head or 1, query, key] of finite weights, none negative."""
-    # A copy, since an array may be read-only and may be written to later.
-    found = torch.tensor(np.array(given)) if not isinstance(given, torch.Tensor) else given.detach().clone()
-    counts = {len(own) for own in heads.values() if own}
-    if found.dim() == _MAP:
-        found = found[None]
-    if found.dim() != _MAPS or (len(found) > 1 and counts != {len(found)}):
+    # A copy, because an array may be read-only or change later.
+    weights = matrix.detach().clone() if isinstance(matrix, torch.Tensor) else torch.tensor(np.array(matrix))
+    counts = {len(of_layer) for of_layer in heads.values() if of_layer}
+    if weights.dim() == _MAP:
+        weights = weights[None]
+    if weights.dim() != _MAPS or (len(weights) > 1 and counts != {len(weights)}):
         raise ValueError(
-            f"to has shape {tuple(np.shape(given))}; a matrix is [query, key], or "
+            f"to has shape {tuple(np.shape(matrix))}; a matrix is [query, key], or "
             f"[head, query, key] for the {'/'.join(map(str, sorted(counts)))} heads chosen."
         )
-    found = found.to(torch.promote_types(found.dtype, torch.float32))
-    if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-        raise ValueError("to holds negative or infinite numbers; attention has weights of 0 and above.")
-    return found
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+        raise ValueError("to contains negative or infinite numbers; attention weights are 0 or more.")
+    return weights

@@ -1,24 +1,80 @@
-"""Which layers, heads and tokens of a model an intervention is about."""
+"""Interventions on chosen heads, and the selection of layers, heads and tokens."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed, pick
 from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
     from attnwidgets.tracing.attention_modules import AttentionModule
+    from attnwidgets.tracing.interventions import Seen
+
+    Change = Callable[[Seen, Tensor, list[int]], Tensor]
+
+
+class HeadIntervention(Intervention):
+    """An intervention on some heads of a stack.
+
+    Args:
+        model: A model, or a trace of one.
+        kind: Name of the public function that makes it.
+        said: What it does, in words.
+        stack: Name of the stack.
+        heads: Heads by layer.
+        weigh: Takes a call, its weights [batch, head, query, key] and the layer's heads; returns new weights.
+        write: The same for the outputs of heads [batch, head, query, dim].
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        kind: str,
+        said: str,
+        stack: str,
+        heads: Mapping[int, Iterable[int]],
+        *,
+        weigh: Change | None = None,
+        write: Change | None = None,
+    ) -> None:
+        self._heads = {layer: list(numbers) for layer, numbers in heads.items()}
+        super().__init__(
+            model, kind, said, frozenset((stack, layer) for layer in heads if self._heads[layer])
+        )
+        self._weigh, self._write = weigh, write
+
+    def weigh(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Return the attention weights to continue with."""
+        return weights if self._weigh is None else self._changed(self._weigh, seen, weights)
+
+    def write(self, seen: Seen, output: Tensor) -> Tensor:
+        """Return the outputs of heads to continue with."""
+        return output if self._write is None else self._changed(self._write, seen, output)
+
+    def _changed(self, change: Change, seen: Seen, by_head: Tensor) -> Tensor:
+        heads = self._heads[seen.layer]
+        if heads[-1] >= by_head.shape[1]:
+            raise IndexError(
+                f"layer {seen.layer} has heads 0 to {by_head.shape[1] - 1}, and no head {heads[-1]}."
+            )
+        return change(seen, by_head, heads)
 
 
 def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule, ...]]:
     """Return a stack's name and its attention modules.
 
     Raises:
-        ValueError: Where there is no such stack.
+        ValueError: If there is no such stack.
     """
     table = sites(model)
     if stack is None:
@@ -29,47 +85,48 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule,
     return stack, table[stack]
 
 
-def chosen_heads(heads: Any, own: tuple[AttentionModule, ...]) -> dict[int, tuple[int, ...]]:
+def chosen_heads(heads: Any, modules: tuple[AttentionModule, ...]) -> dict[int, tuple[int, ...]]:
     """Return heads by layer.
 
     Args:
-        heads: A pair (layer, head), several such pairs, or heads by layer: a number, several, or "all".
-        own: The attention modules, one a layer.
+        heads: A pair (layer, head), several such pairs, heads by layer (a number, several, or "all"), or None
+            for all heads of all layers.
+        modules: The attention modules, one per layer.
 
     Raises:
-        IndexError: Where there is no such layer or head.
-        TypeError: Where that is not what `heads` is.
+        IndexError: If there is no such layer or head.
+        TypeError: If `heads` has another form.
     """
-    if isinstance(heads, Mapping):
-        pairs = list(heads.items())
-    else:
-        several = [heads] if _is_pair(heads) else heads
-        if isinstance(several, str) or not isinstance(several, Iterable):
-            raise TypeError(_TAKEN.format(heads))
-        pairs = list(several)
-    found: dict[int, set[int]] = {}
+    pairs = heads
+    if heads is None:
+        pairs = [(layer, "all") for layer in range(len(modules))]
+    elif isinstance(heads, Mapping):
+        pairs = heads.items()
+    elif isinstance(heads, tuple) and heads and not isinstance(heads[0], tuple):
+        pairs = [heads]
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise TypeError(_EXPECTED.format(heads))
+    by_layer: dict[int, set[int]] = {}
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - layer and head
-            raise TypeError(_TAKEN.format(heads))
-        layer = pick(pair[0], range(len(own)), "layer")[0]
-        found.setdefault(layer, set()).update(_heads(pair[1], own[layer], layer))
-    return {layer: tuple(sorted(several)) for layer, several in sorted(found.items())}
+            raise TypeError(_EXPECTED.format(heads))
+        layer = pick(pair[0], range(len(modules)), "layer")[0]
+        by_layer.setdefault(layer, set()).update(_heads(pair[1], modules[layer], layer))
+    return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(by_layer.items())}
 
 
-_TAKEN = "heads must be (layer, head), a list of such pairs, or {{layer: heads}}, not {!r}."
+_EXPECTED = "heads must be (layer, head), a list of such pairs, or {{layer: heads}}, not {!r}."
 
 
-def _is_pair(heads: Any) -> bool:
-    return isinstance(heads, tuple) and bool(heads) and not isinstance(heads[0], tuple)
-
-
-def _heads(wanted: Any, site: AttentionModule, layer: int) -> tuple[int, ...]:
-    count = site.n_heads
+def _heads(wanted: Any, module: AttentionModule, layer: int) -> tuple[int, ...]:
+    count = module.n_heads
     if isinstance(wanted, str):
         if wanted != "all":
-            raise TypeError(_TAKEN.format({layer: wanted}))
+            raise TypeError(_EXPECTED.format({layer: wanted}))
         if count is None:
-            raise ValueError(f"how many heads layer {layer} has is known from a trace only: pass a trace.")
+            raise ValueError(
+                f"the number of heads of layer {layer} is only known from a trace: pass a trace."
+            )
         return tuple(range(count))
     if isinstance(wanted, (list, tuple, set, range)) and not wanted:
         return ()
@@ -79,42 +136,43 @@ def _heads(wanted: Any, site: AttentionModule, layer: int) -> tuple[int, ...]:
         raise IndexError(f"layer {layer}: {error}") from error
 
 
-def some_layers(layers: Any, own: tuple[AttentionModule, ...]) -> tuple[int, ...]:
-    """Return layers by number, several, a slice, or None for all."""
-    return tuple(range(len(own))) if layers is None else pick(layers, range(len(own)), "layer")
+def some_layers(layers: Any, modules: tuple[AttentionModule, ...]) -> tuple[int, ...]:
+    """Return the numbers of layers given by number, several numbers, a slice, or None for all."""
+    return tuple(range(len(modules))) if layers is None else pick(layers, range(len(modules)), "layer")
 
 
 def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> frozenset[int]:
     """Return positions of tokens.
 
     Args:
-        tokens: A position, several, a range or a slice; negative ones count from the end, which takes a
-            trace.
-        name: Of the argument.
-        model: A model, or a trace, which knows how many tokens there are.
-        stack: Whose tokens.
+        tokens: A position, several, a range or a slice; negative ones count from the end and need a trace.
+        name: Name of the argument, for messages.
+        model: A model, or a trace, which knows the number of tokens.
+        stack: Stack of the tokens.
         side: 0 for queries, 1 for keys.
 
     Raises:
-        ValueError: Where a position is out of range.
-        TypeError: Where it is none.
+        ValueError: If a position is out of range.
+        TypeError: If `tokens` is not a position or several.
     """
     count = len(model.axes(stack)[side]) if isinstance(model, Trace) else None
     if isinstance(tokens, slice):
         if count is None and (tokens.stop is None or min(tokens.start or 0, tokens.stop) < 0):
-            raise ValueError(f"{name}={tokens}: where a text ends is known from a trace only: pass a trace.")
+            raise ValueError(
+                f"{name}={tokens}: the end of the text is only known from a trace: pass a trace."
+            )
         tokens = range(*tokens.indices(tokens.stop if count is None else count))
-    several = tokens if isinstance(tokens, Iterable) and not isinstance(tokens, str) else [tokens]
-    found = set()
-    for one in several:
-        if isinstance(one, (bool, str)) or not hasattr(one, "__index__"):
-            raise TypeError(f"{name} takes positions of tokens (0, [3, 4], range(5, 9)), not {one!r}.")
-        at = int(one.__index__())
-        if (count is None and at < 0) or (count is not None and not -count <= at < count):
-            ends = "0 or more (negative ones take a trace)" if count is None else f"0 to {count - 1}"
-            raise ValueError(f"{name} has position {at}; there is {ends}.")
-        found.add(at if count is None else at % count)
-    return frozenset(found)
+    items = tokens if isinstance(tokens, Iterable) and not isinstance(tokens, str) else [tokens]
+    unique = set()
+    for item in items:
+        if isinstance(item, (bool, str)) or not hasattr(item, "__index__"):
+            raise TypeError(f"{name} must be positions of tokens (0, [3, 4], range(5, 9)), not {item!r}.")
+        position = operator.index(item)
+        if (count is None and position < 0) or (count is not None and not -count <= position < count):
+            allowed = "0 or more (negative ones need a trace)" if count is None else f"0 to {count - 1}"
+            raise ValueError(f"{name} has position {position}; allowed are {allowed}.")
+        unique.add(position if count is None else position % count)
+    return frozenset(unique)
 
 
 def spoken(numbers: Iterable[int]) -> str:
@@ -128,14 +186,14 @@ def spoken(numbers: Iterable[int]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
 
 
-def said_heads(heads: Mapping[int, tuple[int, ...]]) -> str:
+def describe_heads(heads: Mapping[int, tuple[int, ...]]) -> str:
     """Return "heads 1, 4 of layer 3" or the like."""
     layers: dict[tuple[int, ...], list[int]] = {}
-    for layer, own in heads.items():
-        if own:
-            layers.setdefault(own, []).append(layer)
+    for layer, numbers in heads.items():
+        if numbers:
+            layers.setdefault(numbers, []).append(layer)
     parts = [
-        f"head{'s' * (len(own) != 1)} {spoken(own)} of layer{'s' * (len(some) != 1)} {spoken(some)}"
-        for own, some in layers.items()
+        f"head{'s' * (len(numbers) != 1)} {spoken(numbers)} of layer{'s' * (len(some) != 1)} {spoken(some)}"
+        for numbers, some in layers.items()
     ]
     return " and ".join(parts) or "no head"

@@ -1,4 +1,4 @@
-"""What a model says before and after an intervention, as two distributions and their distance."""
+"""Predictions of a model before and after an intervention, and their distance."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Kind = Literal["distribution", "several", "score", "states", ""]
 
 @dataclass(frozen=True)
 class Changed:
-    """What a model says before and after.
+    """Predictions before and after an intervention.
 
     Attributes:
-        kind: "distribution" over classes or tokens; "several" classes of which each may be true; "score", one
-            number; "states", of a model that predicts nothing; "" where there is nothing to compare.
+        kind: "distribution" over classes or tokens; "several", independent classes; "score", one number;
+            "states", for a model without predictions; "" if there is nothing to compare.
         title: What is predicted: "class", "next token", ..., or "".
-        before: Probabilities, or the score, as recorded [outcome]; of states nothing [0].
+        before: Recorded probabilities, or the score [outcome]; empty for states [0].
         after: The same under the intervention.
-        distance: Of distributions their total variation distance, 0 to 1: half the sum of |p' - p|. Of
-            several classes and of a score the largest difference; of states |h' - h| / |h| over all tokens.
-        likeness: Of states the cosine of their means over tokens before and after; else NaN.
+        distance: For a distribution the total variation distance, 0 to 1: half the sum of |p' - p|. For
+            several classes and for a score the largest difference; for states |h' - h| / |h| over all tokens.
+        likeness: For states the cosine of their means over tokens before and after; else NaN.
     """
 
     kind: Kind
@@ -49,44 +49,42 @@ class Changed:
 
 
 def changed(trace: Trace, *interventions: Intervention) -> Changed:
-    """Return what the model says before and after interventions; layers below the first of them do not run.
+    """Return predictions before and after interventions; layers below the first changed one do not run.
 
     Args:
-        trace: A trace of a model.
-        interventions: Made for this trace or its model, not entered.
+        trace: A trace with its model.
+        interventions: Interventions for this trace or its model, not active.
 
     Raises:
-        ValueError: If the trace has no model, or was recorded under other interventions than are in force.
+        ValueError: If the trace has no model, or was recorded under other interventions than are active now.
     """
     nothing = torch.zeros(0, dtype=torch.float64)
     with Replay(trace) as replay:
         outputs = replay.run(interventions)
         logits = own_logits(trace, outputs)
         states = None if trace.predictions_title else _states(outputs)
-        own = (
-            None if states is None or (logits is not None and logits.numel() == 1) else _states(replay.run())
-        )
+        is_score = logits is not None and logits.numel() == 1
+        recorded = None if states is None or is_score else _states(replay.run())
     if trace.predictions_title and logits is not None and trace.logits is not None:
         before, after = probabilities(trace, trace.logits), probabilities(trace, logits)
         gap = (after - before).abs()
         if logits.dim() == 1 and several_true(trace):
             return Changed("several", trace.predictions_title, before, after, float(gap.max()))
         return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
-    if logits is not None and trace.logits is not None and logits.numel() == 1:
-        before, after = (widened(one).reshape(1).double() for one in (trace.logits, logits))
+    if logits is not None and trace.logits is not None and is_score:
+        before, after = (widened(score).reshape(1).double() for score in (trace.logits, logits))
         return Changed("score", "score", before, after, float((after - before).abs()))
-    if states is None or own is None:
+    if states is None or recorded is None:
         return Changed("", "", nothing, nothing, float("nan"))
-    length = float(own.norm())
-    likeness = float(torch.cosine_similarity(states.mean(0), own.mean(0), dim=0))
-    return Changed(
-        "states", "", nothing, nothing, float((states - own).norm()) / length if length else 0.0, likeness
-    )
+    length = float(recorded.norm())
+    distance = float((states - recorded).norm()) / length if length else 0.0
+    likeness = float(torch.cosine_similarity(states.mean(0), recorded.mean(0), dim=0))
+    return Changed("states", "", nothing, nothing, distance, likeness)
 
 
 def _states(outputs: object) -> Tensor | None:
-    """Return the last states of a text [token, dim], where a model returns them."""
-    found = getattr(outputs, "last_hidden_state", None)
-    if not isinstance(found, torch.Tensor) or found.dim() != 3:  # noqa: PLR2004 - [batch, token, dim]
+    """Return the last states of a text [token, dim]; None if the model does not return them."""
+    states = getattr(outputs, "last_hidden_state", None)
+    if not isinstance(states, torch.Tensor) or states.dim() != 3:  # noqa: PLR2004 - [batch, token, dim]
         return None
-    return found[0].detach().double().cpu()
+    return states[0].detach().double().cpu()

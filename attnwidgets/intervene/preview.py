@@ -1,7 +1,7 @@
-"""What is predicted under an intervention, computed from the first layer that it changes.
+"""Predictions under an intervention, computed from the first layer that it changes.
 
-Below the first layer that is changed a block returns what it always returns, so that it need run once only:
-the first pass that comes by keeps it, and in later ones the block hands it out.
+Blocks below that layer always return the same, so that they run only once: the first pass stores their
+outputs, and later passes reuse them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.predictions import Prediction
 
-# What the first blocks of a trace returned, by stack; it goes when the trace goes.
-_returned: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
+# Outputs of the first blocks of a trace, by stack; they are freed with the trace.
+_outputs_of: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What is predicted under an intervention.
+    """Predictions under an intervention.
 
     Attributes:
         title: What is predicted: "class", "next token", ..., or "".
-        before: The most probable outputs as the trace has them.
-        after: The same under the intervention.
-        logits: All logits under the intervention, as `trace.logits`; None without a head.
+        before: The most probable outcomes in the trace.
+        after: The most probable outcomes under the intervention.
+        logits: All logits under the intervention, like `trace.logits`; None for models without logits.
     """
 
     title: str
@@ -52,14 +52,14 @@ class Preview:
 
 
 def preview(trace: Trace, *interventions: Intervention) -> Preview:
-    """Return what is predicted with interventions in force; only the layers from the first of them on run.
+    """Return predictions under interventions; only the layers from the first changed one on run.
 
     Args:
-        trace: A trace of a model.
-        interventions: Made for this trace or its model, not entered.
+        trace: A trace with its model.
+        interventions: Interventions for this trace or its model, not active.
 
     Raises:
-        ValueError: If the trace has no model, or was recorded under other interventions than are in force.
+        ValueError: If the trace has no model, or was recorded under other interventions than are active now.
     """
     with Replay(trace) as replay:
         outputs = replay.run(interventions)
@@ -69,14 +69,14 @@ def preview(trace: Trace, *interventions: Intervention) -> Preview:
 
 
 class Replay:
-    """A trace's model held ready to run on its input from a layer on; a context manager."""
+    """Context manager that runs a trace's model on its input, from a chosen layer on."""
 
     def __init__(self, trace: Trace) -> None:
         from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
         if not isinstance(trace, Trace) or trace.model is None:
             raise UnsupportedModelError(
-                "a preview runs the model, and this trace has none; make it with aw.trace(model, ...)"
+                "a preview runs the model, but this trace has no model; make it with aw.trace(model, ...)"
             )
         require_same_interventions(trace, "a preview")
         self._trace = trace
@@ -85,7 +85,7 @@ class Replay:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # The twin from here on: what is done to its blocks is nobody else's business.
+        # From here on a twin, so that changes to its blocks affect nobody else.
         self._model = self._stack.enter_context(borrowed(self._model))
         return self
 
@@ -99,107 +99,98 @@ class Replay:
         copies: int = 1,
         target: Target | None = None,
     ) -> Any:
-        """Return what the model returns under interventions.
+        """Return the model's outputs under interventions.
 
         Args:
-            interventions: Entered for this pass.
-            copies: How many copies of the input run at once.
-            target: What the outputs are read for (it may need hidden states).
+            interventions: Interventions, active for this pass.
+            copies: Number of copies of the input in the batch.
+            target: The target to be read from the outputs (it may need hidden states).
         """
-        where = {place for one in interventions for place in one.where}
-        kept = self._kept(where)
-        options: dict[str, Any] = {"return_dict": True}
-        if "use_cache" in forward_parameters(self._model):
-            options["use_cache"] = False
+        skipped = self._skipped({call for intervention in interventions for call in intervention.where})
+        options = pass_options(self._model)
         if target is not None and target.hidden_states:
-            # The states of layers that do not run would be missing.
-            options["output_hidden_states"], kept = True, {}
-        inputs = {name: _copied(value, copies) for name, value in self._trace.inputs.items()}
-        returned = self._outputs(kept, copies)
+            # The states of skipped layers would be missing.
+            options["output_hidden_states"], skipped = True, {}
+        inputs = {name: _copies(value, copies) for name, value in self._trace.inputs.items()}
+        outputs = self._outputs(skipped, copies)
         with ExitStack() as exits:
-            for one in interventions:
-                exits.enter_context(one)
-            # The first blocks were recorded so; nothing of it is to differ by rounding.
+            for intervention in interventions:
+                exits.enter_context(intervention)
+            # As when the first blocks were recorded, so that nothing differs by rounding.
             exits.enter_context(recording(self._model))
-            exits.enter_context(self._short(kept, returned, copies))
-            self._keep(kept, returned, exits)
+            exits.enter_context(self._reusing(skipped, outputs, copies))
+            self._store(skipped, outputs, exits)
             return self._trace.call(self._model, inputs, options, {})
 
-    def _kept(self, where: set[tuple[str, int]]) -> dict[str, int]:
-        """Return how many of the first blocks of every stack are not run."""
-        found = {}
+    def _skipped(self, where: set[tuple[str, int]]) -> dict[str, int]:
+        """Return the number of first blocks of every stack that need not run."""
+        counts = {}
         for stack, names in self._names.items():
             if stack == "encoder":
-                touched = [layer for one, layer in where if one == stack]
+                changed = [layer for of, layer in where if of == stack]
             elif stack == "decoder":
-                touched = [0 if one == "encoder" else layer for one, layer in where]
+                changed = [0 if of == "encoder" else layer for of, layer in where]
             else:
-                touched = [layer for one, layer in where if one == stack or len(self._names) == 1]
-            # A block that is several layers counts its calls to know which it is.
-            found[stack] = min(touched, default=len(names)) if len(set(names)) == len(names) else 0
-        return found
+                changed = [layer for of, layer in where if of == stack or len(self._names) == 1]
+            # A block shared by several layers counts its calls, so all of them have to run.
+            counts[stack] = min(changed, default=len(names)) if len(set(names)) == len(names) else 0
+        return counts
 
     @contextmanager
-    def _short(
-        self, kept: Mapping[str, int], returned: Mapping[str, list[Any]], copies: int
+    def _reusing(
+        self, skipped: Mapping[str, int], outputs: Mapping[str, list[Any]], copies: int
     ) -> Iterator[None]:
-        """Let the first blocks hand out what they returned when the trace was made."""
+        """Let the first blocks return their stored outputs."""
         patched: list[nn.Module] = []
         try:
-            for stack, count in kept.items():
-                for layer, name in enumerate(self._names[stack][: min(count, len(returned[stack]))]):
+            for stack, count in skipped.items():
+                for name, output in zip(self._names[stack][:count], outputs[stack], strict=False):
                     module = self._model.get_submodule(name)
-                    _shorten(module, returned[stack][layer], copies)
+                    # On the instance, so that `del` restores the method of the class.
+                    module.forward = lambda *_, output=output, **__: _copies(output, copies)
                     patched.append(module)
             yield
         finally:
             for module in patched:
                 del module.forward
 
-    def _keep(self, kept: Mapping[str, int], returned: Mapping[str, list[Any]], exits: ExitStack) -> None:
-        """Keep what those of the first blocks return that are not known yet."""
-        for stack, count in kept.items():
-            own = returned[stack]
-            for name in self._names[stack][len(own) : count]:
+    def _store(self, counts: Mapping[str, int], outputs: Mapping[str, list[Any]], exits: ExitStack) -> None:
+        """Store the outputs of those first blocks that are not known yet."""
+        for stack, count in counts.items():
+            known = outputs[stack]
+            for name in self._names[stack][len(known) : count]:
 
-                def keep(*given: Any, own: list[Any] = own) -> None:
-                    own.append(_copied(given[-1], 1))
+                def store(*given: Any, known: list[Any] = known) -> None:
+                    known.append(_copies(given[-1], 1))
 
-                exits.callback(self._model.get_submodule(name).register_forward_hook(keep).remove)
+                exits.callback(self._model.get_submodule(name).register_forward_hook(store).remove)
 
-    def _outputs(self, kept: Mapping[str, int], copies: int) -> Mapping[str, list[Any]]:
-        """Return what is known of the first blocks of every stack; all that is needed where copies run."""
-        found = _returned.setdefault(self._trace, {stack: [] for stack in self._names})
-        if copies > 1 and any(len(found[stack]) < count for stack, count in kept.items()):
-            options: dict[str, Any] = {"return_dict": True}
-            if "use_cache" in forward_parameters(self._model):
-                options["use_cache"] = False
+    def _outputs(self, skipped: Mapping[str, int], copies: int) -> Mapping[str, list[Any]]:
+        """Return the stored outputs of the first blocks, by stack; complete if there are several copies."""
+        outputs = _outputs_of.setdefault(self._trace, {stack: [] for stack in self._names})
+        if copies > 1 and any(len(outputs[stack]) < count for stack, count in skipped.items()):
             with ExitStack() as exits:
-                for own in found.values():
-                    own.clear()
-                whole = {stack: len(names) for stack, names in self._names.items() if kept.get(stack)}
-                self._keep(whole, found, exits)
+                for of_stack in outputs.values():
+                    of_stack.clear()
+                whole = {stack: len(names) for stack, names in self._names.items() if skipped.get(stack)}
+                self._store(whole, outputs, exits)
                 exits.enter_context(recording(self._model))
-                self._trace.call(self._model, self._trace.inputs, options, {})
-        return found
+                self._trace.call(self._model, self._trace.inputs, pass_options(self._model), {})
+        return outputs
 
 
-def _shorten(module: nn.Module, output: Any, copies: int) -> None:
-    """Let a block hand out what it returned."""
-
-    def short(*_: Any, **__: Any) -> Any:
-        return _copied(output, copies)
-
-    # On the instance, where `del` finds the class's own again.
-    module.forward = short
+def pass_options(model: nn.Module) -> dict[str, Any]:
+    """Return the arguments of a plain pass: outputs by name and, if the model has one, no cache."""
+    no_cache = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
+    return {"return_dict": True} | no_cache
 
 
-def _copied(value: Any, copies: int) -> Any:
-    """Return copies of what has a batch of one; fresh memory, since models may write into states."""
+def _copies(value: Any, copies: int) -> Any:
+    """Return copies of tensors with a batch of one, in new memory, because models may write into states."""
     if isinstance(value, torch.Tensor):
         if copies > 1 and value.dim() and len(value) == 1:
             return value.expand(copies, *value.shape[1:]).contiguous()
         return value.clone() if value.is_floating_point() else value
     if type(value) in (tuple, list):
-        return type(value)(_copied(item, copies) for item in value)
+        return type(value)(_copies(item, copies) for item in value)
     return value

@@ -1,4 +1,4 @@
-"""Weights drawn anew, layer by layer from the top or all: the control that every explanation should fail.
+"""Randomised weights, layer by layer from the top or all: a control that explanations should depend on.
 
 Adebayo et al. 2018, Sanity Checks for Saliency Maps, section 3 (cascading and independent randomisation).
 """
@@ -67,46 +67,55 @@ def randomized(
     stack: str | None = None,
     seed: int = 0,
 ) -> Any:
-    """Draw weights of a model anew, for the length of a `with` block or in a copy.
+    """Randomise weights of a model while a `with` block runs, or in a copy.
 
-    An explanation that looks the same on a model with random weights does not explain what was learned. The
-    model's own initialiser draws (`_init_weights` of transformers); a weight it leaves alone is drawn from a
-    normal distribution with the weight's mean and deviation::
+    An explanation that looks the same on a model with random weights does not explain what was learned.
+    Weights are drawn by the model's own initialiser (`_init_weights` of transformers); a weight that this
+    does not initialise is drawn from a normal distribution with its mean and standard deviation::
 
         with aw.randomized(model):                # everything
             ...
         with aw.randomized(model, layers=4):      # from the top down to layer 4
             ...
-        fresh = aw.randomized(model, copy=True)   # another model; yours is not touched
+        fresh = aw.randomized(model, copy=True)   # another model; yours is not changed
 
-    Inside the block the model has these weights for every caller, also in other threads; where there are any,
-    use a copy.
+    Inside the block the model has these weights for every caller, also in other threads; use a copy if there
+    are any.
 
     Args:
-        model: A transformers model, or any module with blocks in a list.
+        model: A transformers model, or any module with a list of blocks.
         layers: "all"; "top", the last block; a number, from the top down to that block (negative ones count
-            from the end); or several numbers, those blocks alone.
+            from the end); or several numbers, only those blocks.
         copy: Return a new model instead of a context manager.
-        cascading: False draws only the block that a number names (independent randomisation).
-        embeddings: Whether what lies below the first block is drawn as well. None: with "all".
-        head: Whether what lies above the last block (final norm, pooler, output layer) is drawn as well.
-            None: with "all" and from the top down. An output layer that is tied to the embeddings goes with
+        cascading: Whether a single number stands for all blocks from the top down to it; False randomises
+            only that block (independent randomisation).
+        embeddings: Whether parameters below the first block are randomised as well. None: with "all".
+        head: Whether parameters above the last block (final norm, pooler, output layer) are randomised as
+            well. None: with "all" and from the top down. An output layer tied to the embeddings belongs to
             the embeddings.
-        stack: Which list of blocks, where a model has several (encoder and decoder, towers).
-        seed: Of the draws. A block gets the same weights whatever is drawn with it, so that a cascade goes on
-            where a shorter one ended.
+        stack: Which list of blocks, in models with several (encoder and decoder, towers).
+        seed: Seed of the draws. A block gets the same weights whatever else is randomised, so that a longer
+            cascade continues a shorter one.
 
     Returns:
-        A context manager that yields the model and puts its weights back, the very same tensors, whatever
-        happens inside; with `copy=True`, the new model.
+        A context manager that yields the model and restores its weights, the very same tensors, on exit, even
+        after an exception; with `copy=True`, the new model.
 
     Raises:
-        ValueError: For blocks that share their weights with others that are kept, quantised or offloaded
-            weights, an unknown stack, or a model without a list of blocks.
-        IndexError: Where there is no such block.
-        TypeError: Where `model` is no model.
+        ValueError: If chosen blocks share weights with others, weights are quantised or offloaded, the stack
+            is unknown, or the model has no list of blocks.
+        IndexError: If there is no such block.
+        TypeError: If `model` is not a model.
 
     Source: Adebayo et al. 2018, section 3.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> trace = aw.trace(model, tokenizer, "A moving and very funny film.")
+        >>> with aw.randomized(model, layers="top"):
+        ...     control = trace.rerun()
+        >>> bool((control.logits == trace.logits).all())
+        False
     """
     from attnwidgets.tracing.recording.borrow import unwrap
 
@@ -116,7 +125,7 @@ def randomized(
         inner = unwrap(model)
     plan = _plan(inner, layers, cascading, embeddings, head, stack)
     if not copy:
-        return _swapped(model, inner, plan, seed)
+        return _swap_weights(model, inner, plan, seed)
     from attnwidgets.intervene.fresh_weights import redraw
 
     values = redraw(inner, plan, seed)
@@ -127,30 +136,30 @@ def randomized(
 
 
 @contextmanager
-def _swapped(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> Iterator[Any]:
-    """Put other values behind the parameters of a plan, and theirs back."""
+def _swap_weights(model: Any, inner: nn.Module, plan: dict[int, str], seed: int) -> Iterator[Any]:
+    """Replace the values of a plan's parameters while the block runs."""
     from attnwidgets.intervene.fresh_weights import redraw
 
     values = redraw(inner, plan, seed)
-    # The parameters stay the same objects and their storage is left alone: nothing is to be copied back.
-    kept = [(parameter, parameter.data) for parameter in inner.parameters() if id(parameter) in values]
+    # Parameters remain the same objects and keep their storage, so nothing has to be copied back.
+    originals = [(parameter, parameter.data) for parameter in inner.parameters() if id(parameter) in values]
     try:
-        for parameter, _ in kept:
+        for parameter, _ in originals:
             parameter.data = values[id(parameter)]
         yield model
     finally:
-        for parameter, own in kept:
-            parameter.data = own
+        for parameter, original in originals:
+            parameter.data = original
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a parameter lies as seen from one list of blocks, by all names it goes by.
+class _Location:
+    """Location of a parameter relative to a list of blocks; a tied parameter may be in several blocks.
 
     Attributes:
-        name: Its first name.
-        blocks: The blocks that it is in.
-        side: "below" or "above" them; "" where it is in one, or belongs to another list.
+        name: First name of the parameter.
+        blocks: Numbers of the blocks that contain it.
+        side: "below" or "above" the blocks; "" if it is in one, or belongs to another list.
     """
 
     name: str
@@ -166,7 +175,7 @@ def _plan(
     head: bool | None,
     stack: str | None,
 ) -> dict[int, str]:
-    """Return the part of every parameter that is to be drawn, by the parameter's id."""
+    """Return the part that every parameter to randomise belongs to, by the parameter's id."""
     from attnwidgets.tracing.block_names import block_lists as stacks_of
 
     stacks = stacks_of(model)
@@ -179,20 +188,22 @@ def _plan(
         _require_real(model, chosen)
         return chosen
     path = _stack(model, stacks, stack, layers)
-    wanted = _wanted(model, layers, len(stacks[path]), cascading=cascading)
+    chosen_blocks = _block_numbers(model, layers, len(stacks[path]), cascading=cascading)
     whole = layers == "all"
     alone = not whole and not (layers == "top" or (isinstance(layers, int) and cascading))
     below = whole if embeddings is None else embeddings
     above = not alone if head is None else head
     chosen = {}
-    for key, place in _located(model, path).items():
-        if place.blocks & wanted and not place.blocks <= wanted:
-            shared = ", ".join(map(str, sorted(place.blocks)))
-            raise ValueError(f"blocks {shared} share weight {place.name!r}: draw all of them, or none.")
-        if place.blocks & wanted:
-            chosen[key] = f"{path}.{min(place.blocks)}"
-        elif (place.side == "below" and below) or (place.side == "above" and above):
-            chosen[key] = f"{place.side} {path}"
+    for key, location in _locations(model, path).items():
+        if location.blocks & chosen_blocks and not location.blocks <= chosen_blocks:
+            shared = ", ".join(map(str, sorted(location.blocks)))
+            raise ValueError(
+                f"blocks {shared} share weight {location.name!r}: randomise all of them, or none."
+            )
+        if location.blocks & chosen_blocks:
+            chosen[key] = f"{path}.{min(location.blocks)}"
+        elif (location.side == "below" and below) or (location.side == "above" and above):
+            chosen[key] = f"{location.side} {path}"
     _require_real(model, chosen)
     return chosen
 
@@ -200,8 +211,8 @@ def _plan(
 def _stack(model: nn.Module, stacks: dict[str, Any], stack: str | None, layers: Any) -> str:
     if not stacks:
         raise ValueError(
-            f"{type(model).__name__} has no list of blocks that attend; aw.randomized(model) without layers, "
-            "embeddings and head draws all of it."
+            f"{type(model).__name__} has no list of attention blocks; aw.randomized(model) without layers, "
+            "embeddings and head randomises all of it."
         )
     if stack is None and len(stacks) == 1:
         return next(iter(stacks))
@@ -213,8 +224,8 @@ def _stack(model: nn.Module, stacks: dict[str, Any], stack: str | None, layers: 
     return fitting[0]
 
 
-def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[int]:
-    """Return the numbers of the blocks to draw."""
+def _block_numbers(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[int]:
+    """Return the numbers of the blocks to randomise."""
     if layers == "all":
         return set(range(n))
     if isinstance(layers, str):
@@ -226,39 +237,37 @@ def _wanted(model: nn.Module, layers: Any, n: int, *, cascading: bool) -> set[in
         numbers = pick(layers, tuple(range(n)), "layer")
     except IndexError as error:
         depth = getattr(getattr(model, "config", None), "num_hidden_layers", n)
-        if n == 1 and depth != n:
-            message = f"layers {layers!r}: all {depth} layers share one block; pass layers='all' or 0."
-        else:
-            message = f"layers {layers!r}: there {spoken(range(n), 'layer')}."
-        raise IndexError(message) from error
+        shared = f"all {depth} layers share one block; pass layers='all' or 0."
+        why = shared if n == 1 and depth != n else f"there {spoken(range(n), 'layer')}."
+        raise IndexError(f"layers {layers!r}: {why}") from error
     return set(range(numbers[0], n)) if isinstance(layers, int) and cascading else set(numbers)
 
 
-def _located(model: nn.Module, path: str) -> dict[int, _Place]:
-    """Return where every parameter lies, by its id."""
+def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
+    """Return the location of every parameter, by its id."""
     from attnwidgets.tracing.block_names import block_lists
 
     others = tuple(f"{other}." for other in block_lists(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))
-    start = next(place for place, (name, _) in enumerate(named) if name.startswith(f"{path}."))
-    found: dict[int, _Place] = {}
-    for place, (name, parameter) in enumerate(named):
-        before = found.get(id(parameter), _Place(name, frozenset(), ""))
+    start = next(index for index, (name, _) in enumerate(named) if name.startswith(f"{path}."))
+    locations: dict[int, _Location] = {}
+    for index, (name, parameter) in enumerate(named):
+        before = locations.get(id(parameter), _Location(name, frozenset(), ""))
         blocks, side = before.blocks, before.side
         if name.startswith(f"{path}."):
             blocks |= {int(name.removeprefix(f"{path}.").split(".")[0])}
         elif not name.startswith(others):
-            # Modules are declared from the input to the output, except for what says by its name where it
-            # belongs. What is tied to something below is below.
-            low = _EMBEDDING.search(name) or (place < start and not _FINAL.search(name))
-            side = "below" if low or side == "below" else "above"
-        found[id(parameter)] = _Place(before.name, blocks, "" if blocks else side)
-    return found
+            # Modules are declared from input to output, except those whose names tell where they belong. A
+            # parameter tied to one below the blocks is below them.
+            is_below = _EMBEDDING.search(name) or (index < start and not _FINAL.search(name))
+            side = "below" if is_below or side == "below" else "above"
+        locations[id(parameter)] = _Location(before.name, blocks, "" if blocks else side)
+    return locations
 
 
 def _require_real(model: nn.Module, chosen: dict[int, str]) -> None:
-    """Raise ValueError where a weight is not there in full precision."""
+    """Raise ValueError if a weight is offloaded or quantised."""
     for name, parameter in model.named_parameters():
         if id(parameter) in chosen and (parameter.is_meta or not parameter.is_floating_point()):
             why = "offloaded" if parameter.is_meta else f"quantised ({parameter.dtype})"
-            raise ValueError(f"weight {name!r} is {why}: load the model without that to draw its weights.")
+            raise ValueError(f"weight {name!r} is {why}: load the model without that to randomise it.")

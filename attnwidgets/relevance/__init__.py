@@ -1,1 +1,1 @@
-"""Relevance propagation by operation: rules that replace gradients while a model runs, its code untouched."""
+"""Relevance propagation by operation: rules that replace gradients in a model's own code."""

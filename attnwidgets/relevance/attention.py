@@ -1,4 +1,4 @@
-"""Rules of attention: the softmax, and kernels that compute attention in one piece, taken apart."""
+"""Rules for attention: the softmax, and fused attention kernels, which are computed step by step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnwidgets.relevance.affine import named
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.affine import arguments
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.products import size
 from attnwidgets.relevance.settings import live
 
@@ -25,7 +25,7 @@ _MODULE = (
 
 
 def softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Take the softmax as it is (AttnLRP) or as a constant (CP-LRP).
+    """Treat the softmax as it is (AttnLRP) or as a constant (CP-LRP).
 
     Source: Achtibat et al. 2024, proposition 3.1; Ali et al. 2022, section 4.
     """
@@ -35,8 +35,8 @@ def softmax(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
 def scaled_dot_product_attention(
     settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Compute attention from its parts, each under its rule."""
-    query, key, value, mask, _, causal, scale, grouped = named(args, kwargs, _KERNEL)
+    """Compute attention step by step, each step under its rule."""
+    query, key, value, mask, _, causal, scale, grouped = arguments(args, kwargs, _KERNEL)
     if not any(map(live, (query, key, value))):
         return func(*args, **kwargs)
     if causal:
@@ -44,25 +44,25 @@ def scaled_dot_product_attention(
     with settings.mode:
         if grouped:
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
-        return _attention(query, key, value, _added(mask, query), scale)[0]
+        return _attention(query, key, value, _additive_mask(mask, query), scale)[0]
 
 
 def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Compute what `nn.MultiheadAttention` computes from its parts, each under its rule."""
-    given = dict(zip(_MODULE, named(args, kwargs, _MODULE), strict=True))
-    states = [given[name] for name in ("query", "key", "value")]
+    """Compute `nn.MultiheadAttention` step by step, each step under its rule."""
+    options = dict(zip(_MODULE, arguments(args, kwargs, _MODULE), strict=True))
+    states = [options[name] for name in ("query", "key", "value")]
     if not any(map(live, states)):
         return func(*args, **kwargs)
-    rare = (given[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
-    if given["add_zero_attn"] or any(one is not None for one in rare):
-        return unknown(settings, func, args, kwargs)
-    if given["use_separate_proj_weight"]:
-        weights = [given[f"{name}_proj_weight"] for name in "qkv"]
+    unusual = (options[name] for name in ("bias_k", "bias_v", "static_k", "static_v"))
+    if options["add_zero_attn"] or any(option is not None for option in unusual):
+        return run_without_rule(settings, func, args, kwargs)
+    if options["use_separate_proj_weight"]:
+        weights = [options[f"{name}_proj_weight"] for name in "qkv"]
     else:
-        weights = list(given["in_proj_weight"].chunk(3))
-    bias = given["in_proj_bias"]
+        weights = list(options["in_proj_weight"].chunk(3))
+    bias = options["in_proj_bias"]
     biases = [None, None, None] if bias is None else list(bias.chunk(3))
-    heads = given["num_heads"]
+    heads = options["num_heads"]
     with settings.mode:
         single = states[0].dim() == len(("token", "width"))
         states = [x.unsqueeze(1) if single else x for x in states]
@@ -71,14 +71,14 @@ def multi_head_attention(settings: Settings, func: Any, args: tuple[Any, ...], k
             torch.nn.functional.linear(x, w, b).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
             for x, w, b in zip(states, weights, biases, strict=True)
         )
-        found, attention = _attention(query, key, value, _mask_of(given, query, single=single))
-        found = found.permute(2, 0, 1, 3).flatten(-2)
-        found = torch.nn.functional.linear(found, given["out_proj_weight"], given["out_proj_bias"])
-        if given["average_attn_weights"] is not False:
+        output, attention = _attention(query, key, value, _module_mask(options, query, single=single))
+        output = output.permute(2, 0, 1, 3).flatten(-2)
+        output = torch.nn.functional.linear(output, options["out_proj_weight"], options["out_proj_bias"])
+        if options["average_attn_weights"] is not False:
             attention = attention.mean(1)
         if single:
-            found, attention = found.squeeze(1), attention.squeeze(0)
-        return found, attention if given["need_weights"] is not False else None
+            output, attention = output.squeeze(1), attention.squeeze(0)
+        return output, attention if options["need_weights"] is not False else None
 
 
 def _attention(
@@ -92,18 +92,18 @@ def _attention(
     return torch.matmul(weights, value), weights
 
 
-def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return a mask to add: that of a kernel, which is True where a key may be read, or numbers."""
+def _additive_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return a kernel's mask as a term to add; a boolean mask is True where a key may be read."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)
 
 
-def _mask_of(given: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
-    """Return the masks of `nn.MultiheadAttention`, which are True where a key may not be read, to add."""
+def _module_mask(options: dict[str, Any], query: Tensor, *, single: bool) -> Tensor | None:
+    """Return the masks of `nn.MultiheadAttention` as a term to add; True is where a key is hidden."""
     masks = []
     for name in ("attn_mask", "key_padding_mask"):
-        mask: Tensor | None = given[name]
+        mask: Tensor | None = options[name]
         if mask is None:
             continue
         if mask.dtype == torch.bool:

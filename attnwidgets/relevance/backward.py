@@ -1,11 +1,11 @@
-"""The rules of relevance propagation as gradients: relevance is a tensor times these, anywhere in a graph.
+"""The rules of relevance propagation as gradients: a tensor times its gradient is its relevance.
 
-Each leaves the forward numbers as they are.
+The forward numbers stay as they are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STABILISER = 1e-6
-"""Added to a denominator, away from zero, where nothing else bounds a ratio."""
+"""Added to a denominator, away from zero, if nothing else bounds a ratio."""
 
 
 class Activation(Function):
@@ -26,7 +26,7 @@ class Activation(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, f: Callable[[Tensor], Tensor], bounded: bool) -> Tensor:
-        """Return f(x); `bounded` where f(0) is 0."""
+        """Return f(x); `bounded` says that f(0) is 0."""
         y = f(x)
         if bounded:
             # 0 / 0 is the one undefined case.
@@ -45,11 +45,11 @@ class Activation(Function):
 
 
 class Gate(Activation):
-    """An elementwise function with values in [0, 1]: where it is a factor, it is a constant."""
+    """An elementwise function with values in [0, 1], which is a constant when it is a factor."""
 
 
 class LayerNorm(Function):
-    """Layer normalisation whose standard deviation is a constant; its mean is not.
+    """Layer normalisation with a constant standard deviation; the mean is not constant.
 
     Source: Ali et al. 2022, section 4.
     """
@@ -72,31 +72,31 @@ class LayerNorm(Function):
         return scaled - scaled.mean(ctx.axes, keepdim=True), None, None, None, None
 
 
-def passed(kind: type[Activation], x: Tensor, f: Callable[[Tensor], Tensor], *, bounded: bool) -> Tensor:
-    """Return f(x), with relevance passed through; `bounded` where f(0) is 0."""
-    found: Tensor = kind.apply(x, f, bounded)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return found
+def pass_relevance(
+    kind: type[Activation], x: Tensor, f: Callable[[Tensor], Tensor], *, bounded: bool
+) -> Tensor:
+    """Return f(x), with relevance passed through; `bounded` says that f(0) is 0."""
+    return cast("Tensor", kind.apply(x, f, bounded))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
-def normed(
+def constant_layer_norm(
     x: Tensor, shape: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
     """Return a layer norm with a constant standard deviation."""
-    found: Tensor = LayerNorm.apply(x, shape, weight, bias, eps)  # type: ignore[no-untyped-call]  # as above
-    return found
+    return cast("Tensor", LayerNorm.apply(x, shape, weight, bias, eps))  # type: ignore[no-untyped-call]
 
 
-def divided(output: Tensor, by: float) -> Tensor:
-    """Return a tensor whose gradient is divided by a number on its way back (the uniform rule)."""
+def divide_gradient(output: Tensor, by: float) -> Tensor:
+    """Return a tensor whose gradient is divided by a number in the backward pass (the uniform rule)."""
     if output.requires_grad:
         output.register_hook(lambda gradient: gradient / by)
     return output
 
 
-def given_to(output: Tensor, part: Tensor) -> Tensor:
-    """Return a sum whose relevance goes to `part` of it alone; the rest (a bias) takes none.
+def give_relevance_to(output: Tensor, part: Tensor) -> Tensor:
+    """Return a sum whose relevance all goes to its term `part`; the rest (a bias) gets none.
 
-    The gradient is multiplied by output / part, and is 0 where that part is 0 or a mask is added to it.
+    The gradient is multiplied by output / part, and is 0 where `part` is 0 or a mask is added to it.
     """
     if output.requires_grad:
         factor = (output.detach() / part).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,4 +1,4 @@
-"""Operations without a rule: let through, and refused by name if relevance comes back to them."""
+"""Operations without a rule: they run, and raise if relevance reaches them in the backward pass."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings
 
 
-def unknown(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Let an operation through; relevance that comes back to it is refused by name."""
-    found = func(*args, **kwargs)
+def run_without_rule(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation that has no rule; raise, naming it, if relevance reaches it."""
+    result = func(*args, **kwargs)
     if not settings.insist:
-        for output in found if isinstance(found, (tuple, list)) else (found,):
+        for output in result if isinstance(result, (tuple, list)) else (result,):
             if live(output):
                 output.register_hook(_refusal(func))
-    return found
+    return result
 
 
 def _refusal(func: Any) -> Callable[[Tensor], None]:
@@ -35,8 +35,8 @@ def _refusal(func: Any) -> Callable[[Tensor], None]:
 
     def refuse(_: Tensor) -> None:
         raise UnsupportedModelError(
-            f"there is no relevance rule for {name}{f', called in {where}' if where else ''}; force=True "
-            "lets its gradient pass, and relevance is then no longer conserved there"
+            f"there is no relevance rule for {name}{f', called in {where}' if where else ''}; with "
+            "force=True its gradient is used, and relevance is not conserved there"
         )
 
     return refuse
@@ -44,7 +44,7 @@ def _refusal(func: Any) -> Callable[[Tensor], None]:
 
 def _calling_module() -> str:
     """Return the class of the module whose code is running."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the one way to say whose code called
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
     while frame.f_back is not None:
         frame = frame.f_back
         owner = frame.f_locals.get("self")

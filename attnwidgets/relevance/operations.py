@@ -1,4 +1,4 @@
-"""The operations of torch by their rules, under the names that torch calls them by."""
+"""The operations of torch, grouped by rule, under torch's names for them."""
 
 # ruff: noqa: SIM905 - long lists of names read best as prose
 
@@ -30,10 +30,10 @@ LINEAR = frozenset(
     view_copy vsplit vstack where zero
     """.split()
 )
-"""Linear in what depends on the input, or a choice among it: the gradient is the rule."""
+"""Linear in the tensors that depend on the input, or a selection from them: the gradient is the rule."""
 
 SUMS = frozenset(("__add__", "__radd__", "__sub__", "__rsub__", "add", "sub", "subtract", "rsub"))
-"""Linear as well, and a constant term is a bias."""
+"""Linear too, with a constant term as a bias."""
 
 PRODUCTS = frozenset(
     """
@@ -51,7 +51,7 @@ QUOTIENTS = frozenset(("__div__", "__truediv__", "__rdiv__", "__rtruediv__", "di
 SIZES = frozenset(
     ("rsqrt", "sqrt", "reciprocal", "std", "var", "norm", "vector_norm", "matrix_norm", "frobenius_norm")
 )
-"""What something is divided by: a constant."""
+"""Measures of size, which serve as divisors and count as constants."""
 
 SIZES_AND_MEANS = frozenset(("var_mean", "std_mean"))
 
@@ -64,7 +64,7 @@ ACTIVATIONS = frozenset(
 """Elementwise functions that are 0 at 0."""
 
 OFFSET_ACTIVATIONS = frozenset(("softplus",))
-"""Elementwise functions that are not."""
+"""Elementwise functions that are not 0 at 0."""
 
 GATES = frozenset(("sigmoid", "hardsigmoid", "expit"))
 """Elementwise functions with values in [0, 1]."""

@@ -1,4 +1,4 @@
-"""Rules of products and quotients: of two factors that depend on the input, each takes half."""
+"""Rules for products and quotients: two factors that depend on the input get half each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.relevance.affine import biased
-from attnwidgets.relevance.backward import divided
+from attnwidgets.relevance.affine import run_with_bias
+from attnwidgets.relevance.backward import divide_gradient
 from attnwidgets.relevance.settings import constant, live
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attnwidgets.relevance.settings import Settings
 
 
-_WALK = 8  # operations between an activation and the product it gates: casts, views, picks
+_WALK = 8  # most operations between an activation and the product it gates: casts, views, indexing
 _STOPS = frozenset(
     ("AddmmBackward0", "MmBackward0", "BmmBackward0", "ConvolutionBackward0", "LayerNormBackward")
 )
@@ -26,7 +26,7 @@ _MATRICES = frozenset(("matmul", "bmm", "mm", "__matmul__"))
 
 
 def product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Halve the gradient of a product of two live factors; one that is a gate is a constant.
+    """Halve the gradient of a product of two live factors; a factor that is a gate is a constant.
 
     Source: Achtibat et al. 2024, equation 13 (the uniform rule); Ali et al. 2022, section 4.
     """
@@ -40,16 +40,16 @@ def product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[s
     if gates[1] > gates[0]:
         return func(first, second.detach(), *rest, **options)
     if getattr(func, "__name__", "") in _MATRICES and first.dim() > 1 and second.dim() > 1:
-        size = first.shape[:-1].numel() * second.shape[-1]
-        if size > first.numel() + second.numel():
-            # The product is larger than its factors, as scores are: halving costs less on their side.
-            first, second = divided(first.view_as(first), 2), divided(second.view_as(second), 2)
+        product_size = first.shape[:-1].numel() * second.shape[-1]
+        if product_size > first.numel() + second.numel():
+            # The product is larger than its factors, as attention scores are: halving theirs costs less.
+            first, second = (divide_gradient(factor.view_as(factor), 2) for factor in (first, second))
             return func(first, second, *rest, **options)
-    return divided(func(first, second, *rest, **options), 2)
+    return divide_gradient(func(first, second, *rest, **options), 2)
 
 
 def gating(settings: Settings, factor: Tensor) -> int:
-    """Return how much of a gate a factor is: 2 with values in [0, 1]; under CP-LRP 1 out of an activation."""
+    """Return 2 for a factor with values in [0, 1], 1 under CP-LRP for one from an activation, otherwise 0."""
     node: Any = factor.grad_fn
     for _ in range(_WALK):
         name = type(node).__name__
@@ -57,59 +57,58 @@ def gating(settings: Settings, factor: Tensor) -> int:
             return 2
         if name == "ActivationBackward" or name in _RELUS:
             return int(settings.rule == "cp_lrp")
-        before = [one for one, _ in getattr(node, "next_functions", ()) if one is not None]
-        if len(before) != 1 or name in _STOPS:
+        inputs = [function for function, _ in getattr(node, "next_functions", ()) if function is not None]
+        if len(inputs) != 1 or name in _STOPS:
             return 0
-        node = before[0]
+        node = inputs[0]
     return 0
 
 
 def contraction(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Share the gradient of a product of several factors equally among those that are live."""
-    factors = [one for group in args for one in (group if isinstance(group, (tuple, list)) else (group,))]
+    """Divide the gradient of a product of several factors by the number of live factors."""
+    factors = [value for group in args for value in (group if isinstance(group, (tuple, list)) else (group,))]
     count = sum(map(live, factors))
-    found = func(*args, **kwargs)
-    return divided(found, count) if count > 1 else found
+    output = func(*args, **kwargs)
+    return divide_gradient(output, count) if count > 1 else output
 
 
 def bilinear(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Halve the gradient of a bilinear form of two live inputs; its bias keeps its share."""
-    both = live(args[0]) and live(args[1])
-    found = func(*args, **kwargs)
-    return divided(found, 2) if both else found
+    """Halve the gradient of a bilinear form of two live inputs; the bias keeps its share."""
+    output = func(*args, **kwargs)
+    return divide_gradient(output, 2) if live(args[0]) and live(args[1]) else output
 
 
 def added_product(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Treat a term and a product as their sum; a constant term is a bias."""
-    options = {name: one for name, one in kwargs.items() if name in _FACTORS}
+    options = {name: value for name, value in kwargs.items() if name in _FACTORS}
     named = sorted((name != "input", name) for name in kwargs if name not in _FACTORS)
     term, first, second = (*args, *(kwargs[name] for _, name in named))
-    nothing = torch.zeros_like(term)
+    zero = torch.zeros_like(term)
     if not (live(first) and live(second)):
         if live(term):
             return func(term, first, second, **options)
-        return biased(settings, func, (term, first, second), options, (nothing, first, second))
-    found = product(settings, lambda a, b: func(nothing, a, b, **options), (first, second), {})
-    return found + term * options.get("beta", 1)
+        return run_with_bias(settings, func, (term, first, second), options, (zero, first, second))
+    output = product(settings, lambda a, b: func(zero, a, b, **options), (first, second), {})
+    return output + term * options.get("beta", 1)
 
 
 def quotient(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Divide by a constant."""
-    place = 0 if getattr(func, "__name__", "") in ("__rdiv__", "__rtruediv__") else 1
-    args = tuple(constant(one) if index == place else one for index, one in enumerate(args))
-    kwargs = {name: constant(one) if name == "other" else one for name, one in kwargs.items()}
+    divisor = 0 if getattr(func, "__name__", "") in ("__rdiv__", "__rtruediv__") else 1
+    args = tuple(constant(value) if index == divisor else value for index, value in enumerate(args))
+    kwargs = {name: constant(value) if name == "other" else value for name, value in kwargs.items()}
     return func(*args, **kwargs)
 
 
 def size(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Measure a size, which is a constant.
+    """Compute a size, which is a constant.
 
     Source: Ali et al. 2022, section 4: the standard deviation of a norm.
     """
-    return func(*map(constant, args), **{name: constant(one) for name, one in kwargs.items()})
+    return func(*map(constant, args), **{name: constant(value) for name, value in kwargs.items()})
 
 
 def size_and_mean(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Measure a size, which is a constant, and a mean, which is linear."""
+    """Compute a size, which is a constant, and a mean, which is linear."""
     spread, mean = func(*args, **kwargs)
     return spread.detach(), mean

@@ -1,4 +1,4 @@
-"""A traced model's forward pass under the rules, and one backward pass for every target."""
+"""A traced model's forward pass under the rules, and one backward pass per target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.trace import Trace
 
-    # Takes a model's outputs and returns the numbers to explain, differentiably.
+    # Takes a model's outputs and returns the differentiable numbers to explain.
     Scores = Callable[[Any], Sequence[Tensor]]
 
 
@@ -33,16 +33,16 @@ class Relevances:
     """The relevances of several targets, on the CPU, in the precision of the pass.
 
     Attributes:
-        scores: What was explained, [target].
-        inputs: By stack: what its tokens are read as, [target, token], float64; of a model's own input by
-            its name, [target, ...].
-        states: By stack: what every block is given and, last, what the last one returns,
+        scores: The explained numbers [target].
+        inputs: By stack, relevance of the input tokens [target, token], float64; for place "input", by name
+            of the model's input, [target, ...].
+        states: By stack, relevance of each block's input and, last, of the last block's output
             [target, layer, token].
-        beside: By stack: what its blocks are given beside the hidden states (a decoder's: the encoder's
-            states), [target, block].
-        heads: By stack and layer: what every head writes, [target, head, token].
-        values: By name of a site: what passes it, [token, width], ...
-        gradients: ... and the gradients there, [target, token, width].
+        beside: By stack, relevance of the blocks' other inputs (in a decoder, the encoder's states)
+            [target, block].
+        heads: By stack and layer, relevance of the heads' outputs [target, head, token].
+        values: By name of a hook point, the states there [token, width].
+        gradients: By name of a hook point, the gradients there [target, token, width].
     """
 
     scores: Tensor
@@ -54,15 +54,16 @@ class Relevances:
     gradients: dict[str, Tensor] = field(default_factory=dict)
 
     def total(self, stack: str, layer: int) -> Tensor:
-        """Return all relevance where a stack has come to a layer, [target].
+        """Return the total relevance at a layer of a stack [target].
 
-        What else reaches the blocks from there on counts with it, or what enters the other stacks.
+        This includes what the blocks from this layer on receive beside their hidden states, or else what
+        enters the other stacks.
         """
-        found = self.states[stack][:, layer].sum(-1)
+        relevance = self.states[stack][:, layer].sum(-1)
         beside = self.beside.get(stack)
         if beside is not None and bool(beside.any()):
-            return found + beside[:, layer:].sum(-1)
-        return found + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stack)
+            return relevance + beside[:, layer:].sum(-1)
+        return relevance + sum(other[:, 0].sum(-1) for name, other in self.states.items() if name != stack)
 
 
 def propagate(
@@ -74,29 +75,30 @@ def propagate(
     bias: Bias = "absorb",
     place: Place = "embedding",
     heads: bool = False,
-    sites: Sequence[HookPoint] = (),
+    hook_points: Sequence[HookPoint] = (),
     hidden_states: bool = False,
     precision: Precision = "float32",
     insist: bool = False,
 ) -> Relevances:
-    """Run a trace's model once under the rules, and back once for every score.
+    """Run a trace's model once under the rules, and backward once per score.
 
     Args:
         trace: What `aw.trace` returned.
-        scores: What is explained: takes the model's outputs.
+        scores: Returns the numbers to explain, given the model's outputs.
         purpose: The method's name, for messages.
         rule: See `Settings`.
-        bias: The same.
+        bias: See `Settings`.
         place: See `differentiable`.
-        heads: Whether what every head writes is kept.
-        sites: Places in the model where values and gradients are kept whole.
+        heads: Whether the relevance of the heads' outputs is kept.
+        hook_points: Hook points in the model where states and gradients are kept whole.
         hidden_states: Whether the scores read hidden states.
         precision: See `differentiable`.
-        insist: The same.
+        insist: See `Settings`.
 
     Raises:
-        UnsupportedModelError: If the trace has no model, or relevance reaches an operation without a rule.
-        ValueError: If gradients cannot be had, are all zero, or are NaN (the message names the layer).
+        UnsupportedModelError: If the trace has no model, relevance reaches an operation without a rule, or a
+            pass does not reach one of `hook_points`.
+        ValueError: If gradients are unavailable, all zero, or NaN (the message names the layer).
     """
     passing: dict[str, Tensor] = {}
     with (
@@ -104,76 +106,76 @@ def propagate(
         single_activations(run.model),
         ExitStack() as stack,
     ):
-        for site in sites:
+        for hook_point in hook_points:
             from attnwidgets.tracing.hooks.hook import hooked
 
-            stack.enter_context(hooked(run.model, site, _keeper(passing, site.name)))
+            stack.enter_context(hooked(run.model, hook_point, _keeper(passing, hook_point.name)))
         graph = run(
             keep=("heads",) if heads else (),
             hidden_states=hidden_states,
             during=lambda: Rules(rule, bias, insist=insist),
         )
         values = [score.sum() for score in scores(graph.outputs)]
-        places = graph.tensors() | {("sites", name, 0, 0): tensor for name, tensor in passing.items()}
-        ends = [index for index, (kind, *_) in enumerate(places) if kind == "inputs"]
-        found: dict[At, list[Tensor]] = {at: [] for at in places}
+        tensors = graph.tensors() | {("hooks", name, 0, 0): tensor for name, tensor in passing.items()}
+        kept: dict[At, list[Tensor]] = {at: [] for at in tensors}
         for value in progress(values, "relevance"):
-            # Kept to the last, so that what went wrong can be asked.
-            back = gradients(value, list(places.values()), again=True)
-            if not usable([back[index] for index in ends], graph):
+            # The graph is kept even after the last value, for the diagnosis.
+            grads = dict(zip(tensors, gradients(value, list(tensors.values()), again=True), strict=True))
+            if not usable([grads[at] for at in tensors if at[0] == "inputs"], graph):
                 raise ValueError(diagnosis(value, graph, trace.default_stack, purpose))
-            for at, gradient in zip(places, back, strict=True):
-                found[at].append(_kept(at[0], places[at].detach(), gradient))
-        together = torch.stack([value.detach().cpu() for value in values])
-    result = _together(graph, together, {at: torch.stack(each) for at, each in found.items()})
-    for site in sites:
-        if site.name not in passing:
+            for at, tensor in tensors.items():
+                kept[at].append(_summary(at[0], tensor.detach(), grads[at]))
+        explained = torch.stack([value.detach().cpu() for value in values])
+    relevances = _relevances(graph, explained, {at: torch.stack(rows) for at, rows in kept.items()})
+    for hook_point in hook_points:
+        name = hook_point.name
+        if name not in passing:
             raise UnsupportedModelError(
-                f"{purpose}: site {site.name!r}: a pass of {type(run.model).__name__} does not reach it"
+                f"{purpose}: a pass of {type(run.model).__name__} does not reach the hook point {name!r}"
             )
-        result.values[site.name] = passing[site.name].detach()[0].cpu()
-        result.gradients[site.name] = torch.stack(found["sites", site.name, 0, 0])
-    return result
+        relevances.values[name] = passing[name].detach()[0].cpu()
+        relevances.gradients[name] = torch.stack(kept["hooks", name, 0, 0])
+    return relevances
 
 
 def _keeper(passing: dict[str, Tensor], name: str) -> Callable[[Tensor], Tensor]:
     def keep(states: Tensor) -> Tensor:
         passing[name] = states
-        # A copy goes on, so that nothing done in place changes what was kept.
+        # The model continues with a copy, so that in-place operations leave the kept states alone.
         return states.clone()
 
     return keep
 
 
-def _kept(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
-    """Return what is kept of a place: relevances summed over the width, or the gradients of a site."""
-    if kind == "sites":
+def _summary(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
+    """Return the result for one tensor: relevance summed over the width, or the gradient at a hook point."""
+    if kind == "hooks":
         return gradient[0].cpu()
     relevance = values[0] * gradient[0]
     if kind == "beside":
         return relevance.sum().cpu()
     if kind == "inputs":
-        # How the numbers of a picture or of sound are summed is the method's business.
+        # The method decides how to sum the numbers of an image or of sound.
         vectors = relevance.dim() == len(("token", "width"))
         return relevance.double().sum(-1).cpu() if vectors else relevance.cpu()
     return relevance.sum(-1).cpu()
 
 
-def _together(graph: Graph, scores: Tensor, found: dict[At, Tensor]) -> Relevances:
+def _relevances(graph: Graph, scores: Tensor, kept: dict[At, Tensor]) -> Relevances:
     def rows(kind: str, name: str) -> list[Tensor]:
-        return [tensor for at, tensor in found.items() if at[:2] == (kind, name)]
+        return [tensor for at, tensor in kept.items() if at[:2] == (kind, name)]
 
     beside = {}
     for stack, blocks in graph.beside.items():
         sums = [
-            sum((found["beside", stack, block, i] for i in range(len(given))), torch.zeros_like(scores))
-            for block, given in enumerate(blocks)
+            sum((kept["beside", stack, block, i] for i in range(len(copies))), torch.zeros_like(scores))
+            for block, copies in enumerate(blocks)
         ]
         beside[stack] = torch.stack(sums, dim=1) if sums else torch.zeros(len(scores), 0)
     return Relevances(
         scores,
         {name: rows("inputs", name)[0] for name in graph.inputs},
-        {name: torch.stack(rows("states", name), dim=1) for name, each in graph.states.items() if each},
+        {name: torch.stack(rows("states", name), dim=1) for name, states in graph.states.items() if states},
         beside,
         {name: rows("heads", name) for name in graph.heads},
     )

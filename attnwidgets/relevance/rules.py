@@ -1,8 +1,8 @@
-"""Relevance rules by operation: a mode in which a model's forward pass builds the graph of AttnLRP or CP-LRP.
+"""A mode in which a model's forward pass builds the graph of AttnLRP or CP-LRP, with a rule per operation.
 
-The model's code is neither changed nor known. While the mode is on, torch hands it every operation of this
-thread; those that mix two tensors which both depend on the input, and those that are not linear, get the
-gradient of their rule. What has no rule is let through, and refused by name if relevance comes back to it.
+It neither changes nor knows the model's code. While the mode is on, torch passes it every operation of this
+thread. Operations that are nonlinear, or that mix two tensors which both depend on the input, get the
+gradient of their rule. An operation without a rule runs, and raises if relevance reaches it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attnwidgets.relevance import affine, attention, elementwise, norms, operations, products
-from attnwidgets.relevance.no_rule import unknown
+from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.settings import Settings, live
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Rules(TorchFunctionMode):
-    """The rules, while they are on in this thread.
+    """A context in which the rules apply to this thread.
 
     Args:
         rule: See `Settings`.
-        bias: The same.
-        insist: The same.
+        bias: See `Settings`.
+        insist: See `Settings`.
     """
 
     def __init__(self, rule: Rule, bias: Bias = "absorb", *, insist: bool = False) -> None:
@@ -53,38 +53,38 @@ class Rules(TorchFunctionMode):
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def _handler(self, func: Any) -> Handler | None:
-        """Return what handles an operation; None where its own gradient is the rule."""
+        """Return the handler of an operation; None if its own gradient is the rule."""
         name = getattr(func, "__name__", str(func))
         outer = out_of_place(name)
-        handler = self._table.get(outer or name, unknown)
+        handler = self._table.get(outer or name, run_without_rule)
         return in_place(handler, str(outer)) if outer and handler is not None else handler
 
 
 def out_of_place(name: str) -> str | None:
-    """Return what an in-place operation is called where it is not, or None for an operation that is not."""
+    """Return the out-of-place name of an in-place operation; None for other operations."""
     if name in ("__imul__", "__iadd__", "__isub__", "__idiv__", "__itruediv__", "__imatmul__", "__ipow__"):
         return {"truediv": "div"}.get(name[3:-2], name[3:-2])
     return name[:-1] if name.endswith("_") and not name.endswith("__") else None
 
 
 def in_place(handler: Handler, name: str) -> Handler:
-    """Return the rule of an operation for its in-place form."""
+    """Return a handler for the in-place form of an operation."""
 
     def handle(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         outer = getattr(Tensor, name, None)
         if outer is None or not any(map(live, args)):
             return func(*args, **kwargs)
-        # What the operation keeps for its gradient must not be written over.
+        # A copy, so that tensors saved for the gradient are not overwritten.
         return args[0].copy_(handler(settings, outer, (args[0].clone(), *args[1:]), kwargs))
 
     return handle
 
 
 def table(bias: Bias) -> Mapping[str, Handler | None]:
-    """Return the rules by the names of operations; None where an operation's own gradient is the rule."""
+    """Return the handlers by name of operation; None if an operation's own gradient is the rule."""
     groups: list[tuple[frozenset[str], Handler | None]] = [
         (operations.LINEAR, None),
-        (operations.SUMS, None if bias == "absorb" else affine.total),
+        (operations.SUMS, None if bias == "absorb" else affine.add),
         (operations.PRODUCTS, products.product),
         (operations.CONTRACTIONS, products.contraction),
         (operations.ADDED_PRODUCTS, products.added_product),
@@ -113,5 +113,5 @@ def table(bias: Bias) -> Mapping[str, Handler | None]:
         "multi_head_attention_forward": attention.multi_head_attention,
     }
     if bias == "drop":
-        single["__getitem__"] = affine.part
+        single["__getitem__"] = affine.getitem
     return {name: handler for names, handler in groups for name in names} | single

@@ -1,4 +1,4 @@
-"""What all rules of one run go by, and what they ask of values."""
+"""The settings of a run under the rules, and tests of the values in it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Bias = Literal["absorb", "ignore", "drop"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run was asked for.
+    """The settings of a run.
 
     Args:
         rule: "attnlrp" (the softmax as it is, products halved) or "cp_lrp" (attention weights and gates are
             constants).
-        bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators are without it: the
-            inputs take all), or "drop" (operations run without their biases; no parameter is written).
-        insist: Whether what has no rule passes its own gradient on instead of being refused.
-        mode: The rules themselves, for the operations that a rule is made of: on within `with mode:`.
+        bias: "absorb" (a bias keeps its share of the relevance), "ignore" (denominators exclude it, so the
+            inputs get all relevance), or "drop" (operations run without their biases; parameters stay).
+        insist: Whether operations without a rule pass on their gradient instead of raising.
+        mode: The rules themselves, for the operations inside a rule: active within `with mode:`.
 
     Source: Achtibat et al. 2024, section 3; Ali et al. 2022, section 4.
     """
@@ -36,10 +36,10 @@ class Settings:
 
 
 def live(value: Any) -> bool:
-    """Return whether a value depends on the input (meanwhile no parameter requires a gradient)."""
+    """Return whether a value depends on the input (no parameter requires a gradient in a run)."""
     return isinstance(value, Tensor) and value.requires_grad
 
 
 def constant(value: Any) -> Any:
-    """Return a value as a constant of the graph."""
+    """Return a value, detached from the graph."""
     return value.detach() if isinstance(value, Tensor) else value

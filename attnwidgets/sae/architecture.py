@@ -1,4 +1,4 @@
-"""Architectures of sparse autoencoders: which weights each has, and which activations follow from them."""
+"""Architectures of sparse autoencoders: the weights of each, and the activations they give."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor
 
 Architecture = Literal["standard", "topk", "jumprelu", "gated"]
 ARCHITECTURES: tuple[Architecture, ...] = ("standard", "topk", "jumprelu", "gated")
 WEIGHTS = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold", "b_gate", "b_mag", "r_mag")
-"""Names of all weights, those that every architecture has first."""
+"""Names of all weights; the first three belong to every architecture."""
 _COMMON = WEIGHTS[:3]
-# What an architecture has beside them, each [d_sae].
+# Further weights by architecture, each [d_sae].
 _OWN: Mapping[str, tuple[str, ...]] = {
     "standard": ("b_enc",),
     "topk": ("b_enc",),
@@ -36,14 +33,14 @@ def activate(
     k: int | None,
     norms: Tensor | None,
 ) -> Tensor:
-    """Return activations [..., feature] of what an SAE reads.
+    """Return the activations [..., feature] of normalised states.
 
     Args:
-        architecture: Which; the formulas are those of `SAE`.
+        architecture: The architecture; `SAE` has the formulas.
         x: [..., d_in].
-        weights: "W_enc" [d_in, feature] and the architecture's own [feature].
-        k: Features a token may have (topk); chosen among those whose weights are given.
-        norms: [feature], by which pre-activations are multiplied before they are chosen (topk), or None.
+        weights: "W_enc" [d_in, feature] and the architecture's further weights, each [feature].
+        k: Largest number of active features per token (topk), chosen among those whose weights are given.
+        norms: [feature], factors applied to pre-activations before the k largest are chosen (topk), or None.
     """
     W_enc = weights["W_enc"]
     if architecture == "gated":
@@ -62,43 +59,37 @@ def activate(
 
 
 def own_weights(architecture: Architecture) -> tuple[str, ...]:
-    """Return the names of the weights that encode, beside W_enc."""
+    """Return the names of the encoder weights other than W_enc."""
     return _OWN[architecture]
 
 
-def require_weights(architecture: Architecture, given: Mapping[str, Tensor | None]) -> None:
-    """Raise ValueError unless the weights of an architecture are all there, finite, and fit each other."""
-    W_enc = given["W_enc"]
+def require_weights(architecture: Architecture, weights: Mapping[str, Tensor | None]) -> None:
+    """Raise ValueError unless all weights of an architecture are present, finite and of matching shapes."""
+    W_enc = weights["W_enc"]
     if W_enc is None or W_enc.dim() != 2:  # noqa: PLR2004 - a matrix
         shape = None if W_enc is None else tuple(W_enc.shape)
-        raise ValueError(f"W_enc has shape {shape}; it is a matrix [d_in, d_sae].")
+        raise ValueError(f"W_enc has shape {shape}; it must be a matrix [d_in, d_sae].")
     d_in, d_sae = W_enc.shape
     needed = (*_COMMON, *_OWN[architecture])
     shapes = {"W_enc": (d_in, d_sae), "W_dec": (d_sae, d_in), "b_dec": (d_in,)}
-    for name, tensor in given.items():
+    for name, tensor in weights.items():
         if (tensor is not None) != (name in needed):
-            what = "needs" if tensor is None else "has no"
-            raise ValueError(f"{name}: a {architecture} SAE {what} one; it has {', '.join(needed)}.")
+            what = "requires" if tensor is None else "has no"
+            raise ValueError(
+                f"{name}: a {architecture} SAE {what} {name}; its weights are {', '.join(needed)}."
+            )
         if tensor is not None:
             _require_shape(name, tensor, shapes.get(name, (d_sae,)))
 
 
 def require_k(architecture: Architecture, k: int | None, d_sae: int) -> None:
-    """Raise ValueError unless a topk SAE has a k that it can choose, and another one none."""
+    """Raise ValueError unless `k` is valid for a topk SAE, and None for any other."""
     if (k is not None) != (architecture == "topk") or (k is not None and not 1 <= k <= d_sae):
-        raise ValueError(f"k={k}: a topk SAE needs a k from 1 to {d_sae}, and others have none.")
-
-
-def require_one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise ValueError, with the nearest choice, for a value that is none of them."""
-    if value not in choices:
-        raise ValueError(
-            f"{name} must be one of {listed(choices)}, not {value!r}.{suggest(str(value), choices)}"
-        )
+        raise ValueError(f"k={k}: a topk SAE needs k from 1 to {d_sae}; other architectures take none.")
 
 
 def _require_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}; with this W_enc it must be {shape}.")
     if not bool(torch.isfinite(tensor).all()):
-        raise ValueError(f"{name} holds NaN or infinite values; the file is damaged or training failed.")
+        raise ValueError(f"{name} contains NaN or infinite values: the file is damaged, or training failed.")

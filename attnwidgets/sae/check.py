@@ -1,4 +1,4 @@
-"""Whether an SAE fits the states of a model: a few sentences show a wrong site, scale or model at once."""
+"""Check on a few sentences whether an SAE fits a model: finds a wrong hook point, scale or model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.sae.corpus import Corpus, batches, by_token, counts_mask
-from attnwidgets.sae.locate import beside, elsewhere
+from attnwidgets.sae.corpus import Corpus, batches, counted_states
+from attnwidgets.sae.locate import best_hook_point, better_neighbour
 from attnwidgets.sae.measures import Measures, measure
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.sae import SAE
 
-_LOW = 0.25  # an explained variance that no SAE in use has at its own site
-_DENSE = 0.25  # a share of features on one token, likewise
+_LOW = 0.25  # explained variance: SAEs in use all exceed this at their own hook point
+_DENSE = 0.25  # share of features active on a token: SAEs in use all stay below this
 _BATCH_TOKENS = 1024
 
 TEXTS = (
@@ -40,26 +40,26 @@ TEXTS = (
     "If the patient has a fever, the doctor should be called before the next dose.",
     "They had never seen snow before, so the children ran outside without their coats.",
 )
-"""Sentences that are read where none are given."""
+"""Default sentences."""
 
 
 class SAEMismatchWarning(UserWarning):
-    """An SAE does not fit the states it was given: another layer, scale or model."""
+    """An SAE does not fit the states it reads: another layer, scale or model."""
 
 
 @dataclass(frozen=True)
 class SAECheck:
-    """What an SAE does with a model's states.
+    """How well an SAE reconstructs a model's states.
 
     Args:
-        site: Where they were read.
+        site: Hook point that the states were read at.
         model: Class of the model.
-        tokens: How many counted; special tokens and a decoder's first do not.
-        l0: Features that fire on a token, on average.
-        explained_variance: At most 1; negative where the mean state would be a better reconstruction.
-        dead: Features that fired on none of these tokens (on a few sentences most do not).
+        tokens: Number of tokens measured; special tokens and a decoder's first token do not count.
+        l0: Mean number of active features per token.
+        explained_variance: At most 1; negative if the mean state would be a better reconstruction.
+        dead: Number of features that fired on none of these tokens (normal for most, on a few sentences).
         d_sae: Number of features.
-        warnings: What looks wrong, in words.
+        warnings: What looks wrong, one sentence each.
     """
 
     site: str
@@ -91,118 +91,113 @@ def check(
     site: str | None = None,
     prepend_bos: bool | None = None,
 ) -> SAECheck:
-    """Run a few texts and measure an SAE on the model's states; warn where they cannot be its own.
+    """Measure an SAE on a model's states for a few texts; warn if it was not trained on them.
 
-    Warned is where it explains too little, fires too much, or explains more of the states one layer before or
-    after. Then other places of the same width are tried, and the best is named.
+    The SAE is suspect if it explains too little variance, fires too often, or explains more of the states one
+    layer before or after. Other hook points of the same width are then tried, and the best one is named.
 
     Args:
-        sae: What is checked.
-        model: Comes back as it was.
+        sae: The SAE to check.
+        model: The model; left unchanged.
         tokenizer: Its tokenizer.
-        texts: Sentences of the kind it was trained on; a dozen English ones without them.
-        site: Where the states are, instead of `sae.site`.
-        prepend_bos: Whether texts begin with the beginning-of-text token; None as the SAE's files say, or
-            else as the tokenizer does.
+        texts: Sentences like those the SAE was trained on; by default a dozen English ones.
+        site: Hook point to read, instead of `sae.site`.
+        prepend_bos: Whether texts begin with the beginning-of-text token. None: as the SAE's files say, else
+            as the tokenizer does.
 
     Raises:
-        ValueError: If the site is not in the model, or its states are of another width; both are named.
+        ValueError: If the model has no such hook point, or its states have another width than the SAE.
     """
     inner = unwrap(model)
-    place = site_of(sae, inner, site)
+    hook_point = hook_point_of(sae, inner, site)
     corpus = corpus_for(sae, inner, tokenizer, TEXTS if texts is None else texts, prepend_bos=prepend_bos)
     with borrowed(inner) as twin:
-        states = _states(twin, corpus, place)
-        require_width(sae, states.shape[-1], place, inner)
-        found = measure(sae, states)
-        said = list(_complaints(sae, found, place))
-        if not said and (doubt := beside(sae, twin, corpus, place)):
-            said.append(doubt)
-        if said and (better := elsewhere(sae, twin, corpus, place)) is not None:
-            said.append(f"It explains {better.variance:.2f} {better.how}.")
-    for complaint in said:
-        warnings.warn(complaint, SAEMismatchWarning, stacklevel=3)
+        states = _states(twin, corpus, hook_point)
+        require_width(sae, states.shape[-1], hook_point, inner)
+        measures = measure(sae, states)
+        complaints = list(_complaints(sae, measures, hook_point))
+        if not complaints and (doubt := better_neighbour(sae, twin, corpus, hook_point)):
+            complaints.append(doubt)
+        if complaints and (better := best_hook_point(sae, twin, corpus, hook_point)) is not None:
+            complaints.append(f"It explains {better.variance:.2f} {better.how}.")
+    for complaint in complaints:
+        warnings.warn(complaint, SAEMismatchWarning, stacklevel=2)
     return SAECheck(
-        site=place.name,
+        site=hook_point.name,
         model=type(inner).__name__,
-        tokens=found.tokens,
-        l0=found.l0,
-        explained_variance=found.explained_variance,
-        dead=found.dead,
+        tokens=measures.tokens,
+        l0=measures.l0,
+        explained_variance=measures.explained_variance,
+        dead=measures.dead,
         d_sae=sae.d_sae,
-        warnings=tuple(said),
+        warnings=tuple(complaints),
     )
 
 
-def site_of(sae: SAE, model: nn.Module, site: str | None = None) -> HookPoint:
-    """Return where an SAE's states are in a model, and refuse one whose residual stream is of another width.
+def hook_point_of(sae: SAE, model: nn.Module, site: str | None = None) -> HookPoint:
+    """Return the hook point of an SAE in a model.
 
     Raises:
-        ValueError: If there is no such place, or its width is not the SAE's.
+        ValueError: If the model has no such hook point, or its width differs from the SAE's.
     """
-    if site is not None:
-        place = resolve_hook_point(model, site)
-    else:
-        other = sae.metadata.get("hf_hook_name")
-        place = resolve_hook_point(model, sae.site, *([str(other)] if other else []))
+    alternatives = [str(name) for name in (sae.metadata.get("hf_hook_name"),) if name and site is None]
+    hook_point = resolve_hook_point(model, sae.site if site is None else site, *alternatives)
     config: Any = getattr(model, "config", None)
     width = getattr(getattr(config, "text_config", None) or config, "hidden_size", None)
-    if place.residual and isinstance(width, int):
-        require_width(sae, width, place, model)
-    return place
+    if hook_point.residual and isinstance(width, int):
+        require_width(sae, width, hook_point, model)
+    return hook_point
 
 
-def require_width(sae: SAE, width: int, site: HookPoint, model: nn.Module) -> None:
-    """Raise ValueError unless states are as wide as the SAE reads them."""
+def require_width(sae: SAE, width: int, hook_point: HookPoint, model: nn.Module) -> None:
+    """Raise ValueError unless states are as wide as the SAE expects."""
     if width != sae.d_in:
         raise ValueError(
-            f"the SAE reads states of width {sae.d_in}, and {site.name!r} of {type(model).__name__} is "
-            f"{width} wide: it belongs to another model or site."
+            f"the SAE reads states of width {sae.d_in}, but {hook_point.name!r} of {type(model).__name__} is "
+            f"{width} wide: the SAE belongs to another model or hook point."
         )
 
 
 def corpus_for(
     sae: SAE, model: nn.Module, tokenizer: Any, texts: Any, *, prepend_bos: bool | None = None, **options: Any
 ) -> Corpus:
-    """Return texts as an SAE's files say that it reads them."""
+    """Return texts as a corpus, tokenized as the SAE's files specify."""
     if prepend_bos is None:
         prepend_bos = _known_bos(sae, tokenizer)
     return Corpus(model, tokenizer, texts, prepend_bos=prepend_bos, **options)
 
 
 def _known_bos(sae: SAE, tokenizer: Any) -> bool | None:
-    said = sae.metadata.get("prepend_bos")
-    if said and getattr(tokenizer, "bos_token_id", None) is None:
-        return None  # an encoder's tokenizer, of which SAELens' default says nothing
-    return bool(said) if said is not None else None
+    prepend_bos = sae.metadata.get("prepend_bos")
+    if prepend_bos and getattr(tokenizer, "bos_token_id", None) is None:
+        return None  # an encoder's tokenizer: SAELens' default does not apply
+    return bool(prepend_bos) if prepend_bos is not None else None
 
 
-def _states(model: nn.Module, corpus: Corpus, site: HookPoint) -> Tensor:
+def _states(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Tensor:
     """Return the states of all tokens that count [token, width]."""
-    found = [states for states, _ in counted(model, corpus, site)]
-    if not found or not sum(len(states) for states in found):
-        raise ValueError("texts hold no token that counts; give some sentences.")
-    return torch.cat(found)
+    batches_of_states = [states for states, _ in read_states(model, corpus, hook_point)]
+    if not sum(map(len, batches_of_states)):
+        raise ValueError("texts contain no token that counts; pass some sentences.")
+    return torch.cat(batches_of_states)
 
 
-def counted(model: nn.Module, corpus: Corpus, site: HookPoint) -> Iterator[tuple[Tensor, Any]]:
-    """Yield the states of the tokens that count [token, width] and their windows, of a borrowed model."""
-    with reading(model, site) as read:
+def read_states(model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> Iterator[tuple[Tensor, Any]]:
+    """Yield the states of the tokens that count [token, width] and their windows, from a borrowed model."""
+    with reading(model, hook_point) as read:
         for windows in batches(corpus.windows(), _BATCH_TOKENS):
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            mask = counts_mask(windows, states.shape[1], states.device)
-            yield states[mask], windows
+            yield counted_states(read(**corpus.inputs(windows)), windows), windows
 
 
-def _complaints(sae: SAE, found: Measures, site: HookPoint) -> Iterator[str]:
-    explained = found.explained_variance
+def _complaints(sae: SAE, measures: Measures, hook_point: HookPoint) -> Iterator[str]:
+    explained = measures.explained_variance
     if not explained >= _LOW:
         yield (
-            f"at {site.name} this SAE explains {explained:.2f} of the variance: these are not the states it "
-            "was trained on."
+            f"at {hook_point.name} this SAE explains {explained:.2f} of the variance: these are not the "
+            "states it was trained on."
         )
-    if found.l0 > _DENSE * sae.d_sae or found.l0 < 1:
+    if measures.l0 > _DENSE * sae.d_sae or measures.l0 < 1:
         yield (
-            f"{found.l0:.3g} of {sae.d_sae} features fire on a token: the states are scaled or placed "
-            "otherwise."
+            f"{measures.l0:.3g} of {sae.d_sae} features fire on a token: the states have another scale or "
+            "come from another hook point."
         )

@@ -1,4 +1,4 @@
-"""Coder: the weights of a sparse autoencoder, and what they make of states."""
+"""Coder: the weights of a sparse autoencoder, encoding and decoding."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.sae.architecture import (
     ARCHITECTURES,
@@ -16,10 +17,9 @@ from attnwidgets.sae.architecture import (
     activate,
     own_weights,
     require_k,
-    require_one_of,
     require_weights,
 )
-from attnwidgets.sae.normalisation import NORMALISATIONS, Normalisation, Undo, normalise
+from attnwidgets.sae.normalisation import NORMALISATIONS, Normalisation, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ ACTIVATIONS: tuple[Activation, ...] = ("raw", "lecture")
 
 
 class Coder(nn.Module):
-    """What `attnwidgets.SAE` computes; its arguments are described there."""
+    """The computations of `attnwidgets.SAE`, which documents the arguments."""
 
     W_enc: Tensor
     W_dec: Tensor
@@ -64,19 +64,19 @@ class Coder(nn.Module):
         origin: str = "given",
     ) -> None:
         super().__init__()
-        require_one_of("architecture", architecture, ARCHITECTURES)
-        require_one_of("normalize_activations", normalize_activations, NORMALISATIONS)
+        require_choice("architecture", architecture, ARCHITECTURES)
+        require_choice("normalize_activations", normalize_activations, NORMALISATIONS)
         if isinstance(threshold, float | int) or (isinstance(threshold, Tensor) and threshold.dim() == 0):
             threshold = W_enc.new_full(W_enc.shape[-1:], float(threshold))
-        given = (W_enc, W_dec, b_dec, b_enc, threshold, b_gate, b_mag, r_mag)
-        weights: dict[str, Tensor | None] = dict(zip(WEIGHTS, given, strict=True))
+        tensors = (W_enc, W_dec, b_dec, b_enc, threshold, b_gate, b_mag, r_mag)
+        weights: dict[str, Tensor | None] = dict(zip(WEIGHTS, tensors, strict=True))
         require_weights(architecture, weights)
         for name, tensor in weights.items():
             parameter = None if tensor is None else nn.Parameter(tensor.detach().clone(), requires_grad=False)
             self.register_parameter(name, parameter)
         require_k(architecture, k, self.d_sae)
         if rescale_acts_by_decoder_norm and architecture != "topk":
-            raise ValueError("rescale_acts_by_decoder_norm: only topk SAEs can do so.")
+            raise ValueError("rescale_acts_by_decoder_norm is only available for topk SAEs.")
         self.register_buffer("maxima", None, persistent=False)
         self.architecture: Architecture = architecture
         self.k = k
@@ -91,7 +91,7 @@ class Coder(nn.Module):
         self._undone: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was normalised last belongs to tensors of this process.
+        # Statistics of normalised tokens belong to tensors of this process.
         return {name: value for name, value in vars(self).items() if name != "_undone"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ class Coder(nn.Module):
 
     @property
     def d_in(self) -> int:
-        """Width of the states it reads."""
+        """Width of the states."""
         return int(self.W_enc.shape[0])
 
     @property
@@ -110,28 +110,28 @@ class Coder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of its weights, in which it computes."""
+        """Precision of the weights and of all computations."""
         return self.W_enc.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Device of the weights."""
         return self.W_enc.device
 
     @property
     def directions(self) -> Tensor:
-        """What one unit of every feature adds to the (normalised) reconstruction [d_sae, d_in]."""
+        """Vectors that one unit of each feature adds to the (normalised) reconstruction [d_sae, d_in]."""
         if not self.rescale_acts_by_decoder_norm:
             return self.W_dec
         return self.W_dec / self.W_dec.norm(dim=-1, keepdim=True)
 
     @property
     def per_token(self) -> bool:
-        """Whether states are normalised token by token, so that decoding has to know them."""
+        """Whether each token is normalised by itself, so that decoding needs the states."""
         return self.normalize_activations != "none" or self.centre
 
     def extra_repr(self) -> str:
-        """Return the line that is shown."""
+        """Return the summary shown in `repr`."""
         where = f", {self.site}" if self.site else ""
         of = f" of {self.model_name}" if self.model_name else ""
         k = f" k={self.k}" if self.k else ""
@@ -140,7 +140,7 @@ class Coder(nn.Module):
     def __repr__(self) -> str:
         return f"SAE({self.extra_repr()})"
 
-    # What it computes.
+    # Encoding and decoding.
 
     def encode(
         self,
@@ -149,27 +149,28 @@ class Coder(nn.Module):
         activation: Activation = "raw",
         features: int | Iterable[int] | slice | None = None,
     ) -> Tensor:
-        """Return activations [..., d_sae] of states, in the SAE's precision.
+        """Return the activations [..., d_sae] of states, in the SAE's precision.
 
         Args:
-            h: [..., d_in]; of an SAE of attention heads also [..., head, d_head].
+            h: States [..., d_in]; for an SAE of attention heads also [..., head, d_head].
             activation: "raw" for a_j, as the format defines it; "lecture" for a_j ||W_dec[j]||, the length
-                of what the feature adds to the reconstruction.
-            features: Only these [..., feature]. The k largest are always chosen among all.
+                of the vector the feature adds to the reconstruction.
+            features: Return only these features [..., feature]. topk still chooses among all features.
 
         Raises:
-            ValueError: If the states are of another width; the message names both.
+            ValueError: If the states have another width than the SAE reads.
             IndexError: If there is no such feature.
         """
-        require_one_of("activation", activation, ACTIVATIONS)
+        require_choice("activation", activation, ACTIVATIONS)
         chosen = None if features is None else list(pick(features, range(self.d_sae), "feature"))
-        given = self._flat(h)
-        x, undo = normalise(self.normalize_activations, given, centre=self.centre)
+        states = self._flat(h)
+        x, undo = normalise(self.normalize_activations, states, centre=self.centre)
         if self.apply_b_dec_to_input:
             x = x - self.b_dec
-        early = chosen if self.architecture != "topk" else None  # a choice among all cannot be made of some
-        a = self._activate(x, early)
-        if chosen is not None and early is None:
+        # topk compares all features, so that all are computed.
+        encoded_features = chosen if self.architecture != "topk" else None
+        a = self._activate(x, encoded_features)
+        if chosen is not None and encoded_features is None:
             a = a[..., chosen]
         if activation == "lecture":
             norms = self.directions.norm(dim=-1)
@@ -179,38 +180,34 @@ class Coder(nn.Module):
         return a
 
     def _flat(self, h: Tensor) -> Tensor:
-        """Return states in the SAE's precision, heads side by side."""
+        """Return states in the SAE's precision, heads concatenated."""
         width = h.shape[-1]
         if width != self.d_in and h.dim() > 1 and h.shape[-2] * width == self.d_in:
             h = h.flatten(-2)
         elif width != self.d_in:
-            raise ValueError(f"h is {width} wide, and the SAE reads states of width {self.d_in}.")
+            raise ValueError(f"h is {width} wide, but the SAE reads states of width {self.d_in}.")
         return h.to(device=self.device, dtype=self.dtype)
 
     def _activate(self, x: Tensor, features: list[int] | None) -> Tensor:
-        found: dict[str, Tensor] = {name: getattr(self, name) for name in self._encoding}
-        if features is not None:
-            found = {name: weight[..., features] for name, weight in found.items()}
+        chosen = slice(None) if features is None else features
+        names = ("W_enc", *own_weights(self.architecture))
+        weights = {name: getattr(self, name)[..., chosen] for name in names}
         norms = self.W_dec.norm(dim=-1) if self.rescale_acts_by_decoder_norm else None
-        return activate(self.architecture, x, found, k=self.k, norms=norms)
-
-    @property
-    def _encoding(self) -> tuple[str, ...]:
-        return ("W_enc", *own_weights(self.architecture))
+        return activate(self.architecture, x, weights, k=self.k, norms=norms)
 
     def decode(self, a: Tensor, h: Tensor | None = None) -> Tensor:
         """Return the reconstruction [..., d_in] of activations [..., d_sae] (raw).
 
         Args:
-            a: Activations.
-            h: The states they are of [..., d_in], where every token is normalised by itself. Not needed for
-                the very tensor that `encode` returned.
+            a: Raw activations [..., d_sae].
+            h: The states they belong to [..., d_in]; needed if each token is normalised by itself, unless
+                `a` is the very tensor that `encode` returned.
 
         Raises:
-            ValueError: If states are needed and not given, or the number of features is another.
+            ValueError: If `h` is needed and not given, or the number of features is wrong.
         """
         if a.shape[-1] != self.d_sae:
-            raise ValueError(f"a has {a.shape[-1]} features, and the SAE has {self.d_sae}.")
+            raise ValueError(f"a has {a.shape[-1]} features, but the SAE has {self.d_sae}.")
         undo = None
         if self.per_token:
             if h is not None:
@@ -223,10 +220,7 @@ class Coder(nn.Module):
                     f"decode(a, h) needs the states h here: this SAE normalises every token ({how}), and a "
                     "is not the tensor that encode returned."
                 )
-        return self._restored(a.to(self.W_dec) @ self.directions + self.b_dec, undo)
-
-    @staticmethod
-    def _restored(reconstruction: Tensor, undo: Undo | None) -> Tensor:
+        reconstruction: Tensor = a.to(self.W_dec) @ self.directions + self.b_dec
         return reconstruction if undo is None else reconstruction * undo.multiply + undo.add
 
     def forward(self, h: Tensor) -> Tensor:
@@ -234,12 +228,12 @@ class Coder(nn.Module):
         return self.decode(self.encode(h), h).reshape(h.shape)
 
     def change(self, h: Tensor, features: Sequence[int], by: Tensor) -> Tensor:
-        """Return what the reconstruction of states changes by when activations do [..., d_in].
+        """Return the change of the reconstruction [..., d_in] for a change of activations.
 
         Args:
-            h: [..., d_in].
-            features: Which change.
-            by: [..., feature], by how much (raw).
+            h: States [..., d_in].
+            features: The features that change.
+            by: The change of their raw activations [..., feature].
         """
         moved: Tensor = by.to(self.W_dec) @ self.directions[list(features)]
         undo = normalise(self.normalize_activations, self._flat(h), centre=self.centre)[1]

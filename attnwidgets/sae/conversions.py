@@ -1,4 +1,4 @@
-"""The same SAE written otherwise: as lectures do, with scales folded in, with directions of length one."""
+"""Equivalent forms of an SAE: in lecture notation, with scales folded in, with unit directions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Lecture(NamedTuple):
-    """An SAE as lectures write it: f = ReLU(W_enc h + b_enc), h_hat = W_dec f + b_dec.
+    """An SAE in lecture notation: f = ReLU(W_enc h + b_enc), h_hat = W_dec f + b_dec.
 
     Attributes:
         W_enc: [d_sae, d_in].
-        b_enc: [d_sae]; what the SAE subtracts from its input is folded into it.
+        b_enc: [d_sae]; includes the bias that the SAE subtracts from its input.
         W_dec: [d_in, d_sae]; a feature's direction is a column.
         b_dec: [d_in].
     """
@@ -29,17 +29,17 @@ class Lecture(NamedTuple):
 
 
 def lecture(sae: SAE) -> Lecture:
-    """Return the weights of an SAE as lectures write them: nothing is subtracted from h before encoding.
+    """Return the weights of an SAE in lecture notation: nothing is subtracted from h before encoding.
 
-    A feature's activation there is f_j ||W_dec[:, j]||: what `encode(h, activation="lecture")` returns. For a
-    topk or jumprelu SAE, W_enc h + b_enc are the pre-activations that its own function is applied to.
+    A feature's activation is then f_j ||W_dec[:, j]||, as `encode(h, activation="lecture")` returns it. For a
+    topk or jumprelu SAE, W_enc h + b_enc are the pre-activations, to which its own function is applied.
 
     Raises:
-        ValueError: For a gated SAE, or one that normalises every token, which have no such form.
+        ValueError: For a gated SAE or one that normalises every token: neither has this form.
     """
     if sae.b_enc is None or sae.per_token:
         why = "a gated SAE has two encoders" if sae.b_enc is None else "it normalises every token"
-        raise ValueError(f"lecture(): this SAE has no such form, since {why}.")
+        raise ValueError(f"lecture(): this SAE has no such form, because {why}.")
     bias = sae.b_enc - sae.b_dec @ sae.W_enc if sae.apply_b_dec_to_input else sae.b_enc
     norms = sae.W_dec.norm(dim=-1) if sae.rescale_acts_by_decoder_norm else torch.ones_like(bias)
     W_enc = (sae.W_enc * norms).T.contiguous()
@@ -47,9 +47,9 @@ def lecture(sae: SAE) -> Lecture:
 
 
 def fold_input_scale(sae: SAE, scale: float) -> SAE:
-    """Return the SAE of states h that does what another does of `scale` times h.
+    """Return an SAE that reads h and has the activations of `sae` on `scale` times h.
 
-    Reconstructions are those of h; activations stay: W_enc is multiplied, W_dec and b_dec are divided.
+    W_enc is multiplied by the scale, W_dec and b_dec are divided by it, so that it reconstructs h.
 
     Raises:
         ValueError: If the scale is not positive.
@@ -57,23 +57,23 @@ def fold_input_scale(sae: SAE, scale: float) -> SAE:
     if not scale > 0:
         raise ValueError(f"scale must be positive, not {scale}.")
     if sae.normalize_activations != "none":
-        return sae.replaced()  # every token is rescaled anyway
+        return sae.replaced()  # normalisation removes the scale of every token
     if sae.rescale_acts_by_decoder_norm:
-        sae = fold_decoder_norm(sae)  # or activations would follow the shorter directions
+        sae = fold_decoder_norm(sae)  # else shorter directions would change the activations
     return sae.replaced(W_enc=sae.W_enc * scale, W_dec=sae.W_dec / scale, b_dec=sae.b_dec / scale)
 
 
 def fold_decoder_norm(sae: SAE) -> SAE:
-    """Return the same SAE with directions of length one: its activations are the lecture's of the other.
+    """Return an equivalent SAE with unit directions: its activations are the lecture activations of `sae`.
 
     Raises:
-        ValueError: For a topk SAE that chooses before its directions' norms are taken in: it would choose
-            other features.
+        ValueError: For a topk SAE that chooses features regardless of the norms of their directions: with the
+            norms folded in it would choose other features.
     """
     if sae.architecture == "topk" and not sae.rescale_acts_by_decoder_norm:
         raise ValueError(
-            "fold_decoder_norm(): the k largest would be others than before. "
-            'encode(h, activation="lecture") gives a_j ||W_dec[j]|| of the features that are chosen now.'
+            "fold_decoder_norm(): other features would be the k largest. "
+            'encode(h, activation="lecture") returns a_j ||W_dec[j]|| for the features chosen now.'
         )
     norms = sae.W_dec.norm(dim=-1).clamp_min(torch.finfo(sae.dtype).tiny)
     scaled = {
@@ -81,7 +81,7 @@ def fold_decoder_norm(sae: SAE) -> SAE:
         for name in ("W_enc", "b_enc", "threshold", "b_gate", "b_mag")
         if getattr(sae, name) is not None
     }
-    made = sae.replaced(W_dec=sae.W_dec / norms[:, None], rescale_acts_by_decoder_norm=False, **scaled)
+    folded = sae.replaced(W_dec=sae.W_dec / norms[:, None], rescale_acts_by_decoder_norm=False, **scaled)
     if sae.maxima is not None:
-        made.maxima = sae.maxima if sae.rescale_acts_by_decoder_norm else sae.maxima * norms
-    return made
+        folded.maxima = sae.maxima if sae.rescale_acts_by_decoder_norm else sae.maxima * norms
+    return folded

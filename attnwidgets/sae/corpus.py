@@ -1,4 +1,4 @@
-"""A corpus as windows of token ids: what a model reads at once, and which of it counts."""
+"""A corpus as windows of token ids, with a mark for the tokens that count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 CONTEXT = 128
-"""Tokens of a window, special ones included."""
+"""Default number of tokens in a window, special tokens included."""
 
 _PROBE = "a"
 _BATCHED = 3  # axes of states [window, token, width]
@@ -28,14 +28,15 @@ _BATCHED = 3  # axes of states [window, token, width]
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive tokens of one text, as a model reads them.
+    """Consecutive tokens of one text that the model reads together.
 
     Args:
-        ids: Token ids, special ones included.
-        counts: Which tokens count: no special ones, and not the first of a decoder's where it has no
-            beginning-of-text token (it draws attention whatever it is, and its states are far out).
-        text: Number of the text.
-        begin: Place in its text, special tokens not counted, that the first of them has or would have.
+        ids: Token ids, special tokens included.
+        counts: Which tokens count. Special tokens do not, nor does a decoder's first token if it is not a
+            beginning-of-text token (it is an attention sink, and its states are outliers).
+        text: Index of the text.
+        begin: Position of the first token in its text, not counting special tokens (negative if special
+            tokens come first).
     """
 
     ids: tuple[int, ...]
@@ -45,21 +46,21 @@ class Window:
 
 
 class Corpus:
-    """Texts, cut into windows without a token lost or read twice.
+    """Texts cut into windows; every token is read exactly once.
 
     Args:
-        model: Without wrappers; says how long a window may be.
-        tokenizer: Spells the texts; None where they are token ids already.
-        texts: Strings, lists of token ids, which are read as they are, or rows of a data set with "text" or
+        model: The model, unwrapped; limits the length of a window.
+        tokenizer: Tokenizes the texts; None if they are token ids already.
+        texts: Strings, lists of token ids (read as they are), or rows of a data set with "text" or
             "input_ids".
-        context: Tokens of a window, special ones included; cut to what the model takes.
+        context: Tokens in a window, special tokens included; at most what the model accepts.
         prepend_bos: Whether every window begins with the beginning-of-text token; None leaves that to the
             tokenizer.
-        skip_first: Whether the first token of a window counts not; None does so in decoders whose windows
-            begin with no special token.
+        skip_first: Whether the first token of a window is excluded; None excludes it for decoders whose
+            windows do not begin with a special token.
 
     Raises:
-        ValueError: If `context` leaves no room for a token, or the tokenizer has no such token to prepend.
+        ValueError: If `context` leaves no room for text, or the tokenizer has no token to prepend.
     """
 
     def __init__(
@@ -86,18 +87,20 @@ class Corpus:
         self.room = self.context - len(self.before) - len(self.after)
         if self.room < 1:
             raise ValueError(
-                f"context={context} leaves no room for text: {len(self.before) + len(self.after)} special "
-                "tokens stand around it."
+                f"context={context} leaves no room for text: it is surrounded by "
+                f"{len(self.before) + len(self.after)} special tokens."
             )
 
     def _frame(self, prepend_bos: bool | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the ids that stand before and after every text."""
+        """Return the special ids before and after every text."""
         if self.tokenizer is None:
             return (), ()
-        inner = self._ids(_PROBE)
-        whole = list(self.tokenizer(_PROBE)["input_ids"])
-        at = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
-        before, after = tuple(whole[:at]), tuple(whole[at + len(inner) :])
+        probe_ids = self._ids(_PROBE)
+        framed_ids = list(self.tokenizer(_PROBE)["input_ids"])
+        start = next(
+            (i for i in range(len(framed_ids)) if framed_ids[i : i + len(probe_ids)] == probe_ids), 0
+        )
+        before, after = tuple(framed_ids[:start]), tuple(framed_ids[start + len(probe_ids) :])
         bos = getattr(self.tokenizer, "bos_token_id", None)
         if prepend_bos and not before:
             if bos is None:
@@ -113,20 +116,20 @@ class Corpus:
         return list(self.tokenizer(well_formed(text), add_special_tokens=False, verbose=False)["input_ids"])
 
     def windows(self) -> Iterator[Window]:
-        """Yield the windows of every text, in order; texts without tokens have none.
+        """Yield the windows of all texts in order; an empty text has none.
 
         Raises:
-            ValueError: If there is no tokenizer and a text is a string, or a row holds no text.
+            ValueError: If a text is a string and there is no tokenizer, or a row contains no text.
         """
         for number, row in enumerate(self.texts):
             text = text_of(row, spelled=self.tokenizer is not None)
             if isinstance(text, str):
                 if self.tokenizer is None:
-                    raise ValueError("texts are strings: pass the tokenizer that spells them.")
+                    raise ValueError("texts are strings: pass their tokenizer.")
                 ids = self._ids(text)
                 for begin in range(0, len(ids), self.room):
-                    cut = (*self.before, *ids[begin : begin + self.room], *self.after)
-                    yield self._window(cut, number, begin - len(self.before))
+                    window_ids = (*self.before, *ids[begin : begin + self.room], *self.after)
+                    yield self._window(window_ids, number, begin - len(self.before))
             else:
                 for begin in range(0, len(text), self.context):
                     yield self._window(text[begin : begin + self.context], number, begin)
@@ -138,7 +141,7 @@ class Corpus:
         return Window(ids, tuple(counts), text, begin)
 
     def inputs(self, windows: Sequence[Window]) -> dict[str, Any]:
-        """Return what the model is called with for a batch of windows, padded on the right."""
+        """Return the model inputs for a batch of windows, padded on the right."""
         samples = [Sample(list(window.ids)) for window in windows]
         if "token_type_ids" in forward_parameters(self.model):
             for sample in samples:
@@ -153,12 +156,12 @@ class Corpus:
 
 
 def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterator[list[Window]]:
-    """Yield windows together, as many as have at most `tokens` tokens with their padding.
+    """Yield batches of windows with at most `tokens` tokens each, padding included.
 
     Args:
-        windows: In order.
-        tokens: Of a batch; one window may have more.
-        sort: Over how many batches' tokens windows may be ordered by length, against padding. 1 keeps the
+        windows: Windows in order.
+        tokens: Most tokens in a batch; a single longer window is a batch of its own.
+        sort: Reduce padding by sorting windows by length, over the tokens of this many batches. 1 keeps the
             order.
     """
     pool: list[Window] = []
@@ -167,12 +170,12 @@ def batches(windows: Iterable[Window], tokens: int, *, sort: int = 1) -> Iterato
         pool.append(window)
         size += len(window.ids)
         if size >= tokens * sort:
-            yield from _packed(pool, tokens, sort=sort > 1)
+            yield from _pack(pool, tokens, sort=sort > 1)
             pool, size = [], 0
-    yield from _packed(pool, tokens, sort=sort > 1)
+    yield from _pack(pool, tokens, sort=sort > 1)
 
 
-def _packed(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
+def _pack(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Window]]:
     ordered = sorted(pool, key=lambda window: len(window.ids)) if sort else pool
     batch: list[Window] = []
     widest = 0
@@ -188,8 +191,14 @@ def _packed(pool: list[Window], tokens: int, *, sort: bool) -> Iterator[list[Win
 
 
 def by_token(states: Tensor, windows: Sequence[Window]) -> Tensor:
-    """Return states as [window, token, width]; some modules see all tokens of a batch in one row."""
+    """Return states as [window, token, width]; some modules flatten the batch into one row of tokens."""
     return states if states.dim() == _BATCHED else states.reshape(len(windows), -1, states.shape[-1])
+
+
+def counted_states(states: Tensor, windows: Sequence[Window]) -> Tensor:
+    """Return the states of the tokens that count [token, width]."""
+    states = by_token(states, windows)
+    return states[counts_mask(windows, states.shape[1], states.device)]
 
 
 def counts_mask(windows: Sequence[Window], width: int, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""What statistics and training depend on, by content: what resumes or merges them refuses anything else."""
+"""Fingerprints of everything statistics and training depend on, compared before resuming or merging."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
-_LABELS = ("site", "model_name", "metadata", "origin")  # of an SAE: they change no number
+_LABELS = ("site", "model_name", "metadata", "origin")  # SAE options that change no number
 _OTHER = {
     "version": "another version of attnwidgets",
-    "model": "another model's weights (or other hooks, such as steering, or interventions in force)",
+    "model": "another model's weights (or other hooks, such as steering, or active interventions)",
     "tokenizer": "another tokenizer",
     "sae": "another SAE",
     "site": "another site",
@@ -27,20 +27,22 @@ _OTHER = {
 }
 
 
-def states_about(prints: tuple[str, str], corpus: Corpus, site: HookPoint, **options: Any) -> dict[str, Any]:
-    """Return what the states of a corpus depend on, but for its texts (JSON-able).
+def states_about(
+    prints: tuple[str, str], corpus: Corpus, hook_point: HookPoint, **options: Any
+) -> dict[str, Any]:
+    """Return a JSON-able description of everything the states of a corpus depend on, except its texts.
 
     Args:
         prints: Fingerprints of the model and of the tokenizer.
-        corpus: What is read.
-        site: Where the states are.
-        options: What else the numbers depend on, by the names that errors give them.
+        corpus: The corpus.
+        hook_point: Where its states are read.
+        options: Further options the numbers depend on, by the names used in error messages.
     """
     return {
         "version": 1,
         "model": prints[0],
         "tokenizer": prints[1],
-        "site": f"{site.module}.{site.side} {site.call}",
+        "site": f"{hook_point.module}.{hook_point.side} {hook_point.call}",
         "options": {
             "context": corpus.context,
             "prepend_bos": [list(corpus.before), list(corpus.after)],
@@ -55,24 +57,28 @@ def sae_fingerprint(sae: SAE) -> str:
     return hashlib.blake2b(f"{fingerprint_of(sae)} {options!r}".encode(), digest_size=16).hexdigest()
 
 
-def require_same(folder: Path, kept: Any, wanted: Mapping[str, Any]) -> None:
-    """Raise ValueError, with what differs, where a checkpoint is about something else; see `difference`."""
-    if other := difference(kept, wanted):
+def require_same(folder: Path, stored: Any, expected: Mapping[str, Any]) -> None:
+    """Raise ValueError, naming the difference, if a checkpoint belongs to something else."""
+    if other := difference(stored, expected):
         raise ValueError(f"checkpoint {str(folder)!r} is of {other}; remove it, or name another folder.")
 
 
-def difference(kept: Any, wanted: Mapping[str, Any]) -> str:
-    """Return in words of what else something is that was kept, or "" where it is of the same.
+def difference(stored: Any, expected: Mapping[str, Any]) -> str:
+    """Return in words how two descriptions by `states_about` differ; "" if they are equal.
 
     Args:
-        kept: What it says that it is about.
-        wanted: What it should be about.
+        stored: The description in a file.
+        expected: The description of the present call.
     """
-    if not isinstance(kept, dict) or not isinstance(kept.get("options"), dict):
+    if not isinstance(stored, dict) or not isinstance(stored.get("options"), dict):
         return _OTHER["version"]
-    found = [words for name, words in _OTHER.items() if kept.get(name) != wanted.get(name)]
-    theirs, ours = kept["options"], wanted["options"]
-    changed = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
+    differences = [words for name, words in _OTHER.items() if stored.get(name) != expected.get(name)]
+    stored_options, expected_options = stored["options"], expected["options"]
+    changed = [
+        name
+        for name in {**expected_options, **stored_options}
+        if stored_options.get(name) != expected_options.get(name)
+    ]
     if changed:
-        found.append(f"other options ({', '.join(changed)})")
-    return " and ".join(found)
+        differences.append(f"other options ({', '.join(changed)})")
+    return " and ".join(differences)

@@ -1,4 +1,4 @@
-"""FeatureActivations: which features of an SAE fire on which tokens, and how much."""
+"""FeatureActivations: which features of an SAE fire on which tokens, and how strongly."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from attnwidgets.tracing.text.units import TokenAxis
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.aggregation import Spans
     from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.tracing.text.units import Unit
 
-_SHOWN = 5  # features of a picture
+_SHOWN = 5  # features in a picture
 
 
 class Fired(NamedTuple):
@@ -39,20 +42,28 @@ class Fired(NamedTuple):
 
 
 class FeatureActivations(Explanation):
-    """Activations [token, feature], of which only those that are not zero are kept.
+    """Activations [token, feature], stored without their zeros.
 
     Args:
-        values: [token, feature]: numpy, torch or lists, or a sparse matrix of scipy. Zeros are left out.
+        values: Activations [token, feature]: numpy, torch or lists, or a scipy sparse matrix. Zeros are not
+            stored.
         axis: The axis of the tokens, or their labels.
-        error: [token], the length of what the SAE misses of a state, divided by the state's; or None.
+        error: [token], length of the reconstruction error divided by the length of the state; or None.
         unit: The unit of the axis.
-        method, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        method: Name of the method.
+        stack: Stack the tokens belong to: "self", "encoder", "decoder" or "cross".
+        provenance: How the numbers were computed; see `Explanation`.
+        trace_id: The trace the numbers belong to.
+        warning: What a reader must know, or "".
+        predictions: What the model predicted, for the views.
+        dtype: Precision of the numbers: "float32" (default) or "float64".
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or a value is NaN or infinite.
+        ValueError: If shapes and labels do not match, or a value is NaN or infinite.
     """
 
     kind = "FeatureActivations"
+    axis_names = ("token", "feature")
     axis: TokenAxis
     d_sae: int
     error: Array | None
@@ -68,35 +79,47 @@ class FeatureActivations(Explanation):
         error: Any = None,
         unit: str = "token",
         method: str = "given",
-        **common: Any,
+        stack: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Outcomes | None = None,
+        dtype: str | None = None,
     ) -> None:
         axis = axis if isinstance(axis, TokenAxis) else TokenAxis.plain(axis, name=unit)
         if unit not in axis.units:
-            raise ValueError(f"unit {unit!r} is not on the axis, which has {listed(axis.units)}.")
-        dtype = common.get("dtype") or "float32"
-        ends, features, activations, shape = _compressed(values, dtype)
+            raise ValueError(f"unit {unit!r} is not on the axis; its units are {listed(axis.units)}.")
+        ends, features, activations, shape = _compress(values, dtype or "float32")
         if shape[0] != len(axis.units[unit]):
             raise ValueError(
-                f"values has {shape[0]} rows; the axis has {len(axis.units[unit])} elements, one for each "
-                f"{unit}."
+                f"values has {shape[0]} rows, but the axis has {len(axis.units[unit])} elements by {unit}."
             )
         require_finite(activations, "values")
-        missed = None if error is None else np.array(as_floats(error, dtype))
-        if missed is not None and missed.shape != shape[:1]:
+        relative_error = None if error is None else np.array(as_floats(error, dtype or "float32"))
+        if relative_error is not None and relative_error.shape != shape[:1]:
             raise ValueError(
-                f"error has shape {missed.shape}; one number is taken for each of {shape[0]} tokens."
+                f"error has shape {relative_error.shape}; it needs one number per token ({shape[0]})."
             )
-        self._set_common(unit=unit, method=method, **common)
+        self._set_common(
+            method=method,
+            unit=unit,
+            stack=stack,
+            provenance=provenance,
+            trace_id=trace_id,
+            warning=warning,
+            predictions=predictions,
+            dtype=dtype,
+        )
         self._set(
             axis=axis,
             d_sae=shape[1],
-            error=None if missed is None else read_only(missed),
+            error=None if relative_error is None else read_only(relative_error),
             _ends=ends,
             _features=features,
             _activations=read_only(activations),
         )
 
-    # What every explanation has.
+    # Required of every explanation.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,13 +127,8 @@ class FeatureActivations(Explanation):
         return (len(self._ends), self.d_sae)
 
     @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("token", "feature")."""
-        return ("token", "feature")
-
-    @property
     def values(self) -> Array:
-        """[token, feature], dense (float32, read-only); made anew when asked for."""
+        """[token, feature], dense (float32, read-only); built on each access."""
         dense = np.zeros(self.shape, dtype=np.float32)
         dense[self._rows, self._features] = self._activations
         return read_only(dense)
@@ -121,7 +139,7 @@ class FeatureActivations(Explanation):
 
     @property
     def source_unit(self) -> Unit:
-        """The elements of the axis."""
+        """The tokens, or the elements of another unit."""
         return self.axis.units[self.unit]
 
     @property
@@ -131,89 +149,86 @@ class FeatureActivations(Explanation):
 
     @property
     def l0(self) -> NDArray[np.int64]:
-        """How many features fire on every token [token]."""
+        """Number of active features per token [token]."""
         return np.diff(self._ends, prepend=0)
 
     @property
     def skips_first(self) -> bool:
-        """Whether the first token is a decoder's, on whose states no SAE is trained."""
+        """Whether the first token is a decoder's: SAEs are not trained on its states."""
         return bool(self.provenance["options"].get("skip_first"))
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The features that fire on any token, rising."""
+        """The features that fire on any token, in ascending order."""
         return tuple(int(number) for number in np.unique(self._features))
 
-    # What is asked of features.
+    # Questions about features.
 
     def top(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
-        """Return the features that fire most on a token, the strongest first; as many as fire, up to `k`.
+        """Return the features that fire most strongly on a token, strongest first, at most `k`.
 
         Args:
-            token: Its place in this unit (negative: from the end), or its label where only one has it.
-            k: How many.
+            token: Index of the token in this unit (negative: from the end), or its label if that is unique.
+            k: Largest number of features.
 
         Raises:
-            IndexError: Where there is no such token.
-            ValueError: Where a label is several tokens', or none's, or `k` is below 1.
+            IndexError: If there is no such token.
+            ValueError: If no token or several have this label, or `k` is below 1.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}.")
-        return self._row(self._place(token), k)
+        return self._row(self._index(token), k)
 
     def rows(self, k: int) -> list[tuple[Fired, ...]]:
-        """Return `top` of every token: the up to `k` features that fire most on it, the strongest first."""
-        return [self._row(place, k) for place in range(len(self.labels))]
+        """Return `top` for every token: at most `k` features, strongest first."""
+        return [self._row(index, k) for index in range(len(self.labels))]
 
-    def _row(self, place: int, k: int) -> tuple[Fired, ...]:
-        row = slice(int(self._ends[place] - self.l0[place]), int(self._ends[place]))
+    def _row(self, index: int, k: int) -> tuple[Fired, ...]:
+        row = slice(int(self._ends[index] - self.l0[index]), int(self._ends[index]))
         return _strongest(self._features[row], self._activations[row], k)
 
-    def _place(self, token: int | str) -> int:
+    def _index(self, token: int | str) -> int:
         if not isinstance(token, str):
             return position(token, range(len(self.labels)), self.unit)
-        places = [place for place, label in enumerate(self.labels) if label == token]
-        places = places or [
-            place for place, label in enumerate(self.labels) if label.strip("␣ ") == token.strip()
-        ]
-        if len(places) != 1:
-            found = (
-                f"is at {', '.join(map(str, places))}: name one by its place" if places else "is not there"
-            )
-            near = "" if places else suggest(token, self.labels)
-            raise ValueError(f"{self.unit} {token!r} {found}.{near}")
-        return places[0]
+        exact = [index for index, label in enumerate(self.labels) if label == token]
+        stripped = [index for index, label in enumerate(self.labels) if label.strip("␣ ") == token.strip()]
+        indices = exact or stripped
+        if not indices:
+            raise ValueError(f"{self.unit} {token!r} is not in the text.{suggest(token, self.labels)}")
+        if len(indices) > 1:
+            raise ValueError(f"{self.unit} {token!r} is at {', '.join(map(str, indices))}: pass one index.")
+        return indices[0]
 
     def ranked(self, k: int = 10, *, special: bool = False) -> tuple[Fired, ...]:
-        """Return the features with the largest activation anywhere in the text, the strongest first.
+        """Return the features with the largest activation anywhere in the text, strongest first.
 
         Args:
-            k: How many.
-            special: Whether special tokens, and the first one of a decoder, count: SAEs are rarely trained on
-                them, and mean little there.
+            k: Largest number of features.
+            special: Whether special tokens and a decoder's first token count. SAEs are rarely trained on
+                them, and activations there mean little.
         """
         counted = np.ones(len(self.labels), dtype=bool)
         if not special:
             counted = ~np.array(self.source_unit.special, bool)
             counted[:1] &= not self.skips_first
-        inside = counted[self._rows]
+        on_counted = counted[self._rows]
         largest = np.zeros(self.d_sae, dtype=np.float32)
-        np.maximum.at(largest, self._features[inside], self._activations[inside])
+        np.maximum.at(largest, self._features[on_counted], self._activations[on_counted])
         numbers = np.flatnonzero(largest)
         return _strongest(numbers, largest[numbers], k)
 
     def feature(self, feature: int | Iterable[int]) -> Attributions:
-        """Return activations of one feature [token], or of several [feature, token], as a strip shows them.
+        """Return the activations of one feature [token] or of several [feature, token].
 
         Raises:
-            IndexError: Where there is no such feature.
+            IndexError: If there is no such feature.
         """
         many = isinstance(feature, Iterable)
         numbers = pick(feature, range(self.d_sae), "feature")
         rows = np.zeros((len(numbers), len(self.labels)), dtype=np.float32)
         for row, number in zip(rows, numbers, strict=True):
-            at = self._features == number
-            row[self._rows[at]] = self._activations[at]
+            stored = self._features == number
+            row[self._rows[stored]] = self._activations[stored]
         names = [f"feature {number}" for number in numbers]
         common = self._common()
         return Attributions(
@@ -221,29 +236,29 @@ class FeatureActivations(Explanation):
         )
 
     def to(self, unit: str | Unit | Spans) -> FeatureActivations:
-        """Return activations in a coarser unit: the largest of a feature over the pieces.
+        """Return activations in a coarser unit: the maximum of each feature over an element's tokens.
 
         Args:
-            unit: A unit's name (see `available_units`), a Unit, or spans of tokens as pairs (start, end), the
-                end not included: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
+            unit: Name of a unit (see `available_units`), a Unit, or spans of tokens as pairs (start, end),
+                end excluded: `.to([(0, 2), (2, 6)])` reads six tokens as two elements.
 
         Raises:
-            TypeError: For spans that are no pairs of numbers.
-            ValueError: Where the unit is unknown, finer than the present one, or does not divide the tokens:
-                one lies in no span or in several, or a span leaves the axis.
+            TypeError: If spans are not pairs of numbers.
+            ValueError: If the unit is unknown, finer than the present one, or does not partition the tokens
+                (one lies in no span or in several, or a span leaves the axis).
         """
         if not isinstance(unit, str):
             unit = new_unit(unit, self.axis, self.unit, "token")
             axis = dataclasses.replace(self.axis, units={**self.axis.units, unit.name: unit})
-            same = FeatureActivations(self._matrix(), axis=axis, error=self.error, **self._common())
-            return same.to(unit.name)
+            with_unit = FeatureActivations(self._matrix(), axis=axis, error=self.error, **self._common())
+            return with_unit.to(unit.name)
         if unit == self.unit:
             return self
         groups = regroup(self.source_unit, self.axis.units[unit]) if unit in self.axis.units else None
         if groups is None:
-            offered = self.available_units()
-            near = suggest(unit, offered)
-            raise ValueError(f"unit {unit!r} is not offered; these can be read by {listed(offered)}.{near}")
+            available = self.available_units()
+            near = suggest(unit, available)
+            raise ValueError(f"unit {unit!r} is not available; available are {listed(available)}.{near}")
         dense = self.values
         zero = np.zeros(self.d_sae, dtype=np.float32)
         rows = np.stack([dense[list(group)].max(axis=0) if group else zero for group in groups])
@@ -251,11 +266,11 @@ class FeatureActivations(Explanation):
         return FeatureActivations(rows, axis=self.axis, **common)
 
     def available_units(self) -> tuple[str, ...]:
-        """Return the units that these activations can be read in."""
+        """Return the units these activations can be converted to."""
         return tuple(n for n, unit in self.axis.units.items() if regroup(self.source_unit, unit) is not None)
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield what fires: token_index, token, feature, activation."""
+        """Yield the non-zero activations: token_index, token, feature, activation."""
         rows = self._rows
         yield {
             "token_index": rows,
@@ -264,21 +279,18 @@ class FeatureActivations(Explanation):
             "activation": self._activations,
         }
 
-    # Files and pictures.
+    # Files and figures.
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and the arrays."""
+        """Return a JSON-able description and its arrays."""
         described = self._describe_common() | {"axis": describe_axis(self.axis), "d_sae": self.d_sae}
-        arrays: dict[str, Any] = {
-            "ends": self._ends,
-            "features": self._features,
-            "activations": self._activations,
-        }
+        arrays: dict[str, Any] = {"ends": self._ends, "features": self._features}
+        arrays |= {"activations": self._activations}
         return described, arrays if self.error is None else arrays | {"error": self.error}
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the activations that `to_description` described."""
+        """Return the activations described by `to_description`."""
         shape = (len(arrays["ends"]), described["d_sae"])
         return cls(
             _sparse(arrays["ends"], arrays["features"], arrays["activations"], shape),
@@ -287,30 +299,48 @@ class FeatureActivations(Explanation):
             **restore_common(described),
         )
 
-    def _shown(self) -> Attributions:
-        """Return the strips of the features that fire most."""
+    def _strongest_features(self) -> Attributions:
+        """Return the activations of the features that fire most."""
         numbers = [fired.feature for fired in self.ranked(_SHOWN)] or [0]
         return self.feature(numbers if len(numbers) > 1 else numbers[0])
 
-    def plot(self, **options: Any) -> Figure:
-        """Return a matplotlib figure of the features that fire most; of others: `.feature(j).plot()`."""
-        return self._shown().plot(**options)
+    def plot(  # type: ignore[override]
+        self,
+        *,
+        target: int | str | None = None,
+        ax: Axes | None = None,
+        title: str | None = None,
+        cmap: str | Colormap | None = None,
+        vmin: float | None = None,
+        vmax: float | None = None,
+    ) -> Figure:
+        """Return a matplotlib figure of the features that fire most; for others call `.feature(j).plot()`.
+
+        Args:
+            target: Index or label of one of these features; by default all of them.
+            ax: Axes to draw into, instead of a new figure.
+            title: Heading; by default the name of the method.
+            cmap: A matplotlib colour map.
+            vmin: Value of the first colour.
+            vmax: Value of the last colour.
+        """
+        return self._strongest_features().plot(
+            target=target, ax=ax, title=title, cmap=cmap, vmin=vmin, vmax=vmax
+        )
 
     def _matrix(self) -> Any:
         return _sparse(self._ends, self._features, self._activations, self.shape)
 
     def _png(self) -> dict[str, Any]:
-        return self._shown()._png()  # noqa: SLF001 - of one's own kind
+        return self._strongest_features()._png()  # noqa: SLF001 - also an Explanation
 
 
-def _compressed(
-    values: Any, dtype: str
-) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
-    """Return where rows end, the columns and the values of what is not zero, and the shape."""
+def _compress(values: Any, dtype: str) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, tuple[int, int]]:
+    """Return non-zero values as a compressed sparse matrix: ends of rows, columns, values, shape."""
     if not hasattr(values, "tocsr"):
         array = as_floats(values, dtype)
         if array.ndim != 2:  # noqa: PLR2004 - token and feature
-            raise ValueError(f"values has shape {array.shape}; taken is [token, feature].")
+            raise ValueError(f"values has shape {array.shape}; expected [token, feature].")
         rows, columns = np.nonzero(array)
         ends = np.cumsum(np.bincount(rows, minlength=len(array)))
         return ends, columns.astype(np.int32), array[rows, columns], (array.shape[0], array.shape[1])
@@ -323,7 +353,7 @@ def _compressed(
 
 
 def _sparse(ends: Any, features: Any, activations: Any, shape: Any) -> Any:
-    """Return a sparse matrix of scipy; ValueError where the parts do not describe one."""
+    """Return a scipy sparse matrix; raises ValueError if the parts are inconsistent."""
     from scipy.sparse import csr_array
 
     return csr_array((activations, features, np.concatenate([[0], ends])), shape=tuple(shape))
@@ -331,4 +361,4 @@ def _sparse(ends: Any, features: Any, activations: Any, shape: Any) -> Any:
 
 def _strongest(features: Any, activations: Any, k: int) -> tuple[Fired, ...]:
     order = np.argsort(-np.asarray(activations, dtype=np.float64), kind="stable")[:k]
-    return tuple(Fired(int(features[place]), float(activations[place])) for place in order)
+    return tuple(Fired(int(features[index]), float(activations[index])) for index in order)

@@ -1,15 +1,15 @@
-"""Where else in a model an SAE's states may be: one pass shows what it would explain at every place."""
+"""Find the hook point an SAE was trained on: one pass measures its explained variance at each of them."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.measures import measure
 from attnwidgets.tracing.hooks.hook import hooked
 from attnwidgets.tracing.hooks.hook_point import hook_name, hook_points_of_blocks, resolve_hook_point
@@ -24,92 +24,86 @@ if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
-_TOKENS = 512  # that are read at most, with padding
-_BETTER = 0.05  # so much more of the variance is explained elsewhere only where the SAE is of that place
+_TOKENS = 512  # most tokens read, with padding
+_BETTER = 0.05  # gain in explained variance that shows the SAE belongs to another hook point
 
 
 class VarianceAt(NamedTuple):
-    """What an SAE explains of the variance at a place, and in which way it was read there."""
+    """The share of variance an SAE explains at a hook point, and how the states there were read."""
 
     variance: float
     how: str
 
 
-def beside(sae: SAE, model: nn.Module, corpus: Corpus, site: HookPoint) -> str:
-    """Return in words that an SAE explains more of the states one layer before or after, or "".
+def better_neighbour(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> str:
+    """Return a warning if an SAE explains more of the states one layer before or after, else "".
 
     Args:
-        sae: Whose place is asked.
-        model: Borrowed.
-        corpus: What it reads.
-        site: Where the SAE is said to be.
+        sae: The SAE.
+        model: The model, borrowed.
+        corpus: Texts to measure on.
+        hook_point: Where the SAE's files say it belongs.
     """
-    stack, dot, rest = hook_name(model, site).partition(".")
+    stack, dot, rest = hook_name(model, hook_point).partition(".")
     number, _, hook = rest.partition(".")
     if not dot or not number.isdecimal():
         return ""
-    near = [_resolved(model, f"{stack}.{int(number) + step}.{hook}") for step in (-1, 1)]
-    states = _states(model, corpus, [site, *(place for place in near if place is not None)])
-    explained = {name: measure(sae, h).explained_variance for name, h in states.items() if _fits(sae, h)}
-    if site.name not in explained:
-        return ""
-    best = max(explained, key=lambda name: explained[name])
-    if explained[best] <= explained[site.name] + _BETTER:
+    candidates = [hook_point]
+    for step in (-1, 1):
+        with suppress(ValueError):  # no such layer
+            candidates.append(resolve_hook_point(model, f"{stack}.{int(number) + step}.{hook}"))
+    states = _fitting(sae, _states(model, corpus, candidates))
+    explained = {name: measure(sae, h).explained_variance for name, h in states.items()}
+    best = max(explained, key=lambda name: explained[name], default="")
+    if hook_point.name not in explained or explained[best] <= explained[hook_point.name] + _BETTER:
         return ""
     return (
-        f"at {site.name} this SAE explains {explained[site.name]:.2f} of the variance, and at {best} "
-        f"{explained[best]:.2f}: it may be of another layer."
+        f"at {hook_point.name} this SAE explains {explained[hook_point.name]:.2f} of the variance, and at "
+        f"{best} {explained[best]:.2f}: it may belong to another layer."
     )
 
 
-def elsewhere(sae: SAE, model: nn.Module, corpus: Corpus, site: HookPoint) -> VarianceAt | None:
-    """Return the place, and with or without a centred stream, where most is explained; None if it is `site`.
+def best_hook_point(sae: SAE, model: nn.Module, corpus: Corpus, hook_point: HookPoint) -> VarianceAt | None:
+    """Return the hook point, with or without centred states, with the highest explained variance.
 
-    Args: see `beside`.
+    None if no other one is clearly better than `hook_point`. For the arguments see `better_neighbour`.
     """
-    others = [place for place in hook_points_of_blocks(model) if place.name != site.name]
-    states = _states(model, corpus, [site, *others])
-    here = measure(sae, states[site.name]).explained_variance if site.name in states else 0.0
-    least = max(here, 0.0) + _BETTER
-    best: tuple[float, VarianceAt] | None = None
-    for name, h in progress(states.items(), "looking for the place of the SAE", len(states)):
-        if not _fits(sae, h):
-            continue
+    others = [other for other in hook_points_of_blocks(model) if other.name != hook_point.name]
+    states = _fitting(sae, _states(model, corpus, [hook_point, *others]))
+    here = measure(sae, states[hook_point.name]).explained_variance if hook_point.name in states else 0.0
+    best, best_score = None, max(here, 0.0) + _BETTER
+    for name, h in progress(states.items(), "locating the SAE's hook point", len(states)):
         for centre in (False, True) if not sae.centre else (True,):
-            more = centre and not sae.centre
-            found = measure(sae.replaced(centre=centre), h).explained_variance
-            counted = found - _BETTER * more  # a stack is centred only where that helps
-            if counted > (best[0] if best else least):
-                best = counted, VarianceAt(found, f"at {name}" + " with centre=True" * more)
-    return best[1] if best else None
+            newly_centred = centre and not sae.centre
+            explained = measure(sae.replaced(centre=centre), h).explained_variance
+            score = explained - _BETTER * newly_centred  # centring has to help clearly
+            if score > best_score:
+                best_score = score
+                best = VarianceAt(explained, f"at {name}" + " with centre=True" * newly_centred)
+    return best
 
 
-def _fits(sae: SAE, states: Tensor) -> bool:
-    return states.shape[-1] == sae.d_in
+def _fitting(sae: SAE, states: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: h for name, h in states.items() if h.shape[-1] == sae.d_in}
 
 
-def _resolved(model: nn.Module, name: str) -> HookPoint | None:
-    try:
-        return resolve_hook_point(model, name)
-    except ValueError:
-        return None
+def _states(model: nn.Module, corpus: Corpus, hook_points: Iterable[HookPoint]) -> dict[str, Tensor]:
+    """Return the states [token, width] of tokens that count, by hook point.
 
-
-def _states(model: nn.Module, corpus: Corpus, places: Iterable[HookPoint]) -> dict[str, Tensor]:
-    """Return the states [token, width] of tokens that count, by place; none where one has no such states."""
+    Empty if a hook point does not see one tensor of states per token.
+    """
     windows = next(batches(corpus.windows(), _TOKENS))
-    found: dict[str, Tensor] = {}
+    states_by_name: dict[str, Tensor] = {}
 
     def keep(name: str, states: Tensor) -> None:
-        rows = by_token(states.detach(), windows)
-        found[name] = rows[counts_mask(windows, rows.shape[1], rows.device)]
+        states_by_name[name] = counted_states(states.detach(), windows)
 
     with ExitStack() as stack:
-        for place in places:
-            stack.enter_context(hooked(model, place, partial(keep, place.name)))
+        for hook_point in hook_points:
+            stack.enter_context(hooked(model, hook_point, partial(keep, hook_point.name)))
         try:
             with torch.no_grad():
                 model(**corpus.inputs(windows))
         except UnsupportedModelError:
             return {}
-    return found
+    return states_by_name

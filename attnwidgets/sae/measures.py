@@ -1,4 +1,4 @@
-"""What is measured of an SAE on states: how many features fire, how much they explain, which never do."""
+"""Quality measures of an SAE on states: sparsity (L0), explained variance, dead features."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.sae import SAE
 
-_CHUNK = 2**24  # activations that are held at once
+_CHUNK = 2**24  # activations in memory at once
 
 
 class Measures:
-    """Sums over states that come in parts.
+    """Running sums over batches of states.
 
     The explained variance is 1 - sum ||h - h_hat||^2 / sum ||h - mean(h)||^2.
     """
@@ -29,7 +29,7 @@ class Measures:
         self.fired = torch.zeros(d_sae, dtype=torch.bool)
 
     def add(self, h: Tensor, a: Tensor, reconstruction: Tensor) -> None:
-        """Take in states [token, d_in], their activations [token, d_sae] and reconstructions."""
+        """Add states [token, d_in], their activations [token, d_sae] and reconstructions [token, d_in]."""
         h = h.cpu().double()  # not every accelerator has doubles
         fires = a != 0
         self.tokens += len(h)
@@ -41,27 +41,27 @@ class Measures:
 
     @property
     def l0(self) -> float:
-        """Features that fire on a token, on average."""
+        """Mean number of active features per token."""
         return self._active / max(self.tokens, 1)
 
     @property
     def explained_variance(self) -> float:
-        """The share of the states' variance that is explained: at most 1; the mean state explains 0."""
+        """Explained share of the states' variance: at most 1; predicting the mean state gives 0."""
         variance = self._squares - float(self._sum.square().sum()) / max(self.tokens, 1)
         return 1 - self._missed / variance if variance > 0 else float("nan")
 
     @property
     def dead(self) -> int:
-        """Features that fired on no token."""
+        """Number of features that fired on no token."""
         return int((~self.fired).sum())
 
 
 @torch.no_grad()
 def measure(sae: SAE, states: Tensor) -> Measures:
-    """Return the measures of an SAE on states [token, d_in], in chunks."""
-    found = Measures(sae.d_in, sae.d_sae)
+    """Return the measures of an SAE on states [token, d_in], computed in chunks."""
+    measures = Measures(sae.d_in, sae.d_sae)
     for h in states.split(max(1, _CHUNK // sae.d_sae)):
         h = h.to(sae.W_enc)  # noqa: PLW2901 - the same states
         a = sae.encode(h)
-        found.add(h, a, sae.decode(a, h))
-    return found
+        measures.add(h, a, sae.decode(a, h))
+    return measures

@@ -1,4 +1,4 @@
-"""What an SAE does to states before it reads them, and undoes after it has written them."""
+"""Normalisation of states before encoding, and its inverse after decoding."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _EPS = 1e-5
 
 
 class Undo(NamedTuple):
-    """How a reconstruction of normalised states is taken back: multiply, then add (each [..., 1])."""
+    """Inverse of a normalisation: multiply, then add (each [..., 1])."""
 
     multiply: Tensor
     add: Tensor
 
 
 def normalise(kind: Normalisation, states: Tensor, *, centre: bool = False) -> tuple[Tensor, Undo | None]:
-    """Return states as an SAE reads them [..., width], and how to take that back; None where nothing is done.
+    """Return normalised states [..., width] and the inverse; None if there is nothing to undo.
 
     Args:
-        kind: "constant_norm_rescale" gives every token the norm sqrt(width); "layer_norm" subtracts a token's
-            mean and divides by its deviation (unbiased) plus 1e-5. Both as in SAELens.
-        states: [..., width].
-        centre: Subtract every token's mean first. TransformerLens does so to the residual streams of
-            LayerNorm models, by centring the weights that write into them.
+        kind: "constant_norm_rescale" scales every token to norm sqrt(width); "layer_norm" subtracts a token's
+            mean and divides by its (unbiased) standard deviation plus 1e-5. Both as in SAELens.
+        states: States [..., width].
+        centre: Subtract every token's mean first. TransformerLens centres the residual stream of LayerNorm
+            models in this way, by centring the weights that write to it.
     """
     if kind == "none" and not centre:
         return states, None
@@ -39,13 +39,13 @@ def normalise(kind: Normalisation, states: Tensor, *, centre: bool = False) -> t
     if centre:
         states, shift = states - mean, mean
     if kind == "constant_norm_rescale":
-        # A token of zeros stays one.
+        # The clamp keeps a token of zeros as it is.
         norm = states.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(states.dtype).tiny)
         coefficient = states.shape[-1] ** 0.5 / norm
         return states * coefficient, Undo(1 / coefficient, shift)
     if kind == "layer_norm":
-        own = states.mean(dim=-1, keepdim=True)
-        states = states - own
+        token_mean = states.mean(dim=-1, keepdim=True)
+        states = states - token_mean
         deviation = states.std(dim=-1, keepdim=True)
-        return states / (deviation + _EPS), Undo(deviation, own + shift)
+        return states / (deviation + _EPS), Undo(deviation, token_mean + shift)
     return states, Undo(one, shift)

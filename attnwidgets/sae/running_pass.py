@@ -1,4 +1,4 @@
-"""What is known of the tokens of a running pass: their positions, also with a cache, and their ids."""
+"""Positions and ids of the tokens in a running pass, with or without a cache."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _TABLE = 2  # axes of ids, masks and positions [batch, token]
 
 
 class PassWatch:
-    """Follows passes of a model: hooks that change nothing.
+    """Follows the passes of a model by hooks that change nothing.
 
-    Without a cache, every pass of `generate()` reads the prompt again: its first pass says what that is.
+    Without a cache, every pass of `generate()` reads the prompt again; its first pass tells how long that is.
 
     Args:
-        model: Without wrappers.
-        site: The place of which tokens are asked for.
-        own: Whose passes are followed: whether a call is one of them.
+        model: The model, unwrapped.
+        hook_point: The hook point whose tokens are selected.
+        own: Returns whether the current call is to be followed.
 
     Attributes:
-        calls: How often the blocks around the site were run.
+        calls: How often the blocks around the hook point have run.
     """
 
-    def __init__(self, model: nn.Module, site: HookPoint, own: Callable[[], bool]) -> None:
+    def __init__(self, model: nn.Module, hook_point: HookPoint, own: Callable[[], bool]) -> None:
         self.calls = 0
         self._ids: Tensor | None = None
         self._positions: Tensor | None = None
         self._past = 0
         self._prompt: Tensor | None = None
         self._generating = False
-        owner = model.get_submodule(_owner(model, site))
+        owner = model.get_submodule(_owner(model, hook_point))
         self._names = list(inspect.signature(owner.forward).parameters)
         self._own = own
         with ExitStack() as stack:
@@ -62,11 +62,11 @@ class PassWatch:
             self._undo = stack.pop_all()
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         self._undo.close()
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Generate, and know meanwhile that it is being generated."""
+        """Call `generate` and mark the passes in between as generation."""
         self._generating, self._prompt = True, None
         try:
             return generate(*args, **kwargs)
@@ -82,96 +82,98 @@ class PassWatch:
             return
         self.calls += 1
         given = dict(zip(self._names, args, strict=False)) | kwargs
-        self._past = _cached(given.get("past_key_values"))
-        ids, mask, own = (_table(given.get(name)) for name in ("input_ids", "attention_mask", "position_ids"))
-        if own is None and mask is not None and self._past == 0:
-            own = (mask.long().cumsum(-1) - 1).clamp_min(0)
-        self._positions = own
+        self._past = _cache_length(given.get("past_key_values"))
+        names = ("input_ids", "attention_mask", "position_ids")
+        ids, mask, positions = (_table(given.get(name)) for name in names)
+        if positions is None and mask is not None and self._past == 0:
+            positions = (mask.long().cumsum(-1) - 1).clamp_min(0)
+        self._positions = positions
         self._ids = self._ids if ids is None else ids
 
     def positions(self, states: Tensor) -> Tensor:
-        """Return every token's position in its text [batch, token], padding left out of the count."""
+        """Return each token's position in its text [batch, token], not counting padding."""
         batch, tokens = states.shape[:2]
-        own = self._positions
-        if own is not None and own.shape[-1] == tokens and len(own) in (1, batch):
-            return own.to(states.device).expand(batch, tokens)
+        known = self._positions
+        if known is not None and known.shape[-1] == tokens and len(known) in (1, batch):
+            return known.to(states.device).expand(batch, tokens)
         return (self._past + torch.arange(tokens, device=states.device)).expand(batch, tokens)
 
     def chosen(self, states: Tensor, positions: Positions, skip: frozenset[int]) -> Tensor | None:
-        """Return which tokens of a pass are meant [batch, token]; None for all of them.
+        """Return which tokens of a pass are selected [batch, token]; None for all of them.
 
         Args:
-            states: [batch, token, width].
+            states: States [batch, token, width].
             positions: See `attnwidgets.sae.steering.steer`.
-            skip: Ids of tokens that are not meant.
+            skip: Ids of tokens to exclude.
 
         Raises:
-            ValueError: If ids are to be skipped and the model was given embeddings.
+            ValueError: If ids are to be excluded, but the model was called with embeddings.
         """
         if positions is None and not skip:
             return None
         if states.dim() != _TABLE + 1:
             raise UnsupportedModelError(
-                f"positions and skip_special need states [batch, token, width]; here they are "
+                "positions and skip_special need states [batch, token, width]; here they are "
                 f"{tuple(states.shape)}."
             )
-        found = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        selected = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
         if skip:
-            if self._ids is None or self._ids.shape != found.shape:
+            if self._ids is None or self._ids.shape != selected.shape:
                 raise ValueError(
-                    "skip_special needs the ids of the tokens, and this pass of the model was given none of "
-                    "that shape; choose positions= instead."
+                    "skip_special needs token ids, but this pass of the model was not given ids of that "
+                    "shape; use positions= instead."
                 )
             ids = self._ids.to(states.device)
-            found &= ~torch.isin(ids, torch.tensor(sorted(skip), device=states.device))
-        return found if positions is None else found & self._at(states, positions)
+            selected &= ~torch.isin(ids, torch.tensor(sorted(skip), device=states.device))
+        return selected if positions is None else selected & self._at(states, positions)
 
     def _at(self, states: Tensor, positions: Positions) -> Tensor:
-        own = self.positions(states)
-        again = self._past == 0 and not self._generating
-        if again or self._prompt is None or len(self._prompt) not in (1, len(own)):
-            self._prompt = own.max(dim=-1, keepdim=True).values + 1
+        token_positions = self.positions(states)
+        new_text = self._past == 0 and not self._generating
+        if new_text or self._prompt is None or len(self._prompt) not in (1, len(token_positions)):
+            self._prompt = token_positions.max(dim=-1, keepdim=True).values + 1
         if positions == "last" and self._generating:
-            return own >= self._prompt - 1
+            return token_positions >= self._prompt - 1
         if positions == "last":
-            last = torch.zeros_like(own, dtype=torch.bool)
+            last = torch.zeros_like(token_positions, dtype=torch.bool)
             last[:, -1] = True
             # Padding on the right: the last token is where positions are largest.
-            return last if self._past else own == self._prompt - 1
+            return last if self._past else token_positions == self._prompt - 1
         if positions in ("prompt", "generated"):
-            return own < self._prompt if positions == "prompt" else own >= self._prompt
+            return (
+                token_positions < self._prompt if positions == "prompt" else token_positions >= self._prompt
+            )
         if isinstance(positions, slice):
-            return _within(own, positions, self._prompt)
+            return _within(token_positions, positions, self._prompt)
         numbers = [positions] if isinstance(positions, int) else list(positions or ())
-        wanted = torch.tensor(numbers, device=own.device)
+        wanted = torch.tensor(numbers, device=token_positions.device)
         counted = torch.where(wanted < 0, wanted + self._prompt, wanted)
-        return (own[..., None] == counted[:, None, :]).any(-1)
+        return (token_positions[..., None] == counted[:, None, :]).any(-1)
 
 
-def _within(own: Tensor, wanted: slice, prompt: Tensor) -> Tensor:
-    """Return which positions lie in a slice, whose negative ends count from the end of the prompt."""
+def _within(positions: Tensor, wanted: slice, prompt: Tensor) -> Tensor:
+    """Return which positions lie in a slice; its negative bounds count from the end of the prompt."""
 
     def end(value: int | None) -> Tensor | None:
         return None if value is None else prompt + value if value < 0 else torch.full_like(prompt, value)
 
     start, stop, step = end(wanted.start), end(wanted.stop), wanted.step or 1
     first = torch.zeros_like(prompt) if start is None else start
-    found = (own >= first) & ((own - first) % step == 0)
-    return found if stop is None else found & (own < stop)
+    inside = (positions >= first) & ((positions - first) % step == 0)
+    return inside if stop is None else inside & (positions < stop)
 
 
 def require_positions(positions: Any) -> None:
-    """Raise ValueError or TypeError unless positions are of a known kind."""
+    """Raise ValueError or TypeError unless `positions` are valid for `aw.steer`."""
     if isinstance(positions, str):
         if positions not in NAMED_POSITIONS:
-            near = suggest(positions, NAMED_POSITIONS)
             raise ValueError(
                 f"positions must be numbers, a slice or one of {listed(NAMED_POSITIONS)}, not "
-                f"{positions!r}.{near}"
+                f"{positions!r}.{suggest(positions, NAMED_POSITIONS)}"
             )
         return
     if isinstance(positions, slice) and positions.step is not None and positions.step < 1:
-        raise ValueError(f"positions: a slice goes forwards, not by {positions.step}.")
+        raise ValueError(f"positions: the step of a slice must be positive, not {positions.step}.")
     if positions is None or isinstance(positions, slice | int):
         return
     try:
@@ -179,21 +181,19 @@ def require_positions(positions: Any) -> None:
     except (TypeError, ValueError) as error:
         raise TypeError(f"positions must be numbers, a slice or a name, not {positions!r}.") from error
     if not numbers:
-        raise ValueError("positions names no token.")
+        raise ValueError("positions is empty: name at least one token.")
 
 
-def _owner(model: nn.Module, site: HookPoint) -> str:
-    """Return the module that runs the blocks around a site, and is told what a pass is made of."""
-    for path in block_lists(model):
-        if site.module.startswith(f"{path}."):
-            return path.rpartition(".")[0]
-    return site.module.rpartition(".")[0]
+def _owner(model: nn.Module, hook_point: HookPoint) -> str:
+    """Return the path of the module that runs the blocks around a hook point and receives the inputs."""
+    lists = (path for path in block_lists(model) if hook_point.module.startswith(f"{path}."))
+    return next(lists, hook_point.module).rpartition(".")[0]
 
 
-def _cached(cache: Any) -> int:
-    """Return how many tokens a cache holds."""
-    ask: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
-    return int(ask()) if callable(ask) else 0
+def _cache_length(cache: Any) -> int:
+    """Return the number of tokens in a cache."""
+    length: Callable[[], int] | None = getattr(cache, "get_seq_length", None)
+    return int(length()) if callable(length) else 0
 
 
 def _table(value: Any) -> Tensor | None:

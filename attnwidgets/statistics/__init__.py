@@ -1,4 +1,4 @@
-"""What heads do, in numbers: `aw.head_statistics` and its statistics, each a function of a trace or a map."""
+"""Statistics of attention heads (`aw.statistics`): each is a function of a trace or a map."""
 
 from __future__ import annotations
 

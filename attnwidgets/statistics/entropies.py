@@ -1,4 +1,4 @@
-"""How broadly a head looks: the entropy of its rows, in nats."""
+"""Entropy of attention rows: how broadly a head attends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from attnwidgets.statistics.statistic import statistic
 if TYPE_CHECKING:
     from attnwidgets.statistics.row_shares import Float, Roles, Rows
 
-_CLARK = "Clark et al. 2019, What Does BERT Look At?, section 3.3"
-
 
 def _several_keys(roles: Roles) -> str:
-    return "" if roles.keys > 1 else "there is one key only"
+    return "" if roles.keys > 1 else "there is only one key"
 
 
 def _starts_special(roles: Roles) -> str:
@@ -30,37 +28,37 @@ def entropy_of_rows(shares: Float) -> Float:
     return entr(shares).sum(axis=2)
 
 
-@statistic(
-    title="entropy",
-    scale="0 to ln(n) nats (divide by ln 2 for bits)",
-    high="broad: spreads over many elements, as a bag of words",
-    paper=_CLARK,
-)
+@statistic()
 def entropy(rows: Rows) -> Float:
-    """How broadly a query looks: mean over queries i of -sum_j a_ij ln a_ij, in nats."""
+    """How broadly a query attends: mean over queries i of -sum_j a_ij ln a_ij, in nats.
+
+    Range: 0 to ln(n) nats (divide by ln 2 for bits)
+    High: broad: spreads over many elements, like a bag of words
+    Low: focused on one element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
+    """
     return rows.mean(entropy_of_rows(rows.shares))
 
 
-@statistic(
-    title="relative entropy",
-    scale="0 to 1: all on one key, or the same on every key that a query can see",
-    high="broad for the number of keys there are; compares early and late queries, short and long texts",
-    refusal=_several_keys,
-)
+@statistic(refusal=_several_keys)
 def relative_entropy(rows: Rows) -> Float:
-    """How broadly a query looks for what it can see: mean over queries of its entropy / ln(keys it sees)."""
+    """How broadly a query attends to the keys it can see: mean over queries of entropy / ln(visible keys).
+
+    Range: 0 to 1: all on one key, or the same on every key that a query can see
+    High: broad for the number of keys; compares early and late queries, short and long texts
+    Low: focused on one element
+    """
     most = np.log(np.maximum(rows.roles.visible, 2))
     return rows.mean(entropy_of_rows(rows.shares) / most)
 
 
-@statistic(
-    title="entropy of [CLS]",
-    scale="0 to ln(n) nats",
-    high="the special first element gathers from the whole text",
-    paper=_CLARK,
-    refusal=_starts_special,
-)
+@statistic(title="entropy of [CLS]", refusal=_starts_special)
 def cls_entropy(rows: Rows) -> Float:
-    """How broadly the special first element ([CLS]) looks: the entropy of its row, in nats."""
-    found = entropy_of_rows(rows.shares[:, :1])[:, 0]
-    return np.where(rows.filled[:, 0], found, np.nan)
+    """How broadly the special first element ([CLS]) attends: the entropy of its row, in nats.
+
+    Range: 0 to ln(n) nats
+    High: the special first element gathers from the whole text
+    Low: it reads one element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
+    """
+    return np.where(rows.filled[:, 0], entropy_of_rows(rows.shares[:, :1])[:, 0], np.nan)

@@ -1,4 +1,4 @@
-"""The part of attention that can move without changing anything: free, since what a head returns stays."""
+"""Free attention: the part of a row that can move to other keys without changing the head's output."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _ZERO = 1e-9
 
 @dataclass(frozen=True)
 class FreeAttention:
-    """Other attention rows with which heads return the same; made by `aw.free_attention`.
+    """Alternative attention rows with the same head outputs; returned by `aw.free_attention`.
 
     Attributes:
         trace: The trace.
         stack: The stack.
-        layers: Layers that were looked at.
-        heads: Heads that were.
-        queries: Tokens whose rows were.
-        movable: How much of a row moves to other keys, 0 to 1 [layer, head, query]: half the sum of
+        layers: Numbers of the layers.
+        heads: Numbers of the heads.
+        queries: Positions of the queries.
+        movable: Share of a row that moves to other keys, 0 to 1 [layer, head, query]: half the sum of
             |a' - a|.
-        rows: The other rows a' by (layer, head, query) [key]; none is negative, and each sums to one.
-        identifiable: How many keys a row may have before any of it is free [layer, head]: the rank of
-            [V, 1], at most the head's dimension plus one.
+        rows: Alternative rows a' [key] by (layer, head, query); not negative, and each sums to one.
+        identifiable: Largest number of keys for which rows are unique [layer, head]: the rank of [V, 1], at
+            most the head's dimension plus one.
     """
 
     trace: Trace
@@ -55,40 +55,41 @@ class FreeAttention:
     identifiable: NDArray[np.int64]
 
     def row(self, layer: int, head: int, query: int, amount: float = 1.0) -> Float:
-        """Return a row that is moved by a share of what it can move [key]; each is as good as the model's.
+        """Return a row between the model's and the alternative [key]; all of them give the same output.
 
         Args:
             layer: Layer number.
             head: Head number.
             query: Position of the token.
-            amount: 0, the model's row, to 1, the other one.
+            amount: From 0, the model's row, to 1, the alternative one.
 
         Raises:
-            ValueError: Where the amount is not 0 to 1, or the row was not looked at.
+            ValueError: If the amount is not in 0 to 1, or the row was not computed.
         """
         if not 0 <= amount <= 1:
-            raise ValueError(f"amount must be 0 to 1, not {amount}.")
+            raise ValueError(f"amount must be from 0 to 1, not {amount}.")
         if (layer, head, query) not in self.rows:
             raise ValueError(
-                f"row {query} of layer {layer}, head {head} was not looked at; ask for it by name."
+                f"row {query} of layer {layer}, head {head} was not computed; pass it to aw.free_attention."
             )
-        own = self.trace.attention_layer(layer, self.stack)[head, query].double().numpy()
-        return own + amount * (self.rows[layer, head, query] - own)
+        row = self.trace.attention_rows(layer, [head], [query], self.stack)[0, 0].double().numpy()
+        return row + amount * (self.rows[layer, head, query] - row)
 
     def to_map(self, amount: float = 1.0) -> MixingMap:
-        """Return attention with every row that was looked at moved [layer, head, query, key]."""
+        """Return attention with all of these rows moved [layer, head, query, key]."""
         from attnwidgets.explanations.results.mixing_map import MixingMap
 
         query, key = self.trace.axes(self.stack)
         maps = np.stack(
             [
-                self.trace.attention_layer(layer, self.stack)[list(self.heads)].double().numpy()
+                self.trace.attention_rows(layer, self.heads, None, self.stack).double().numpy()
                 for layer in self.layers
             ]
         )
         for layer, head, token in self.rows:
-            at = self.layers.index(layer), self.heads.index(head), token
-            maps[at] = self.row(layer, head, token, amount)
+            maps[self.layers.index(layer), self.heads.index(head), token] = self.row(
+                layer, head, token, amount
+            )
         common = provenance_of(
             self.trace, self.stack, "free_attention", paper=PAPER, options={"amount": amount}
         )
@@ -98,16 +99,16 @@ class FreeAttention:
         )
 
     def intervention(self, amount: float = 1.0) -> Intervention:
-        """Return the edit that gives the model these rows of one layer; its predictions stand still.
+        """Return the intervention that gives the model these rows of one layer; predictions do not change.
 
         Raises:
-            ValueError: Where several layers were looked at: the values of a layer depend on those below it
-                to the last digit.
+            ValueError: If there are several layers: the values of a layer depend on the layers below it to
+                the last digit.
         """
         from attnwidgets.intervene.edit_attention import edit_attention
 
         if len(self.layers) > 1:
-            raise ValueError(f"an intervention is of one layer; there are {len(self.layers)}: ask for one.")
+            raise ValueError(f"an intervention needs one layer, not {len(self.layers)}: pass layer=.")
         matrix = np.asarray(self.to_map(amount).layer(self.layers[0]), dtype=np.float64)
         return edit_attention(self.trace, {self.layers[0]: list(self.heads)}, matrix, stack=self.stack)
 
@@ -126,32 +127,39 @@ def free_attention(
     *,
     stack: str | None = None,
 ) -> FreeAttention:
-    """How much of attention rows can move to other tokens without changing what heads return at all.
+    """How much of attention rows can move to other tokens without changing what heads return.
 
-    With V the values of a head [key, dim], row a and any a' with a' V = a V return the same. Where there are
-    more keys than dimensions there are such a', and attention says less than it seems to. Looked for is one
-    that is no worse than attention: not negative, sums to one, reads only what may be read. Of these the one
-    is taken that has least in common with a: the linear program min a . a' (its vertices lie on no more keys
-    than [V, 1] has rank). How much of a moves is a lower bound of what can.
+    With V the values of a head [key, dim] and a row a, every a' with a' V = a V gives the same output. If
+    there are more keys than dimensions, such a' exist, and attention says less than it seems to. Here a' has
+    to be as valid as attention: not negative, with a sum of one, and only on keys that the query may read.
+    Among these, the row that overlaps least with a is found: the linear program min a . a' (its vertices have
+    no more non-zero keys than the rank of [V, 1]). The share of a that moves is a lower bound of what can.
 
-    Rows of one head are independent: one may move alone, or all. n rows of n keys cost n programs, some
-    milliseconds each; name what is wanted of long texts.
+    Rows of a head are independent: any subset of them may move. n rows of n keys take n programs of some
+    milliseconds each; for long texts pass the rows of interest.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: A trace by `aw.trace`, with its model.
         layer: A layer number, several or a slice; None: all.
         head: The same for heads.
         query: The same for tokens.
-        stack: Which attention, where there are several.
+        stack: Which attention, in models with several stacks.
 
     Returns:
-        A FreeAttention: `.movable` [layer, head, query], `.row(...)`, `.to_map()`, `.intervention()`.
+        FreeAttention: `.movable` [layer, head, query], a share from 0 (the row is unique) to 1 (all of it
+        can move), `.row(...)`, `.to_map()`, `.intervention()`.
 
     Raises:
-        ValueError: For an unknown stack; where the trace has no model.
-        IndexError: Where there is no such layer, head or token.
+        ValueError: If the stack is unknown, or the trace has no model.
+        IndexError: If there is no such layer, head or token.
 
     Source: Brunner et al. 2020, section 3 (the null space of V); the program is ours.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat. " * 4)
+        >>> free = aw.free_attention(trace, layer=0, head=1, query=[2, 3])
+        >>> free.movable.shape, int(free.identifiable[0, 0])
+        ((1, 1, 2), 30)
     """
     from attnwidgets.tracing.attention_modules import sites
 
@@ -164,72 +172,84 @@ def free_attention(
     movable = np.zeros((len(layers), len(heads), len(queries)))
     ranks = np.zeros(movable.shape[:2], dtype=np.int64)
     rows: dict[tuple[int, int, int], Float] = {}
-    pairs = [(at, number) for at in range(len(layers)) for number in range(len(heads))]
-    for at, number in progress(pairs, "moving attention"):
-        own = layers[at], heads[number]
-        values, readable = _values(trace, name, *own)
-        weights = trace.attention_layer(own[0], name)[own[1]].double().numpy()
-        ranks[at, number] = _basis(values).shape[1]
-        for place, token in enumerate(queries):
-            other = moved(weights[token], values, readable[token])
-            rows[own[0], own[1], token] = other
-            movable[at, number, place] = np.abs(other - weights[token]).sum() / 2
+    for at in progress(list(np.ndindex(ranks.shape)), "moving attention"):
+        number = layers[at[0]], heads[at[1]]
+        values, readable = _values(trace, name, *number)
+        weights = trace.attention_rows(number[0], [number[1]], queries, name)[0].double().numpy()
+        ranks[at] = _basis(values).shape[1]
+        for index, (token, row) in enumerate(zip(queries, weights, strict=True)):
+            alternative = least_overlapping_row(row, values, readable[token])
+            rows[number[0], number[1], token] = alternative
+            movable[at][index] = np.abs(alternative - row).sum() / 2
     return FreeAttention(trace, name, layers, heads, queries, movable, rows, ranks)
 
 
 def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None = None) -> Float:
-    """Return attention without its part in the null space of V [query, key]: what a head can be told by.
+    """Return attention without its part in the null space of V [query, key]: the part that has an effect.
 
-    Every row is projected on the space that V's columns span; entries may be negative and rows need not sum
-    to one.
+    Args:
+        trace: A trace by `aw.trace`, with its model.
+        layer: Layer number.
+        head: Head number.
+        stack: Which attention, in models with several stacks.
+
+    Returns:
+        Rows projected on the space that V's columns span, [query, key] in float64. Entries may be negative,
+        and rows need not sum to one. High: read with effect. Near zero: no effect on the head's output.
 
     Raises:
-        IndexError: Where there is no such layer or head.
+        IndexError: If there is no such layer or head.
+        ValueError: If the stack is unknown, or the trace has no model.
 
     Source: Brunner et al. 2020, equation 4.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.statistics.effective_attention(trace, layer=0, head=1).shape
+        (9, 9)
     """
     name = resolve_stack(trace, stack)
-    (number,) = pick(layer, range(trace.n_layers(name)), "layer")
-    (own,) = pick(head, range(trace.n_heads(name)), "head")
-    values, _ = _values(trace, name, number, own)
-    basis = _basis(values, ones=False)
-    weights = trace.attention_layer(number, name)[own].double().numpy()
+    (layer,) = pick(layer, range(trace.n_layers(name)), "layer")
+    (head,) = pick(head, range(trace.n_heads(name)), "head")
+    basis = _basis(_values(trace, name, layer, head)[0], ones=False)
+    weights: Float = trace.attention_rows(layer, [head], None, name)[0].double().numpy()
     return weights @ basis @ basis.T
 
 
-def moved(weights: Float, values: Float, readable: Bools) -> Float:
-    """Return the row with least in common with `weights` that mixes `values` to the same; itself if none.
+def least_overlapping_row(weights: Float, values: Float, readable: Bools) -> Float:
+    """Return the row that overlaps least with `weights` and gives the same mixture of `values`.
+
+    That is `weights` itself if there is no other.
 
     Args:
-        weights: [key], not negative.
-        values: [key, dim].
-        readable: Which keys may have weight [key].
+        weights: Row of attention [key], not negative.
+        values: Values [key, dim].
+        readable: Keys that may have weight [key].
     """
     from scipy.optimize import linprog
 
     keys = np.flatnonzero(readable | (weights > 0))
-    own = weights[keys]
+    row = weights[keys]
     # Orthonormal columns, so that the program is well conditioned.
     basis = _basis(values[keys])
-    if len(keys) <= basis.shape[1] or not own.max(initial=0) > 0:
+    if len(keys) <= basis.shape[1] or not row.max(initial=0) > 0:
         return weights
-    wanted = basis.T @ own
-    solved = linprog(own / own.max(), A_eq=basis.T, b_eq=wanted, bounds=(0, None), method="highs")
+    mixture = basis.T @ row
+    solved = linprog(row / row.max(), A_eq=basis.T, b_eq=mixture, bounds=(0, None), method="highs")
     if solved.status != 0:
         return weights
-    found = np.maximum(solved.x, 0)
-    # The solver stops at 1e-7; the vertex itself is where its keys' columns solve the equations.
-    held = found > _ZERO
-    exact = np.zeros_like(found)
-    exact[held] = (
-        found[held] + np.linalg.lstsq(basis[held].T, wanted - basis[held].T @ found[held], rcond=None)[0]
-    )
+    solution = np.maximum(solved.x, 0)
+    # The solver is accurate to 1e-7; solving the equations on the vertex's keys gives the exact vertex.
+    used = solution > _ZERO
+    rest = mixture - basis[used].T @ solution[used]
+    exact = np.zeros_like(solution)
+    exact[used] = solution[used] + np.linalg.lstsq(basis[used].T, rest, rcond=None)[0]
     if (exact >= 0).all():
-        found = exact
-    if np.abs(basis.T @ found - wanted).max() > _ZERO:
+        solution = exact
+    if np.abs(basis.T @ solution - mixture).max() > _ZERO:
         return weights
     result = np.zeros_like(weights)
-    result[keys] = found
+    result[keys] = solution
     return result
 
 
@@ -245,13 +265,13 @@ def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Boo
     from attnwidgets.tracing.block_replay import captured
 
     block = captured(trace, stack, "free_attention").layers[layer]
-    values = block.values[block.call][0]
-    repeats = trace.n_heads(stack, layer) // len(values)
-    own: Float = values[head // repeats].detach().double().cpu().numpy()
-    weights = trace.attention_layer(layer, stack)[head]
+    by_kv_head = block.values[block.call][0]
+    repeats = trace.n_heads(stack, layer) // len(by_kv_head)
+    values: Float = by_kv_head[head // repeats].detach().double().cpu().numpy()
+    shape = tuple(len(axis) for axis in trace.axes(stack))
     mask = block.attention.settings.get("mask")
     if mask is None:
-        return own, np.ones(tuple(weights.shape), dtype=bool)
+        return values, np.ones(shape, dtype=bool)
     allowed = mask > np.finfo(np.float32).min / 2 if mask.is_floating_point() else mask
     allowed = allowed[0, 0 if allowed.shape[1] == 1 else head]
-    return own, np.broadcast_to(allowed.cpu().numpy(), tuple(weights.shape))
+    return values, np.broadcast_to(allowed.cpu().numpy(), shape)

@@ -1,4 +1,4 @@
-"""What a prediction loses without each head: exactly, and by the gradient's first-order estimate."""
+"""Head importance: what a target loses without each head, exactly and by a first-order estimate."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
-from attnwidgets._selecting import listed
 from attnwidgets.evaluate.metrics.rank_measures import spearman
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
@@ -31,23 +30,23 @@ PAPER = "Michel et al. 2019, Are Sixteen Heads Really Better than One?"
 NAMES = {"exact": "removal", "first_order": "removal_estimate"}
 _TWO = 2
 
-REMOVAL = known(
+REMOVAL = register(
     Statistic(
         "removal",
         "loss without it",
-        "What the target loses when what the head writes is set to zero.",
+        "What the target loses when the head's output is set to zero.",
         "signed, in units of the target (a logit)",
         "the prediction needs the head",
         PAPER,
     )
 )
-FIRST_ORDER = known(
+FIRST_ORDER = register(
     Statistic(
         "removal_estimate",
         "loss without it (estimate)",
-        "What the target would lose if it were linear in the head: what it writes times the gradient there.",
+        "What the target would lose if it were linear in the head's output: output times gradient.",
         "signed, in units of the target (a logit)",
-        "the prediction leans on the head",
+        "the prediction relies on the head",
         PAPER,
     )
 )
@@ -65,52 +64,59 @@ def head_importance(
     """Return what a target loses without each head, as a layer x head table.
 
         removal             f(x) - f(x without the head), one pass from its layer on for each head
-        removal_estimate    sum over tokens of (what the head writes) . (df / d of that), one pass back
+        removal_estimate    sum over tokens of (the head's output) . (df / d output), one backward pass
 
-    The estimate is exact where f is linear in what the head writes. How far the two agree over all heads
+    The estimate is exact if f is linear in the head's output. How far the two agree over all heads
     (Spearman's rank correlation of their sizes) is in `.provenance["agreement"]` and in the title.
 
     Args:
-        traces: What `aw.trace` returned, or a list of such traces of one model: then the mean over them.
-        target: As every method takes it; by default what the model predicts for each.
+        traces: A trace by `aw.trace`, or a list of traces of one model to average over.
+        target: A target as for every method; by default the model's prediction for each trace.
         how: "exact", "first_order", or "both".
-        magnitude: Whether each text's numbers are taken without their signs before the mean, as in the paper.
-        stack: Which attention, where there are several ("encoder", "decoder", "cross").
-        batch_size: Heads that are removed side by side, each in its own copy of the text.
+        magnitude: Whether each text's numbers lose their signs before averaging, as in the paper.
+        stack: Which attention, in models with several stacks ("encoder", "decoder", "cross").
+        batch_size: Number of heads removed in one pass, each in its own copy of the text.
 
     Returns:
-        HeadStatistics of "removal" and "removal_estimate" [layer, head]; signed unless `magnitude`.
+        HeadStatistics of "removal" and "removal_estimate" [layer, head], in units of the target (a logit),
+        signed unless `magnitude`. High: the prediction needs the head. Near zero: it does not. Negative: the
+        head works against it.
 
     Raises:
-        ValueError: For an unknown `how` or stack; where the target must be named; where a trace was recorded
-            under other interventions than are in force, or gradients cannot be had.
-        TypeError: Where `traces` are none.
+        ValueError: If `how` or the stack is unknown, the target must be named, a trace was recorded under
+            other interventions than are active now, or gradients are not available.
+        TypeError: If `traces` are not traces.
 
     Source: Michel et al. 2019, section 2.2 (removal) and 4.1 (estimate).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A moving and very funny film.")
+        >>> importance = aw.head_importance(trace)
+        >>> importance["removal"].shape == importance["removal_estimate"].shape
+        True
     """
-    if how not in HOWS:
-        raise ValueError(f"how {how!r} is not one of {listed(HOWS)}.{suggest(str(how), HOWS)}")
+    require_choice("how", how, HOWS)
     from attnwidgets.tracing.attention_modules import sites
 
-    several: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
-    if not several:
-        raise ValueError("traces is empty: give a trace, or several.")
-    for trace in several:
+    trace_list: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    if not trace_list:
+        raise ValueError("traces is empty: pass a trace, or several.")
+    for trace in trace_list:
         require_trace(trace, "head_importance")
         sites(trace)
-    name = resolve_stack(several[0], stack)
-    names = [NAMES[one] for one in NAMES if how in (one, "both")]
-    found = []
-    for trace in progress(several, "removing heads") if len(several) > 1 else several:
-        meant = resolve_target(trace, target, method="head_importance")
+    stack = resolve_stack(trace_list[0], stack)
+    names = [name for kind, name in NAMES.items() if how in (kind, "both")]
+    by_text = []
+    for trace in progress(trace_list, "removing heads") if len(trace_list) > 1 else trace_list:
+        resolved = resolve_target(trace, target, method="head_importance")
         tables = []
         if "removal" in names:
-            tables.append(_exact(trace, meant, name, batch_size, watched=len(several) == 1))
+            tables.append(_exact(trace, resolved, stack, batch_size, watched=len(trace_list) == 1))
         if "removal_estimate" in names:
-            tables.append(_estimate(trace, meant, name))
-        found.append(np.abs(tables) if magnitude else np.array(tables))
-    values: Float = np.mean(found, axis=0)
-    first = several[0]
+            tables.append(_estimate(trace, resolved, stack))
+        by_text.append(np.abs(tables) if magnitude else np.array(tables))
+    values: Float = np.mean(by_text, axis=0)
+    first = trace_list[0]
     agreement = _agreement(values) if how == "both" else None
     title = "head importance"
     if agreement is not None:
@@ -118,16 +124,16 @@ def head_importance(
     return HeadStatistics(
         values,
         names=names,
-        layers=range(first.n_layers(name)),
-        heads=range(first.n_heads(name)),
+        layers=range(first.n_layers(stack)),
+        heads=range(first.n_heads(stack)),
         method="head_importance",
-        stack=name,
+        stack=stack,
         trace_id=first.id,
         warning=first.warning,
         provenance={
             "title": title,
             "model": first.model_id,
-            "text": first.text if len(several) == 1 else f"{len(several)} texts",
+            "text": first.text if len(trace_list) == 1 else f"{len(trace_list)} texts",
             "paper": PAPER,
             "agreement": agreement,
             "options": {"how": how, "magnitude": magnitude},
@@ -137,7 +143,7 @@ def head_importance(
 
 
 def _agreement(values: Float) -> float:
-    """Return the rank correlation of the sizes of two tables [2, layer, head]; NaN where one is constant."""
+    """Return the rank correlation of the sizes of two tables [2, layer, head]; NaN if one is constant."""
     sizes = np.abs(values).reshape(_TWO, -1)
     sizes = sizes[:, ~np.isnan(sizes).any(axis=0)]
     constant = sizes.shape[1] < _TWO or bool((sizes == sizes[:, :1]).all(axis=1).any())
@@ -146,45 +152,42 @@ def _agreement(values: Float) -> float:
 
 def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched: bool) -> Float:
     """Return what the target loses without each head [layer, head]; NaN for heads a layer does not have."""
+    from attnwidgets.intervene.head_selection import HeadIntervention
     from attnwidgets.intervene.preview import Replay
-    from attnwidgets.tracing.interventions import Intervention
 
-    class Each(Intervention):
-        """Every copy of a text without another head."""
-
-        def __init__(self, layer: int, heads: range) -> None:
-            super().__init__(trace, "ablate_heads", "each head alone", frozenset([(stack, layer)]))
-            self.heads = heads
-
-        def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - one layer
-            output = output.clone()
-            for copy, head in enumerate(self.heads):
-                output[copy, head] = 0
-            return output
-
-    found = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
-    layers = range(len(found))
+    losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
+    layers = range(len(losses))
     with Replay(trace) as replay:
         whole = float(target.score(replay.run(target=target)).double()[0])
         for layer in progress(layers, "removing heads") if watched else layers:
             count = trace.n_heads(stack, layer)
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
-                outputs = replay.run((Each(layer, heads),), copies=len(heads), target=target)
-                found[layer, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
-    return found
+                each_head = HeadIntervention(
+                    trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_without_one_each
+                )
+                outputs = replay.run((each_head,), copies=len(heads), target=target)
+                losses[layer, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
+    return losses
+
+
+def _without_one_each(_: Seen, output: Tensor, heads: list[int]) -> Tensor:
+    """Set a different head's output to zero in every copy of a text [copy, head, query, dim]."""
+    output = output.clone()
+    output[range(len(heads)), heads] = 0
+    return output
 
 
 def _estimate(trace: Trace, target: Target, stack: str) -> Float:
     """Return the first-order estimate [layer, head]; NaN for heads a layer does not have."""
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
 
-    found = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
+    losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
     with differentiable(trace, "head_importance") as run:
         graph = run(keep=("heads",), hidden_states=target.hidden_states)
         heads = graph.heads[stack]
         slopes = gradients(target.score(graph.outputs), heads)
     for layer, (output, slope) in enumerate(zip(heads, slopes, strict=True)):
         sums = (output.detach() * slope).double().sum(dim=(0, 2, 3))
-        found[layer, : len(sums)] = sums.cpu().numpy()
-    return found
+        losses[layer, : len(sums)] = sums.cpu().numpy()
+    return losses

@@ -1,4 +1,4 @@
-"""Head statistics as an HTML table: what each is, its range here, and the heads that lead."""
+"""Head statistics as an HTML table: definition, range of values, and leading heads of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RIGHT = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;ver
 
 
 def html_of(stats: HeadStatistics) -> str:
-    """Return a row for every statistic: title and definition, lowest, mean, highest, leading heads."""
+    """Return a table with a row per statistic: title and definition, lowest, mean, highest, leading heads."""
     names = ("statistic", "lowest", "mean", "highest", "highest heads (layer.head)", "high means")
     head = "".join(f"<th scope='col' style='{_LEFT}'>{name}</th>" for name in names)
     rows = "".join(_row(stats, place) for place in range(len(stats.names)))
@@ -36,20 +36,20 @@ def html_of(stats: HeadStatistics) -> str:
 def _row(stats: HeadStatistics, place: int) -> str:
     about, name = stats.statistics[place], stats.names[place]
     values = stats[name]
-    there = values[~np.isnan(values)]
-    numbers = (there.min(), there.mean(), there.max()) if there.size else (np.nan,) * 3
+    known = values[~np.isnan(values)]
+    numbers = (known.min(), known.mean(), known.max()) if known.size else (np.nan,) * 3
     cells = "".join(f"<td style='{_RIGHT}'>{'–' if np.isnan(n) else f'{n:.3f}'}</td>" for n in numbers)
     heads = ", ".join(spoken(head) for head in stats.top(name, _LEAD))
-    said = f"{about.definition} Range: {about.scale}. {about.paper}"
+    tooltip = f"{about.definition} Range: {about.scale}. {about.paper}"
     return (
-        f"<tr><th scope='row' style='{_LEFT};font-weight:normal' title='{_text(said, 600)}'>"
+        f"<tr><th scope='row' style='{_LEFT};font-weight:normal' title='{_text(tooltip, 600)}'>"
         f"{_text(about.title, 60)}</th>{cells}<td style='{_LEFT};white-space:nowrap'>{_text(heads, 120)}</td>"
         f"<td style='{_LEFT}'>{_text(about.high, 200)}</td></tr>"
     )
 
 
 def spoken(head: RankedHead) -> str:
-    """Return "3.7 (0.91)": layer 3, head 7, and what it scores."""
+    """Return "3.7 (0.91)": layer 3, head 7, and its value."""
     number = str(head.layer) if head.head is None else f"{head.layer}.{head.head}"
     return f"{number} ({head.value:.2f})"
 

@@ -1,4 +1,4 @@
-"""Induction heads: what looks, at a repeated token, at what followed it before."""
+"""Induction heads: at a repeated token, they attend to the token that followed it before."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
-from attnwidgets.statistics.statistic import Statistic, known
+from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnwidgets.explanations.results.mixing_map import MixingMap
 
 Over = Literal["sum", "mean"]
 OVER: tuple[Over, ...] = ("sum", "mean")
 PAPER = "Olsson et al. 2022, In-context Learning and Induction Heads (prefix matching)"
 _SEVERAL = 2
-# Of a vocabulary in the order of merges: the most common tokens stand first, the least common last.
+# Vocabularies are in the order of merges: the most common tokens come first, the least common last.
 _COMMON, _RARE = 0.1, 0.9
 
-INDUCTION = known(
+INDUCTION = register(
     Statistic(
         "induction",
         "induction",
-        "At a repeated token, what a query draws from the tokens that followed it before (random tokens).",
-        "0 to 1, a share of what a query draws",
+        "Share of a repeated token's query that goes to the tokens that followed it before (random tokens).",
+        "0 to 1, a share of the query's attention",
         "an induction head: looks up what came next the last time",
         PAPER,
     )
@@ -50,83 +49,68 @@ def induction_score(
     seed: int = 0,
     stack: str | None = None,
 ) -> HeadStatistics:
-    """Return the induction score of every head, on sequences of random tokens that are repeated.
+    """Return the induction score of every head, on sequences of repeated random tokens.
 
-    `length` tokens are drawn without replacement and written `repeats` times behind a start token. Where a
-    query stands on a token that was there before, a head with prefix matching looks at the token *after*
-    that earlier one. The score is the mean of this share over all queries from the second copy on, and over
-    `sequences` such sequences. The model is run on them once, and comes back as it was.
+    `length` tokens are drawn without replacement and repeated `repeats` times after a start token. If a query
+    is a token that occurred before, a head with prefix matching attends to the token *after* that earlier
+    occurrence. The score is the mean of this share over all queries from the second copy on, and over
+    `sequences` such sequences. The model runs once on each of them, and is left unchanged.
 
     Args:
-        model: A transformers model; decoders are what the score is about, encoders are taken too.
-        tokenizer: Its tokenizer, which says what the start token is and which tokens are special; None for
-            raw ids.
-        length: Tokens in a copy (the authors': 25).
-        repeats: Copies (the authors': 4).
-        sequences: How many sequences are averaged over.
-        start: The id of a start token; True: the tokenizer's own, where it has one; False: none.
-        vocabulary: The ids to draw from; by default what is not special in the middle eight tenths of the
-            vocabulary (the authors leave out the most and the least common tokens, which byte-pair and
-            WordPiece vocabularies have at their ends).
-        over: A query in the third copy has two earlier tokens to look at, and so on: "sum" counts what goes
-            to all of them, so that 1 is the most there is with any number of copies; "mean" takes them one
-            by one, which is the authors' mean over all entries (at most 1/2 for four copies). The same for
-            two copies.
-        seed: Of the draws.
+        model: A transformers model; the score is meant for decoders, but encoders work as well.
+        tokenizer: Its tokenizer, which defines the start token and the special tokens; None for raw ids.
+        length: Tokens in a copy (the authors use 25).
+        repeats: Number of copies (the authors use 4).
+        sequences: Number of sequences to average over.
+        start: Id of a start token; True: the tokenizer's own, if it has one; False: none.
+        vocabulary: Ids to draw from; by default the middle eight tenths of the vocabulary, without special
+            tokens (the authors leave out the most and the least common tokens, which are at the ends of
+            byte-pair and WordPiece vocabularies).
+        over: A query in the third copy has two earlier occurrences, and so on. "sum" adds the shares of all
+            of them, so that the maximum is 1 for any number of copies; "mean" averages over them, which is
+            the authors' mean over all entries (at most 1/2 for four copies). Equal for two copies.
+        seed: Seed of the random tokens.
         stack: "encoder" or "decoder" of an encoder-decoder.
 
     Returns:
-        HeadStatistics with one statistic, "induction" [layer, head], 0 to 1; `.top("induction")` names the
-        induction heads. `aw.head_statistics(trace).join(...)` puts it beside others.
+        HeadStatistics with one statistic, "induction" [layer, head], a share from 0 to 1. High: an induction
+        head, see `.top("induction")`. Low: attends elsewhere. `aw.head_statistics(trace).join(...)` adds it
+        to other statistics.
 
     Raises:
-        ValueError: Where an option is out of its range, or there are too few tokens to draw from.
+        ValueError: If an option is out of range, or there are too few tokens to draw from.
 
     Source: Olsson et al. 2022, "Head activation evaluators: prefix matching". They write that the pattern
-    attends "to the tokens that preceded", and describe and plot heads that attend to what followed, which is
-    what is measured here, and by TransformerLens.
+    attends "to the tokens that preceded", but describe and plot heads that attend to what followed; that is
+    measured here, and by TransformerLens.
+
+    Example:
+        >>> scores = aw.induction_score(*aw.demo_model("encoder"), length=8, repeats=2, sequences=1)
+        >>> scores["induction"].shape
+        (6, 12)
     """
     from attnwidgets.tracing.recording.run import trace
 
-    rows = repeated_tokens(
-        model,
-        tokenizer,
-        length=length,
-        repeats=repeats,
-        sequences=sequences,
-        start=start,
-        vocabulary=vocabulary,
-        seed=seed,
-    )
-    if over not in OVER:
-        raise ValueError(
-            f"over {over!r} is not one of {', '.join(map(repr, OVER))}.{suggest(str(over), OVER)}"
-        )
-    scores, first = None, None
+    drawing = {"length": length, "repeats": repeats, "sequences": sequences, "seed": seed}
+    rows = repeated_tokens(model, tokenizer, start=start, vocabulary=vocabulary, **drawing)
+    require_choice("over", over, OVER)
+    scores: list[Float] = []
     for row in progress(rows, desc="induction: sequences"):
         traced = trace(model, tokenizer, input_ids=row)
-        first = first or source_of(traced, stack, None, None, "induction_score")[0]
-        found = prefix_matching(traced, length, over=over, stack=stack)
-        scores = found if scores is None else scores + found
-    assert first is not None  # noqa: S101 - there is at least one sequence
-    return _table(
-        scores, len(rows), first, {"length": length, "repeats": repeats, "over": over, "seed": seed}
-    )
-
-
-def _table(scores: Any, count: int, of: MixingMap, options: dict[str, Any]) -> HeadStatistics:
+        scores.append(prefix_matching(traced, length, over=over, stack=stack))
+    of = source_of(traced, stack, None, None, "induction_score")[0]
     return HeadStatistics(
-        (scores / count)[None],
+        (np.add.reduce(scores) / len(rows))[None],
         names=(INDUCTION.name,),
         layers=of.layers,
         heads=of.heads,
         stack=of.stack,
         method="induction_score",
         provenance={
-            "options": options | {"sequences": count},
+            "options": drawing | {"over": over},
             "model": of.provenance.get("model", ""),
             "paper": PAPER,
-            "title": f"induction score on {count} sequences of random tokens",
+            "title": f"induction score on {len(rows)} sequences of random tokens",
         },
     )
 
@@ -144,7 +128,24 @@ def repeated_tokens(
 ) -> list[list[int]]:
     """Return sequences of token ids: a start token, then `length` random ones `repeats` times.
 
-    See `induction_score` for the arguments and what is raised.
+    Args:
+        model: A transformers model, which defines the size of the vocabulary.
+        tokenizer: Its tokenizer, which defines the start token and the special tokens; None for raw ids.
+        length: Tokens in a copy, at least 2.
+        repeats: Number of copies, at least 2.
+        sequences: Number of sequences.
+        start: Id of a start token; True: the tokenizer's own, if it has one; False: none.
+        vocabulary: Ids to draw from; by default the middle eight tenths of the vocabulary, without special
+            tokens.
+        seed: Seed of the random tokens.
+
+    Raises:
+        ValueError: If an option is out of range, or there are too few tokens to draw from.
+
+    Example:
+        >>> rows = aw.statistics.repeated_tokens(*aw.demo_model("encoder"), length=5, repeats=3, sequences=2)
+        >>> [len(row) for row in rows]
+        [16, 16]
     """
     for name, value, least in (
         ("length", length, _SEVERAL),
@@ -153,16 +154,16 @@ def repeated_tokens(
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be a whole number from {least}, not {value!r}.")
-    offered = list(_drawn_from(model, tokenizer) if vocabulary is None else dict.fromkeys(vocabulary))
-    if len(offered) < length:
-        raise ValueError(f"length is {length}, and there are {len(offered)} different tokens to draw from.")
+    choices = list(_vocabulary(model, tokenizer) if vocabulary is None else dict.fromkeys(vocabulary))
+    if len(choices) < length:
+        raise ValueError(f"length is {length}, but there are only {len(choices)} different tokens to draw.")
     before = _start(tokenizer, start)
     draws = np.random.default_rng(seed)
-    chosen = (draws.choice(offered, length, replace=False).tolist() for _ in range(sequences))
+    chosen = (draws.choice(choices, length, replace=False).tolist() for _ in range(sequences))
     return [before + [int(token) for token in row] * repeats for row in chosen]
 
 
-def _drawn_from(model: Any, tokenizer: Any) -> list[int]:
+def _vocabulary(model: Any, tokenizer: Any) -> list[int]:
     table = getattr(model, "get_input_embeddings", lambda: None)()
     size = getattr(table, "num_embeddings", None)
     special: frozenset[int] = frozenset()
@@ -173,7 +174,7 @@ def _drawn_from(model: Any, tokenizer: Any) -> list[int]:
         size = min(len(tokenizer), size or len(tokenizer))
     if size is None:
         raise ValueError(
-            "vocabulary is needed: neither the model nor a tokenizer says how many tokens there are."
+            "vocabulary is required: neither the model nor a tokenizer says how many tokens there are."
         )
     return [i for i in range(int(_COMMON * size), int(_RARE * size)) if i not in special]
 
@@ -184,28 +185,33 @@ def _start(tokenizer: Any, start: int | bool) -> list[int]:
     if start is not True:
         return [int(start)]
     ids = (getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "cls"))
-    return [next(i for i in ids if i is not None)] if _has_start(tokenizer) else []
-
-
-def _has_start(tokenizer: Any) -> bool:
-    return any(getattr(tokenizer, f"{name}_token_id", None) is not None for name in ("bos", "cls"))
+    return [number for number in ids if number is not None][:1]
 
 
 def prefix_matching(
     shown: Any, length: int, *, over: Over = "sum", stack: str | None = None, layers: Any = None
 ) -> Float:
-    """Return what repeated tokens draw from what followed them before [layer, head], 0 to 1.
+    """Return the share of repeated tokens that goes to the tokens that followed them before [layer, head].
 
     Args:
-        shown: A trace or map of a sequence that repeats every `length` tokens from its first token on, or
-            from a start token on (what `repeated_tokens` returns).
+        shown: A trace or map of a sequence that repeats every `length` tokens, perhaps after a start token
+            (see `repeated_tokens`).
         length: Tokens in a copy.
-        over: See `induction_score`.
+        over: "sum" or "mean" over earlier copies; see `aw.induction_score`.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
-        layers: Some layers by number; all by default.
+        layers: Numbers of some layers; all by default.
+
+    Returns:
+        Shares from 0 to 1 [layer, head] in float64. High: an induction head. Low: attends elsewhere.
 
     Raises:
-        ValueError: Where there are not at least two copies, or queries and keys are different sequences.
+        ValueError: If there are fewer than two copies, or queries and keys are different sequences.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> row = aw.statistics.repeated_tokens(model, tokenizer, length=8, repeats=2, sequences=1)[0]
+        >>> aw.statistics.prefix_matching(aw.trace(model, tokenizer, input_ids=row), 8).shape
+        (6, 12)
     """
     source, unit = source_of(shown, stack, layers, None, "prefix_matching")
     roles = Roles(source)
@@ -213,19 +219,17 @@ def prefix_matching(
     copies = roles.queries // length
     reason = places_compare(roles) or ("" if copies >= _SEVERAL else f"it has {copies} copies of {length}")
     if reason:
-        raise ValueError(
-            f"prefix matching needs a sequence that is repeated: {reason} (n = {roles.queries})."
-        )
-    places = np.arange(roles.queries)
+        raise ValueError(f"prefix matching needs a repeated sequence: {reason} (n = {roles.queries}).")
+    positions = np.arange(roles.queries)
     # The key after an earlier copy of the query's token, a whole number of copies back.
-    apart = places[:, None] - (places[None, :] - 1)
-    targets = (apart > 0) & (apart % length == 0) & (places[None, :] > before)
-    rows = places >= before + length
+    distance = positions[:, None] - (positions[None, :] - 1)
+    targets = (distance > 0) & (distance % length == 0) & (positions[None, :] > before)
+    rows = positions >= before + length
     counts = np.maximum(targets.sum(axis=1), 1)
     weights = counts[rows] if over == "mean" else np.ones(int(rows.sum()))
     heads = 1 if source.heads is None else len(source.heads)
-    found = np.full((len(source.layers), heads), np.nan)
+    scores = np.full((len(source.layers), heads), np.nan)
     for layer, head, part in by_layer(source, unit, roles, "induction"):
         share = part.mass(targets)[:, rows]
-        found[layer, head : head + len(share)] = share.sum(axis=1) / weights.sum()
-    return found if source.heads is not None else found[:, 0]
+        scores[layer, head : head + len(share)] = share.sum(axis=1) / weights.sum()
+    return scores if source.heads is not None else scores[:, 0]

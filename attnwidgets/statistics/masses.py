@@ -1,4 +1,4 @@
-"""What kind of elements a head looks at: special ones, separators, another sentence, the other text."""
+"""Attention to kinds of elements: special ones, separators, other sentences, the other text of a pair."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows
-
-_CLARK = "Clark et al. 2019, What Does BERT Look At?, section 3.2"
-_SHARE = "0 to 1, a share of what a query draws"
 
 
 def _has_special(roles: Roles) -> str:
@@ -32,7 +29,7 @@ def _separators(roles: Roles) -> Bool:
 
 def _has_sentences(roles: Roles) -> str:
     if roles.sentences is None:
-        return f"these elements ({roles.unit}) do not lie in sentences"
+        return f"these elements ({roles.unit}) are not parts of sentences"
     return places_compare(roles) or _several(roles.sentences, "sentence")
 
 
@@ -41,66 +38,64 @@ def _has_texts(roles: Roles) -> str:
 
 
 def _several(owner: NDArray[np.int64], what: str) -> str:
-    return "" if len(set(owner[owner >= 0].tolist())) > 1 else f"there is one {what} only"
+    return "" if len(set(owner[owner >= 0].tolist())) > 1 else f"there is only one {what}"
 
 
-@statistic(
-    title="special tokens",
-    scale=_SHARE,
-    high="rests on special elements: often a way of doing nothing",
-    paper=_CLARK,
-    refusal=_has_special,
-)
+@statistic(refusal=_has_special)
 def special_tokens(rows: Rows) -> Float:
-    """What a query draws from special elements ([CLS], [SEP], start, end): mean of their summed shares."""
+    """Share of a query that goes to special elements ([CLS], [SEP], start, end): mean of their summed shares.
+
+    Range: 0 to 1, a share of the query's attention
+    High: rests on special elements: often a way of doing nothing
+    Low: attends to the text
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
+    """
     return rows.mean(rows.mass(rows.roles.special))
 
 
-@statistic(
-    title="separators",
-    scale=_SHARE,
-    high="rests on [SEP] or the end token: often a way of doing nothing",
-    paper=_CLARK,
-    refusal=_has_separators,
-)
+@statistic(refusal=_has_separators)
 def separators(rows: Rows) -> Float:
-    """What a query draws from special elements other than the first ([SEP], end): mean of summed shares."""
+    """Share of a query that goes to special elements after the first ([SEP], end): mean of summed shares.
+
+    Range: 0 to 1, a share of the query's attention
+    High: rests on [SEP] or the end token: often a way of doing nothing
+    Low: attends to the text or its first element
+    Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
+    """
     return rows.mean(rows.mass(_separators(rows.roles)))
 
 
-@statistic(
-    title="other sentences",
-    scale=_SHARE,
-    high="carries between sentences",
-    refusal=_has_sentences,
-)
+@statistic(refusal=_has_sentences)
 def other_sentences(rows: Rows) -> Float:
-    """What a query of the text draws from the text of other sentences: mean of their summed shares.
+    """Share of a query in the text that goes to the text of other sentences: mean of their summed shares.
 
-    Special elements are in no sentence: they are no queries here, and what goes to them counts for nobody.
-    Where a map is causal, queries that see no other sentence (those of the first) are left out. A sink at
-    the first word of a text without a start token counts as its sentence: compare `first_token`.
+    Special elements belong to no sentence: they do not count as queries here, and attention to them counts
+    for no sentence. In causal maps, queries that see no other sentence (those of the first) are left out. A
+    sink at the first word of a text without a start token counts as its sentence: compare `first_token`.
+
+    Range: 0 to 1, a share of the query's attention
+    High: carries information between sentences
+    Low: attends within its sentence, or to special elements
     """
     owner = rows.roles.sentences
     return np.full(len(rows.shares), np.nan) if owner is None else _across(rows, owner)
 
 
-@statistic(
-    title="other text",
-    scale=_SHARE,
-    high="compares the two texts of a pair",
-    refusal=_has_texts,
-)
+@statistic(refusal=_has_texts)
 def other_text(rows: Rows) -> Float:
-    """What a query of one text of a pair draws from the other text: mean of the summed shares.
+    """Share of a query in one text of a pair that goes to the other text: mean of the summed shares.
 
     Special elements are left out as in `other_sentences`.
+
+    Range: 0 to 1, a share of the query's attention
+    High: compares the two texts of a pair
+    Low: attends within its text, or to special elements
     """
     return _across(rows, rows.roles.texts)
 
 
 def _across(rows: Rows, owner: NDArray[np.int64]) -> Float:
-    """Return the mean share that goes to elements of another owner [head]; owner -1 takes no part."""
+    """Return the mean share that goes to elements of another owner [head]; owner -1 is left out."""
     other = (owner[:, None] != owner) & (owner[:, None] >= 0) & (owner >= 0)
     seen = np.tril(other) if rows.roles.causal else other
     return rows.mean(rows.mass(other), seen.any(axis=1))

@@ -1,4 +1,4 @@
-"""Figures of head statistics: a panel of layers x heads for each."""
+"""Figures of head statistics: one panel of layers x heads per statistic."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COLUMNS = 3
 
 
 def panels(stats: HeadStatistics, *, title: str | None = None) -> Figure:
-    """Return a panel for every statistic, rows layers, columns heads, each on its own scale.
+    """Return a figure with a panel for every statistic; rows are layers, columns heads, scales differ.
 
     Args:
         stats: The statistics.
-        title: Heading; by default what they are of.
+        title: Heading; by default that of the statistics.
     """
     columns = min(_COLUMNS, len(stats.names))
     rows = math.ceil(len(stats.names) / columns)

@@ -15,24 +15,35 @@ if TYPE_CHECKING:
 
 
 def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
-    """Return the mean over texts, each counting alike: `averaged([aw.head_statistics(t) for t in traces])`.
+    """Return the mean of head statistics over texts, all with equal weight.
 
-    Statistics that one of the texts does not have are left out. NaN stays only where every text has it.
+    Statistics that are not defined for one of the texts are left out. A value is NaN only if it is NaN for
+    every text.
 
     Args:
-        tables: Of the same model, in the same unit.
+        tables: Head statistics of the same model, in the same unit; one for each text.
+
+    Returns:
+        HeadStatistics [statistic, layer, head]; range and meaning are those of each statistic.
 
     Raises:
-        ValueError: Where layers, heads or units differ, or no statistic is in all of them.
+        ValueError: If layers, heads or units differ, or no statistic is in all tables.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> texts = ("The cat sat on the mat.", "It rained all day.")
+        >>> tables = [aw.head_statistics(aw.trace(model, tokenizer, text), "entropy") for text in texts]
+        >>> aw.statistics.averaged(tables).steps
+        ('mean over 2 texts',)
     """
     if not tables:
-        raise ValueError("tables is empty: give at least one.")
+        raise ValueError("tables is empty: pass at least one.")
     first = tables[0]
-    for place, table in enumerate(tables):
+    for number, table in enumerate(tables):
         for what in ("layers", "heads", "unit"):
-            own, other = getattr(table, what), getattr(first, what)
-            if own != other:
-                raise ValueError(f"tables[{place}] has {what} {own!r}, the first has {other!r}.")
+            here, expected = getattr(table, what), getattr(first, what)
+            if here != expected:
+                raise ValueError(f"tables[{number}] has {what} {here!r}, but the first has {expected!r}.")
     names = [name for name in first.names if all(name in table for table in tables)]
     if not names:
         raise ValueError("no statistic is in all of the tables.")

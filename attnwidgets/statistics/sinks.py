@@ -1,4 +1,4 @@
-"""Attention sinks: elements that most queries rest on, at the start of a text and inside it."""
+"""Attention sinks: elements that most queries attend to, at the start of a text and inside it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PART = 4
 
 
 class Sink(NamedTuple):
-    """An element that a head rests on.
+    """An attention sink of a head.
 
     Attributes:
         layer: Original layer number.
-        head: Original head number; None where the map has no heads.
-        position: Which element.
+        head: Original head number; None if the map has no heads.
+        position: Index of the element.
         label: The element.
-        importance: What other queries draw from it, on average.
+        importance: Mean share of other queries that goes to it.
     """
 
     layer: int
@@ -40,28 +40,27 @@ class Sink(NamedTuple):
 
 def _room_inside(roles: Roles) -> str:
     if roles.square and not _candidates(roles, inside=True).any():
-        return f"no element inside the text is seen by {_fewest(roles)} other queries: the text is too short"
+        return f"the text is too short: no element inside it is seen by {_fewest(roles)} other queries"
     return places_compare(roles)
 
 
-@statistic(
-    title="sink inside the text",
-    scale="0 to 1, the mean share of the strongest such element",
-    high="rests on one element inside the text (a full stop, a line end, a word without content)",
-    paper="importance as in Gu et al. 2025; that sinks lie inside texts too: Sun et al. 2024, "
-    "Massive Activations in Large Language Models; Yu et al. 2024, Unveiling and Harnessing Hidden "
-    "Attention Sinks",
-    refusal=_room_inside,
-)
+@statistic(title="sink inside the text", refusal=_room_inside)
 def inner_sink(rows: Rows) -> Float:
-    """What other queries draw on average from the one element of the text that they draw most from.
+    """Mean share of other queries that goes to the one element of the text that they attend to most.
 
-    Of the elements that are neither the first nor special. What an element draws from itself does not count,
-    nor does an element that fewer than max(8, n/4) other queries see: their mean would say little.
+    Only elements that are neither first nor special are considered. The element's attention to itself does
+    not count, and neither does an element that fewer than max(8, n/4) other queries see, because their mean
+    would say little.
+
+    Range: 0 to 1, the mean share of the strongest such element
+    High: rests on one element inside the text (a full stop, a line end, a word without content)
+    Low: no element inside the text is a sink
+    Source: importance as in Gu et al. 2025; that sinks also occur inside texts: Sun et al. 2024, Massive
+        Activations in Large Language Models; Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks
     """
-    found = _from_others(rows)[:, _candidates(rows.roles, inside=True)]
-    empty = np.isnan(found).all(axis=1)
-    return np.where(empty, np.nan, np.nanmax(found, axis=1, initial=0.0))
+    importance = _from_others(rows)[:, _candidates(rows.roles, inside=True)]
+    empty = np.isnan(importance).all(axis=1)
+    return np.where(empty, np.nan, np.nanmax(importance, axis=1, initial=0.0))
 
 
 def _fewest(roles: Roles) -> int:
@@ -70,14 +69,14 @@ def _fewest(roles: Roles) -> int:
 
 def _candidates(roles: Roles, *, inside: bool) -> NDArray[np.bool_]:
     """Return which elements enough other queries see [key]."""
-    places = np.arange(roles.keys)
-    others = roles.queries - 1 - places if roles.causal else np.full(roles.keys, roles.queries - 1)
-    found: NDArray[np.bool_] = others >= _fewest(roles)
-    return found & (places > 0) & ~roles.special if inside else found
+    positions = np.arange(roles.keys)
+    others = roles.queries - 1 - positions if roles.causal else np.full(roles.keys, roles.queries - 1)
+    seen_enough: NDArray[np.bool_] = others >= _fewest(roles)
+    return seen_enough & (positions > 0) & ~roles.special if inside else seen_enough
 
 
 def _from_others(rows: Rows) -> Float:
-    """Return the mean share that other queries draw from every key they see [head, key]."""
+    """Return the mean share of other queries that goes to every key they see [head, key]."""
     n = rows.roles.keys
     shares = np.where(np.eye(n, dtype=bool), 0.0, rows.shares)
     seen = np.tril(np.ones((n, n), bool), -1) if rows.roles.causal else ~np.eye(n, dtype=bool)
@@ -91,26 +90,31 @@ def _mean_over_queries(shares: Float, seen: NDArray[np.bool_]) -> Float:
 def sink_importance(
     shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
 ) -> Float:
-    """Return how much the queries that see an element draw from it, on average [layer, head, key].
+    """Return the mean share that goes to each element from the queries that see it [layer, head, key].
 
-    With T elements, alpha_k = 1/(T - k + 1) sum_{i >= k} A_ik for k = 1 ... T of a causal map, the element's
-    own row included; of an encoder's the mean over all rows. Late elements of a causal map have few rows, so
-    that theirs are large by themselves.
+    With T elements, alpha_k = 1/(T - k + 1) sum_{i >= k} A_ik for k = 1 ... T of a causal map, including the
+    element's own row; for an encoder the mean over all rows. Late elements of a causal map are seen by few
+    queries, so that their values are large.
 
     Args:
-        shown: A trace (its attention), or a map of which no value is negative.
-        unit: Read it by "word", "sentence", ...; by default as it is.
+        shown: A trace (its attention), or a MixingMap without negative values.
+        unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
-        layers: Some layers by number; all by default.
+        layers: Numbers of some layers; all by default.
 
     Returns:
-        Shares from 0 to 1 in float64 [layer, head, key], without a head axis where the map has none; NaN for
-        heads that a layer does not have.
+        Shares from 0 to 1 in float64 [layer, head, key], without a head axis if the map has none; NaN for
+        heads that a layer does not have. High: a sink. Low: an element few queries attend to.
 
     Source: Gu et al. 2025, When Attention Sink Emerges in Language Models (the importance score).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.statistics.sink_importance(trace).shape
+        (6, 12, 9)
     """
-    found, source, _ = _importance(shown, stack, layers, unit, own=True)
-    return found if source.heads is not None else found[:, 0]
+    importance, source, _ = _importance(shown, stack, layers, unit, own_row=True)
+    return importance if source.heads is not None else importance[:, 0]
 
 
 def sink_rate(
@@ -122,25 +126,33 @@ def sink_rate(
     stack: str | None = None,
     layers: Any = None,
 ) -> float:
-    """Return the share of heads, 0 to 1, for which an element is a sink: the mean of [alpha_k > threshold].
+    """Return the share of heads for which an element is a sink: the mean of [alpha_k > threshold].
 
     Args:
-        shown: A trace or map.
-        position: Which element, counted from 0.
-        threshold: The importance that makes a sink (epsilon; the authors': 0.3, at 64 tokens).
-        unit: Read it by "word", "sentence", ...; by default as it is.
+        shown: A trace (its attention), or a MixingMap without negative values.
+        position: Index of the element, from 0.
+        threshold: Importance above which an element is a sink (epsilon; the authors use 0.3, at 64 tokens).
+        unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
-        layers: Some layers by number; all by default.
+        layers: Numbers of some layers; all by default.
+
+    Returns:
+        A share from 0 (a sink for no head) to 1 (for every head).
 
     Raises:
-        IndexError: Where there is no such element.
+        IndexError: If there is no such element.
 
-    Source: Gu et al. 2025 (Sink_k with epsilon, a percentage there).
+    Source: Gu et al. 2025 (Sink_k with epsilon, there a percentage).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> 0 <= aw.statistics.sink_rate(trace, position=0) <= 1
+        True
     """
-    found, _, roles = _importance(shown, stack, layers, unit, own=True)
+    importance, _, roles = _importance(shown, stack, layers, unit, own_row=True)
     if not -roles.keys <= position < roles.keys:
         raise IndexError(f"position {position} is out of range: there are elements 0 to {roles.keys - 1}.")
-    values = found[..., position]
+    values = importance[..., position]
     return float((values[~np.isnan(values)] > threshold).mean())
 
 
@@ -152,31 +164,39 @@ def attention_sinks(
     stack: str | None = None,
     layers: Any = None,
 ) -> list[Sink]:
-    """Return every sink of every head, the strongest first: at the start, at special elements, in the text.
+    """Return the sinks of every head, strongest first: at the start, at special elements, inside the text.
 
-    An element is one where other queries draw more than `threshold` from it on average, its own row left
-    out, and at least max(8, n/4) other queries see it (in texts of up to eight elements: all of them).
+    An element is a sink if other queries attend to it with a mean share above `threshold`, not counting its
+    own row, and at least max(8, n/4) other queries see it (in texts of up to eight elements: all of them).
 
     Args:
-        shown: A trace or map.
-        threshold: The share that makes a sink.
-        unit: Read it by "word", "sentence", ...; by default as it is.
+        shown: A trace (its attention), or a MixingMap without negative values.
+        threshold: Mean share above which an element is a sink.
+        unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
-        layers: Some layers by number; all by default.
+        layers: Numbers of some layers; all by default.
+
+    Returns:
+        One `Sink` (layer, head, position, label, importance) for each, importance from 0 to 1.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.statistics.attention_sinks(trace)[0].label
+        '[CLS]'
     """
-    found, source, roles = _importance(shown, stack, layers, unit, own=False)
+    importance, source, roles = _importance(shown, stack, layers, unit, own_row=False)
     enough = _candidates(roles, inside=False) if roles.square else np.ones(roles.keys, bool)
     if not enough.any():
         enough[0] = True
         enough |= not roles.causal
-    strong = np.nan_to_num(found) > threshold
+    strong = np.nan_to_num(importance) > threshold
     sinks = [
         Sink(
             source.layers[layer],
             None if source.heads is None else source.heads[head],
             int(key),
             roles.labels[key],
-            float(found[layer, head, key]),
+            float(importance[layer, head, key]),
         )
         for layer, head, key in np.argwhere(strong & enough)
     ]
@@ -184,17 +204,17 @@ def attention_sinks(
 
 
 def _importance(
-    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own: bool
+    shown: Any, stack: str | None, layers: Any, unit: str | None, *, own_row: bool
 ) -> tuple[Float, Any, Roles]:
-    """Return [layer, head, key], the map and its roles; a map without heads has one here."""
-    source, wanted = source_of(shown, stack, layers, unit, "sink_importance")
-    roles = Roles(source.to(wanted))
+    """Return importance [layer, head, key], the map and its roles; a map without heads counts as one head."""
+    source, read_unit = source_of(shown, stack, layers, unit, "sink_importance")
+    roles = Roles(source.to(read_unit))
     heads = 1 if source.heads is None else len(source.heads)
-    found = np.full((len(source.layers), heads, roles.keys), np.nan)
+    importance = np.full((len(source.layers), heads, roles.keys), np.nan)
     causal = np.tril(np.ones((roles.queries, roles.keys), bool)) if roles.causal else np.ones((1, 1), bool)
-    for layer, head, rows in by_layer(source, wanted, roles, "attention sinks"):
-        means = _from_others(rows) if roles.square and not own else None
+    for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
+        means = _from_others(rows) if roles.square and not own_row else None
         if means is None:
             means = _mean_over_queries(rows.shares, rows.filled[:, :, None] & causal)
-        found[layer, head : head + len(means)] = means
-    return found, source, roles
+        importance[layer, head : head + len(means)] = means
+    return importance, source, roles

@@ -1,17 +1,17 @@
-"""Statistics of heads by name: each registers itself from the file that defines it."""
+"""Statistics of heads by name; each registers itself in the file that defines it."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
+from attnwidgets._errors import require_choice
 from attnwidgets.statistics.row_shares import Float, Queries, Roles, Rows, by_layer, source_of
 
 Measure = Callable[[Rows], Float]
@@ -20,18 +20,18 @@ Refusal = Callable[[Roles], str]
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number that says what a head does.
+    """A number that characterises a head.
 
     Attributes:
-        name: What `aw.head_statistics` calls it.
-        title: What a menu calls it.
-        definition: What it is, in one line.
-        scale: Its range and unit, in words.
-        high: What a high value means, in words.
-        paper: Where it was published, or "" for a definition of our own.
-        measure: Takes the rows of some heads, returns [head]; None where it needs a text of its own
+        name: Name in `aw.head_statistics`.
+        title: Title in menus.
+        definition: Definition in one line.
+        scale: Range and unit, in words.
+        high: Meaning of a high value, in words.
+        paper: Source, or "" for a definition of our own.
+        measure: Takes the rows of some heads, returns [head]; None if the statistic needs a text of its own
             (`aw.induction_score`, `aw.retrieval_score`).
-        refusal: Says why a map does not have it, or "".
+        refusal: Returns why a map does not have it, or "".
     """
 
     name: str
@@ -45,7 +45,7 @@ class Statistic:
 
 
 class OfHeads(Protocol):
-    """A statistic as a function: of a trace or a map, returns [layer, head] in float64."""
+    """A statistic as a function of a trace or a map; returns [layer, head] in float64."""
 
     def __call__(
         self,
@@ -60,47 +60,68 @@ class OfHeads(Protocol):
         ...
 
 
-# As tables and menus show them: where, how broadly, at what, and what needs a text of its own.
+# What all statistics share in their documentation, after definition, range, meaning and source.
+_SHARED = """
+
+Args:
+    shown: A trace (its attention), or a MixingMap without negative values.
+    unit: Read the map by "word", "sentence", ...; by default in its own unit.
+    stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+    layers: Numbers of some layers; all by default.
+    queries: "all", or "text" to leave out the rows of special elements ([CLS], [SEP]).
+
+Returns:
+    The statistic of every head, [layer, head] in float64; without a head axis if the map has none. NaN for
+    heads that a layer does not have, or without a row that counts.
+
+Raises:
+    ValueError: If the statistic is not defined for this map, values are negative, or the unit, stack or
+        `queries` is unknown.
+    TypeError: If `shown` is neither a trace nor a map.
+
+Example:
+    >>> model, tokenizer = aw.demo_model("encoder")
+    >>> trace = aw.trace(model, tokenizer, "It rained all day.", text_pair="The cat slept.")
+    >>> aw.statistics.{name}(trace).shape
+    (6, 12)
+"""
+# In the order of tables and menus: position, kind of element, breadth, statistics with texts of their own.
 _ORDER = (
-    "mean_distance",
-    "diagonal",
-    "previous_token",
-    "next_token",
-    "first_token",
-    "inner_sink",
-    "special_tokens",
-    "separators",
-    "other_sentences",
-    "other_text",
-    "entropy",
-    "relative_entropy",
-    "cls_entropy",
-    "induction",
-    "retrieval",
+    *("mean_distance", "diagonal", "previous_token", "next_token", "first_token", "inner_sink"),
+    *("special_tokens", "separators", "other_sentences", "other_text"),
+    *("entropy", "relative_entropy", "cls_entropy"),
+    *("induction", "retrieval"),
 )
 _STATISTICS: dict[str, Statistic] = {}
 
 
-def known(described: Statistic) -> Statistic:
-    """Add a statistic to those known by name, and return it."""
+def register(described: Statistic) -> Statistic:
+    """Register a statistic by its name, and return it."""
     _STATISTICS[described.name] = described
     return described
 
 
-def statistic(
-    *, title: str, scale: str, high: str, paper: str = "", refusal: Refusal = lambda _: ""
-) -> Callable[[Measure], OfHeads]:
-    """Register a measure of rows as a statistic; what is returned takes a trace or a map.
+def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[Measure], OfHeads]:
+    """Register a measure of rows as a statistic, and return it as a function of a trace or a map.
 
-    The first line of the docstring is the definition that menus show.
+    The docstring of the measure begins with the definition that menus show, and has the paragraphs "Range:",
+    "High:", "Low:" and perhaps "Source:".
+
+    Args:
+        title: Title in menus; by default the name of the measure.
+        refusal: Returns why a map does not have the statistic, or "".
     """
 
     def wrap(measure: Measure) -> OfHeads:
         name = getattr(measure, "__name__", "")
-        definition = inspect.cleandoc(measure.__doc__ or "").split("\n", 1)[0]
-        described = known(Statistic(name, title, definition, scale, high, paper, measure, refusal))
+        documentation = inspect.cleandoc(measure.__doc__ or "")
+        definition = documentation.split("\n", 1)[0]
+        scale, high, paper = (_paragraph(documentation, word) for word in ("Range", "High", "Source"))
+        described = register(
+            Statistic(name, title or name.replace("_", " "), definition, scale, high, paper, measure, refusal)
+        )
 
-        @functools.wraps(measure)
+        @functools.wraps(measure, updated=())
         def of_heads(
             shown: Any,
             *,
@@ -109,60 +130,66 @@ def statistic(
             layers: Any = None,
             queries: Queries = "all",
         ) -> Float:
-            source, wanted = source_of(shown, stack, layers, unit, name)
-            roles = Roles(source.to(wanted), queries)
+            source, unit = source_of(shown, stack, layers, unit, name)
+            roles = Roles(source.to(unit), queries)
             reason = refusal(roles)
             if reason:
                 raise ValueError(f"{name} is not defined here: {reason}.")
-            return measured([described], source, wanted, roles)[0]
+            return compute([described], source, unit, roles)[0]
 
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
+        of_heads.__doc__ = documentation + _SHARED.format(name=name)
         del of_heads.__wrapped__  # so that help() shows the arguments it takes
         return of_heads
 
     return wrap
 
 
-def measured(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
-    """Return statistics [statistic, layer, head] of a map (no head axis where it has none); NaN: no head."""
+def _paragraph(documentation: str, word: str) -> str:
+    """Return the text after "word:" in a docstring as one line, without its full stop."""
+    text = re.search(rf"^{word}: (.*?)(?=\n\S|\n\n|\Z)", documentation, re.MULTILINE | re.DOTALL)
+    return " ".join(text[1].split()).removesuffix(".") if text else ""
+
+
+def compute(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
+    """Return statistics of a map [statistic, layer, head]; without a head axis if it has none."""
     heads = 1 if source.heads is None else len(source.heads)
-    found = np.full((len(statistics), len(source.layers), heads), np.nan)
+    values = np.full((len(statistics), len(source.layers), heads), np.nan)
     for layer, head, rows in by_layer(source, unit, roles, "head statistics"):
-        for place, one in enumerate(statistics):
-            if one.measure is not None:
-                found[place, layer, head : head + len(rows.shares)] = one.measure(rows)
-    return found if source.heads is not None else found[:, :, 0]
+        for number, described in enumerate(statistics):
+            if described.measure is not None:
+                values[number, layer, head : head + len(rows.shares)] = described.measure(rows)
+    return values if source.heads is not None else values[:, :, 0]
 
 
 def statistics() -> dict[str, Statistic]:
-    """Return every statistic by name, with its definition, range and source."""
+    """Return every statistic by name, with its definition, range and source.
+
+    Example:
+        >>> aw.statistics.statistics()["entropy"].scale
+        '0 to ln(n) nats (divide by ln 2 for bits)'
+    """
     import attnwidgets.statistics  # noqa: F401 - its files register what they define
 
-    return {name: _STATISTICS[name] for name in sorted(_STATISTICS, key=_place)}
-
-
-def _place(name: str) -> int:
-    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
+    rank = {name: place for place, name in enumerate(_ORDER)}
+    return {
+        name: _STATISTICS[name] for name in sorted(_STATISTICS, key=lambda name: rank.get(name, len(rank)))
+    }
 
 
 def named(names: Any) -> list[Statistic]:
-    """Return statistics by name.
+    """Return statistics of maps by name; all of them for None.
 
     Raises:
-        ValueError: Where one is unknown, or needs a text of its own.
+        ValueError: If one is unknown, or needs a text of its own.
     """
     table = statistics()
-    offered = [name for name, one in table.items() if one.measure is not None]
-    if names is None:
-        return [table[name] for name in offered]
-    wanted = [names] if isinstance(names, str) else list(names)
-    for name in wanted:
-        if name in table and name not in offered:
+    of_maps = [name for name, described in table.items() if described.measure is not None]
+    requested = of_maps if names is None else [names] if isinstance(names, str) else list(names)
+    for name in requested:
+        if name in table and name not in of_maps:
             raise ValueError(
                 f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
             )
-        if name not in offered:
-            raise ValueError(
-                f"statistic {name!r} is not one of {listed(offered)}.{suggest(str(name), offered)}"
-            )
-    return [table[name] for name in dict.fromkeys(wanted)]
+        require_choice("statistic", name, of_maps)
+    return [table[name] for name in dict.fromkeys(requested)]

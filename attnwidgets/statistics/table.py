@@ -1,4 +1,4 @@
-"""HeadStatistics: what every head does, in numbers [statistic, layer, head]."""
+"""HeadStatistics: a table of statistics of attention heads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed, pick, position
+from attnwidgets._errors import require_choice, suggest
+from attnwidgets._selecting import listed, pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 from attnwidgets.statistics.statistic import Statistic, statistics
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
+    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.statistics.row_shares import Float
 
@@ -26,12 +27,12 @@ _NAMES = ("statistic", "layer", "head")
 
 
 class RankedHead(NamedTuple):
-    """A head and what it scores.
+    """A head and its value of a statistic.
 
     Attributes:
         layer: Original layer number.
-        head: Original head number; None where the map has no heads.
-        value: The statistic.
+        head: Original head number; None if the map has no heads.
+        value: Value of the statistic.
     """
 
     layer: int
@@ -40,21 +41,28 @@ class RankedHead(NamedTuple):
 
 
 class HeadStatistics(Explanation):
-    """Statistics of heads [statistic, layer, head]; without "head" where the map has no head axis.
+    """Statistics of heads [statistic, layer, head]; without "head" if the map has no head axis.
 
-    `stats["entropy"]` is one of them [layer, head]. NaN stands where there is nothing to measure: a head that
-    a layer does not have (pruned), or one that every query that counts is masked for.
+    `stats["entropy"]` is one of them [layer, head]. NaN means that there is nothing to measure: the layer
+    does not have this head (pruned), or all rows that count are masked.
 
     Args:
-        values: [statistic, layer, head], or [statistic, layer]; copied.
+        values: Values [statistic, layer, head] or [statistic, layer]; copied.
         names: Names of the statistics.
         layers: Original layer numbers.
         heads: Original head numbers, or None.
-        left_out: Statistics that the map does not have, with the reason.
-        method, unit, stack, provenance, trace_id, warning, predictions: see `Explanation`.
+        left_out: Statistics that are not defined for the map, with the reason.
+        unit: Unit the map was read in.
+        method: Name of the method.
+        stack: Stack of the heads: "self", "encoder", "decoder" or "cross".
+        provenance: How the numbers were computed; see `Explanation`.
+        trace_id: The trace the numbers belong to.
+        warning: What a reader must know, or "".
+        predictions: What the model predicted, for the views.
+        dtype: Precision of `.values`: "float32" (default) or "float64".
 
     Raises:
-        ValueError: Where shapes and labels do not agree, or a statistic is unknown.
+        ValueError: If shapes and labels do not match, or a statistic is unknown.
     """
 
     kind = "HeadStatistics"
@@ -74,19 +82,33 @@ class HeadStatistics(Explanation):
         left_out: Mapping[str, str] | None = None,
         unit: str = "token",
         method: str = "head_statistics",
-        **common: Any,
+        stack: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Outcomes | None = None,
+        dtype: str | None = None,
     ) -> None:
         array = np.array(values, dtype=np.float64)
         expected = (len(names), len(layers), *(() if heads is None else (len(heads),)))
         if array.shape != expected or not array.size:
             axes = ", ".join(_NAMES[: len(expected)])
-            raise ValueError(f"values has shape {array.shape}, and the labels [{axes}] ask for {expected}.")
+            raise ValueError(f"values has shape {array.shape}, but the labels [{axes}] need {expected}.")
         if len(set(names)) < len(names):
-            raise ValueError(f"names has one twice: {listed(names)}.")
+            raise ValueError(f"names contains duplicates: {listed(names)}.")
         for name in names:
-            _described(name)
+            require_choice("statistic", name, statistics())
         array.flags.writeable = False
-        self._set_common(unit=unit, method=method, **common)
+        self._set_common(
+            method=method,
+            unit=unit,
+            stack=stack,
+            provenance=provenance,
+            trace_id=trace_id,
+            warning=warning,
+            predictions=predictions,
+            dtype=dtype,
+        )
         self._set(
             names=tuple(names),
             layers=tuple(int(number) for number in layers),
@@ -99,7 +121,7 @@ class HeadStatistics(Explanation):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        """("statistic", "layer", "head"), without "head" where the map has none."""
+        """("statistic", "layer", "head"), without "head" if the map has none."""
         return _NAMES[: self._exact.ndim]
 
     @property
@@ -113,91 +135,89 @@ class HeadStatistics(Explanation):
         return read_only(as_floats(self._exact, "float32"))
 
     def __getitem__(self, name: str) -> Float:
-        return self._exact[self._place(name)]
+        return self._exact[self._index(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    def _place(self, name: str) -> int:
+    def _index(self, name: str) -> int:
         if name in self.names:
             return self.names.index(name)
         if name in self.left_out:
-            message = f"statistic {name!r} is not defined here: {self.left_out[name]}."
-        else:
-            near = suggest(str(name), self.names)
-            message = f"statistic {name!r} is not here; there is {listed(self.names)}.{near}"
-        raise KeyError(message)
+            raise KeyError(f"statistic {name!r} is not defined here: {self.left_out[name]}.")
+        near = suggest(str(name), self.names)
+        raise KeyError(f"statistic {name!r} is not in this table, which has {listed(self.names)}.{near}")
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What the statistics are: title, definition, range, what high means, source."""
-        return tuple(_described(name) for name in self.names)
+        """Title, definition, range, meaning of high values and source of every statistic."""
+        return tuple(statistics()[name] for name in self.names)
 
     def top(self, name: str, k: int | None = 10, *, lowest: bool = False) -> list[RankedHead]:
-        """Return the heads that score highest, highest first; equal ones in the order of layer and head.
+        """Return the heads with the highest values, highest first; ties in the order of layer and head.
 
         Args:
             name: The statistic.
-            k: How many; None: all.
-            lowest: Return the heads that score lowest instead, lowest first.
+            k: Largest number of heads; None: all.
+            lowest: Return the heads with the lowest values instead, lowest first.
 
         Returns:
-            (layer, head, value); heads without a value (NaN) are left out.
+            (layer, head, value) for each, without heads whose value is NaN.
 
         Raises:
-            KeyError: Where there is no such statistic; the message lists those there are, or says why not.
+            KeyError: If the table has no such statistic; the message says which it has, or why not.
         """
-        found = [head for head in self._rows(name) if not np.isnan(head.value)]
-        ranked = sorted(found, key=lambda head: head.value if lowest else -head.value)
-        return ranked[:k]
-
-    def _rows(self, name: str) -> list[RankedHead]:
-        values = self[name]
-        return [
-            RankedHead(layer, None if self.heads is None else self.heads[rest[0]], float(value))
-            for place, layer in enumerate(self.layers)
-            for rest, value in np.ndenumerate(values[place])
+        ranked = [
+            RankedHead(layer, None if self.heads is None else self.heads[index[0]], float(value))
+            for layer, values in zip(self.layers, self[name], strict=True)
+            for index, value in np.ndenumerate(values)
+            if not np.isnan(value)
         ]
+        return sorted(ranked, key=lambda head: head.value if lowest else -head.value)[:k]
 
-    # Verbs
+    # Derived tables
 
     def select(self, name: str | Iterable[str] | None = None, layer: Any = None, head: Any = None) -> Self:
         """Return some statistics, layers and heads.
 
         Args:
-            name: A statistic or several.
+            name: Name of a statistic, or several.
             layer: An original layer number, several, or a slice.
             head: The same for heads.
 
         Raises:
-            KeyError, IndexError: Where there is no such statistic, layer or head.
+            KeyError: If there is no such statistic.
+            IndexError: If there is no such layer or head.
         """
-        several = [name] if isinstance(name, str) else list(self.names if name is None else name)
+        names = [name] if isinstance(name, str) else list(self.names if name is None else name)
         layers = self.layers if layer is None else pick(layer, self.layers, "layer")
-        values = self._exact[[self._place(one) for one in several]]
-        values = values[:, [position(one, self.layers, "layer") for one in layers]]
+        values = self._exact[[self._index(item) for item in names]]
+        values = values[:, [self.layers.index(number) for number in layers]]
         heads = self.heads
         if head is not None:
             if self.heads is None:
                 raise IndexError("head cannot be selected: there is no head axis.")
             heads = pick(head, self.heads, "head")
-            values = values[:, :, [position(one, self.heads, "head") for one in heads]]
+            values = values[:, :, [self.heads.index(number) for number in heads]]
         return type(self)(
-            values, names=several, layers=layers, heads=heads, left_out=self.left_out, **self._common()
+            values, names=names, layers=layers, heads=heads, left_out=self.left_out, **self._common()
         )
 
     def join(self, other: HeadStatistics) -> Self:
-        """Return these statistics and another table's of the same model, such as `aw.induction_score`.
+        """Return these statistics together with those of another table, such as `aw.induction_score`'s.
+
+        Args:
+            other: Statistics of the same model.
 
         Raises:
-            ValueError: Where layers or heads differ, or a statistic is in both.
+            ValueError: If layers or heads differ, or a statistic is in both tables.
         """
         for what in ("layers", "heads"):
             if getattr(self, what) != getattr(other, what):
                 raise ValueError(f"{what} differ: {getattr(self, what)} here, {getattr(other, what)} there.")
         if both := [name for name in other.names if name in self.names]:
             raise ValueError(
-                f"statistic {both[0]!r} is in both tables; take it out of one with .select(...)."
+                f"statistic {both[0]!r} is in both tables; leave it out of one with .select(...)."
             )
         names = (*self.names, *other.names)
         left_out = {k: v for k, v in {**self.left_out, **other.left_out}.items() if k not in names}
@@ -211,7 +231,7 @@ class HeadStatistics(Explanation):
             **(self._common(f"with {', '.join(other.names)}") | {"warning": warning}),
         )
 
-    # Shown
+    # Display
 
     def _columns(self) -> Iterator[Columns]:
         """Yield statistic, layer, head (if any), value."""
@@ -224,16 +244,18 @@ class HeadStatistics(Explanation):
             columns["head"] = np.asarray(self.heads)[index[2]]
         yield columns | {"value": self._exact.reshape(-1)}
 
-    def plot(self, names: str | Iterable[str] | None = None, **options: Any) -> Figure:
+    def plot(  # type: ignore[override]
+        self, names: str | Iterable[str] | None = None, *, title: str | None = None
+    ) -> Figure:
         """Return a matplotlib figure: a panel of layers x heads for every statistic, each on its own scale.
 
         Args:
-            names: Some statistics; all by default.
-            **options: `title`: the heading.
+            names: Names of some statistics; all by default.
+            title: Heading; by default that of the table.
         """
         from attnwidgets.statistics.panels import panels
 
-        return panels(self if names is None else self.select(names), **options)
+        return panels(self if names is None else self.select(names), title=title)
 
     def _repr_html_(self) -> str:
         from attnwidgets.statistics.html_table import html_of
@@ -243,7 +265,7 @@ class HeadStatistics(Explanation):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
-    # Kept
+    # Files
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the array."""
@@ -258,15 +280,6 @@ class HeadStatistics(Explanation):
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the statistics that `to_description` described."""
+        """Return the statistics described by `to_description`."""
         labels = {name: described[name] for name in ("names", "layers", "heads", "left_out")}
         return cls(arrays["values"], **labels, **restore_common(described))
-
-
-def _described(name: str) -> Statistic:
-    table = statistics()
-    if name not in table:
-        raise ValueError(
-            f"statistic {name!r} is unknown; there is {listed(table)}.{suggest(str(name), table)}"
-        )
-    return table[name]

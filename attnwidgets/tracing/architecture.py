@@ -1,4 +1,4 @@
-"""What a model's operations follow from, whatever its size and weights: by it verdicts are kept."""
+"""A model's architecture without its sizes and weights: the key under which verdicts about it are kept."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
+WRITTEN_ON_SAVING = frozenset(
+    {"_name_or_path", "name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
+)
+"""Config entries that say where a model lies or how it was saved; the weights have their own dtype."""
+
 
 def architecture(model: nn.Module) -> tuple[Any, ...]:
-    """Return what a model's operations follow from: classes, and what its config chooses but sizes."""
+    """Return what determines a model's operations: its classes, and its config's choices except sizes."""
     config: Any = getattr(model, "config", None)
     facts = config.to_dict() if hasattr(config, "to_dict") else {}
     return (
@@ -20,21 +25,13 @@ def architecture(model: nn.Module) -> tuple[Any, ...]:
 
 
 def _choices(prefix: str, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    ignored = (
-        "name_or_path",
-        "_name_or_path",
-        "transformers_version",
-        "dtype",
-        "torch_dtype",
-        "architectures",
-    )
-    found: list[tuple[str, str]] = []
+    choices: list[tuple[str, str]] = []
     for name, value in facts.items():
-        if name in ignored or name.endswith(("id2label", "label2id")):
+        if name in WRITTEN_ON_SAVING or name.endswith(("id2label", "label2id")):
             continue
         if isinstance(value, dict):
-            found += _choices(f"{prefix}{name}.", value)
+            choices += _choices(f"{prefix}{name}.", value)
         else:
-            chosen = isinstance(value, (str, bool)) or value is None
-            found.append((f"{prefix}{name}", str(value) if chosen else type(value).__name__))
-    return found
+            is_choice = isinstance(value, (str, bool)) or value is None
+            choices.append((f"{prefix}{name}", str(value) if is_choice else type(value).__name__))
+    return choices

@@ -1,4 +1,4 @@
-"""Where a model attends: the attention modules of every stack, layer by layer, without running it."""
+"""The attention modules of a model's stacks, layer by layer, found without running it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.block_names import block_lists, recorded
-from attnwidgets.tracing.recording.batch import by_stack
+from attnwidgets.tracing.block_names import block_lists, is_attention, recorded
+from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.recording.twin import origin
-from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import nn
+
+    from attnwidgets.tracing.trace import Trace
 
 _COUNTS = ("num_heads", "num_attention_heads", "n_heads", "nhead")
 
@@ -27,7 +29,7 @@ class AttentionModule:
     Attributes:
         name: Its name in the model.
         module: The module.
-        n_heads: How many heads it has; None where that is not told before it runs.
+        n_heads: Its number of heads; None if neither it nor its config says so.
     """
 
     name: str
@@ -36,32 +38,31 @@ class AttentionModule:
 
 
 def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
-    """Return the attention modules of every stack, one a layer; a shared one stands there several times.
+    """Return the attention modules of every stack, one per layer; a shared module appears several times.
 
     Args:
-        model: A transformers model, or a trace of one, which knows what was called.
+        model: A transformers model, or a trace of one, which knows the modules that ran.
 
     Raises:
-        ValueError: Where there is none, or the trace has no model or none that could be recorded.
+        ValueError: If there are none, or the trace has no model or one that could not be recorded.
     """
-    if isinstance(model, Trace):
+    if is_trace(model):
         return _of_trace(model)
     inner = unwrap(model)
-    found = []
-    for path, blocks in block_lists(inner).items():
-        for child, block in blocks.named_children():
-            found += [
-                AttentionModule(f"{path}.{child}{'.' if name else ''}{name}", module, _heads(module, inner))
-                for name, module in _attentions(block)
-            ]
-    if not found:
+    modules = [
+        AttentionModule(f"{path}.{child}{'.' if name else ''}{name}", module, _heads(module, inner))
+        for path, blocks in block_lists(inner).items()
+        for child, block in blocks.named_children()
+        for name, module in _attentions(block)
+    ]
+    if not modules:
         raise ValueError(
             f"{type(inner).__name__} has no list of blocks that attend: pass a trace of it instead."
         )
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     return {
         stack: tuple(own) * depth if len(own) == 1 and isinstance(depth, int) and depth > 1 else tuple(own)
-        for stack, own in by_stack(inner, found).items()
+        for stack, own in by_stack(inner, modules).items()
     }
 
 
@@ -84,17 +85,12 @@ def _of_trace(trace: Trace) -> dict[str, tuple[AttentionModule, ...]]:
 
 
 def _attentions(block: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the innermost modules of a block that are called an attention."""
-
-    def is_one(module: nn.Module) -> bool:
-        kind = type(module).__name__.lower()
-        return "attention" in kind or "attn" in kind
-
-    named = [(name, module) for name, module in block.named_modules() if is_one(module)]
+    """Return the innermost modules of a block whose class is named an attention, with parameters."""
     return [
         (name, module)
-        for name, module in named
-        if not any(is_one(part) for part in module.modules() if part is not module)
+        for name, module in block.named_modules()
+        if is_attention(module)
+        and not any(is_attention(part) for part in module.modules() if part is not module)
         and next(module.parameters(), None) is not None
     ]
 
@@ -109,17 +105,17 @@ def _heads(module: nn.Module, model: nn.Module) -> int | None:
 
 
 def places_of(table: Mapping[str, tuple[AttentionModule, ...]]) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Return the stack of every module and the layers that it is, by the module's id."""
-    found: dict[int, tuple[str, tuple[int, ...]]] = {}
-    for stack, own in table.items():
-        for layer, site in enumerate(own):
-            _, layers = found.get(id(site.module), (stack, ()))
-            found[id(site.module)] = (stack, (*layers, layer))
-    return found
+    """Return every module's stack and the layers that it serves as, by the module's id."""
+    places: dict[int, tuple[str, tuple[int, ...]]] = {}
+    for stack, modules in table.items():
+        for layer, attention in enumerate(modules):
+            _, layers = places.get(id(attention.module), (stack, ()))
+            places[id(attention.module)] = (stack, (*layers, layer))
+    return places
 
 
 class Turns:
-    """Which layer a call is, where one module is several layers: they take turns."""
+    """Tells which layer a call belongs to when one module serves as several layers, which take turns."""
 
     def __init__(self, table: Mapping[str, tuple[AttentionModule, ...]]) -> None:
         self._places = places_of(table)
@@ -130,12 +126,11 @@ class Turns:
         self._calls.clear()
 
     def of(self, module: nn.Module) -> tuple[str, int] | None:
-        """Return stack and layer of a call of a module or its twin; None for one that is no site."""
-        own = id(origin(module))
-        place = self._places.get(own)
-        if place is None:
+        """Return stack and layer of a call of a module or its twin; None for any other module."""
+        key = id(origin(module))
+        if key not in self._places:
             return None
-        stack, layers = place
-        turn = self._calls[own]
-        self._calls[own] += 1
+        stack, layers = self._places[key]
+        turn = self._calls[key]
+        self._calls[key] += 1
         return stack, layers[turn % len(layers)]

@@ -1,4 +1,4 @@
-"""The stacks of what `aw.from_attentions` is given: a model's output, a mapping, or a cache of hooks."""
+"""The stacks in the argument of `aw.from_attentions`: a model's output, a mapping, or a cache of hooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTPUTS = {
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
-"""What a model's output calls the attention of each stack."""
+"""The attribute of a model's output that holds the attention of each stack."""
 
 _PATTERN = re.compile(r"(?P<stack>\w+)\.(?P<layer>\d+)\.(?P<module>attn|cross_attn)\.hook_pattern")
 _STACKS = {("blocks", "attn"): "self", ("encoder", "attn"): "encoder", ("decoder", "attn"): "decoder"}
@@ -25,20 +25,20 @@ _SHOWN = 6
 def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
     """Return the weights of each stack, by its name.
 
-    A model's output is read by its attributes; None and () are absent. A mapping names stacks ("self",
+    A model's output is read by its attributes; None and () count as absent. A mapping names stacks ("self",
     "encoder", "decoder", "cross", or as outputs do, "attentions", ...) or is a cache of hooks.
 
     Args:
-        attentions: What `aw.from_attentions` was given.
-        no_weights: What to say where there are none.
+        attentions: The argument of `aw.from_attentions`.
+        no_weights: The advice to give if there are none.
 
     Raises:
         ValueError: For a mapping with an unknown name, a cache without patterns or without some layer's
             pattern, or an output without weights.
     """
     if any(hasattr(attentions, name) for name in OUTPUTS.values()):
-        found = {stack: getattr(attentions, name, None) for stack, name in OUTPUTS.items()}
-        return _present(found, no_weights)
+        weights = {stack: getattr(attentions, name, None) for stack, name in OUTPUTS.items()}
+        return _present(weights, no_weights)
     table = _table(attentions)
     if table is None:
         return {"self": attentions}
@@ -55,11 +55,11 @@ def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
     return _present({stacks[name]: values for name, values in table.items()}, no_weights)
 
 
-def _present(found: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
-    """Return stacks that hold something."""
+def _present(weights: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
+    """Return the stacks that have weights."""
     kept = {
         stack: values
-        for stack, values in found.items()
+        for stack, values in weights.items()
         if values is not None and not (isinstance(values, (tuple, list)) and not values)
     }
     if not kept:
@@ -70,7 +70,7 @@ def _present(found: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
 
 
 def _table(attentions: Any) -> Mapping[Any, Any] | None:
-    """Return a mapping, or what looks like one without being one (TransformerLens' ActivationCache)."""
+    """Return a mapping, also of an object that only behaves like one (TransformerLens' ActivationCache)."""
     if isinstance(attentions, Mapping):
         return attentions
     like = all(callable(getattr(attentions, name, None)) for name in ("items", "keys", "__getitem__"))
@@ -84,18 +84,18 @@ def _is_hook(name: object) -> bool:
 
 def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the patterns of a cache of hooks as a list of layers for each stack; drop other hooks."""
-    strange = [name for name in table if not _is_hook(name)]
-    if strange:
+    others = [name for name in table if not _is_hook(name)]
+    if others:
         raise ValueError(
-            f"attentions is a cache of hooks, and {strange[0]!r} is not the name of one; leave it out, or "
+            f"attentions is a cache of hooks, but {others[0]!r} does not name a hook; leave it out, or "
             "pass the patterns: [cache[f'blocks.{layer}.attn.hook_pattern'] for layer in range(n_layers)]."
         )
     by_layer: dict[str, dict[int, Any]] = {}
     for name, values in table.items():
-        found = _PATTERN.fullmatch(name)
-        stack = _STACKS.get((found["stack"], found["module"])) if found else None
-        if found and stack is not None:
-            by_layer.setdefault(stack, {})[int(found["layer"])] = values
+        match = _PATTERN.fullmatch(name)
+        stack = _STACKS.get((match["stack"], match["module"])) if match else None
+        if match and stack is not None:
+            by_layer.setdefault(stack, {})[int(match["layer"])] = values
     if not by_layer:
         names = ", ".join(map(repr, list(table)[:_SHOWN]))
         raise ValueError(
@@ -110,7 +110,7 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
             whose = "" if stack == "self" else f" of the {stack}"
             raise ValueError(
                 f"attentions is a cache of hooks with patterns of layers {known}{whose}, without those of "
-                f"{lacking}. Cache every layer's hook_pattern, or pass a list of those there are, which are "
-                "then numbered from 0."
+                f"{lacking}. Cache every layer's hook_pattern, or pass the patterns as a list, whose layers "
+                "are then numbered from 0."
             )
     return {stack: [layers[number] for number in sorted(layers)] for stack, layers in by_layer.items()}

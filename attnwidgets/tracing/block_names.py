@@ -1,4 +1,4 @@
-"""Places in a model: its blocks, and its tables of words."""
+"""The names of a model's blocks, and its word embeddings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from attnwidgets.tracing.trace import RecordedLayer
+from attnwidgets.tracing.layers import RecordedLayer
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -15,11 +15,11 @@ _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Return the modules of every stack's blocks, in order; without stacks whose blocks are not found.
+    """Return the module names of every stack's blocks, in order; a stack whose blocks are unknown is omitted.
 
-    A block is the outermost element of a list of modules that holds one attention of its stack; where
-    attention is not recorded, an element of the list of modules that attend (under the stack's name, where
-    there are several).
+    A block is the outermost element of a module list that holds exactly one attention of its stack. If
+    attention was not recorded, it is an element of the module list that attends (the one with the stack's
+    name in its path, if there are several).
     """
     modules = dict(model.named_modules())
     elements = {
@@ -28,7 +28,7 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
         if isinstance(module, _LISTS)
         for child, _ in module.named_children()
     }
-    found: dict[str, tuple[str, ...]] = {}
+    blocks_of: dict[str, tuple[str, ...]] = {}
     for stack, table in trace.stack_table.items():
         if stack == "cross":
             continue
@@ -43,49 +43,54 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
             paths = [f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()]
             blocks = list(paths) if len(lists) == 1 else []
         if blocks and all(block is not None and block in modules for block in blocks):
-            found[stack] = tuple(str(block) for block in blocks)
-    return found
+            blocks_of[stack] = tuple(str(block) for block in blocks)
+    return blocks_of
 
 
-def _block_of(attention: str, own: set[str], elements: set[str]) -> str | None:
+def _block_of(attention: str, attentions: set[str], elements: set[str]) -> str | None:
     parts = attention.split(".")
     for end in range(1, len(parts) + 1):
         name = ".".join(parts[:end])
-        inside = [other for other in own if other == name or other.startswith(f"{name}.")]
+        inside = [other for other in attentions if other == name or other.startswith(f"{name}.")]
         if name in elements and len(inside) == 1:
             return name
     return None
 
 
+def is_attention(module: nn.Module) -> bool:
+    """Return whether a module's class is named an attention."""
+    kind = type(module).__name__.lower()
+    return "attention" in kind or "attn" in kind
+
+
 def block_lists(model: nn.Module) -> dict[str, nn.ModuleList]:
-    """Return the outermost lists of modules that attend, by their names."""
-    found: dict[str, nn.ModuleList] = {}
+    """Return the outermost module lists whose modules attend, by their names."""
+    lists: dict[str, nn.ModuleList] = {}
     for name, module in model.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, nn.ModuleList) and len(module) and not inside:
-            kinds = {type(part).__name__.lower() for part in module[0].modules()}
-            if any("attention" in kind or "attn" in kind for kind in kinds):
-                found[name] = module
-    return found
+        inside = any(name.startswith(f"{outer}.") for outer in lists)
+        candidate = isinstance(module, nn.ModuleList) and len(module) and not inside
+        if candidate and any(map(is_attention, module[0].modules())):
+            lists[name] = module
+    return lists
 
 
 def recorded(trace: Trace) -> bool:
     """Return whether every layer's attention passes through the recording function."""
     return all(
-        isinstance(layer, RecordedLayer) for found in trace.stack_table.values() for layer in found.layers
+        isinstance(layer, RecordedLayer) for stack in trace.stack_table.values() for layer in stack.layers
     )
 
 
 def word_embeddings(model: nn.Module) -> list[nn.Module]:
-    """Return the tables of words: the one the model names and its like, or else every embedding."""
+    """Return the word embeddings: the one the model names and those of its size, or else every embedding."""
     tables: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     try:
         ask = getattr(model, "get_input_embeddings", None)
         named = ask() if callable(ask) else None
     except NotImplementedError:
-        # Models of two towers have no one table.
+        # Two-tower models do not name one.
         named = None
     if not isinstance(named, nn.Embedding):
         return tables
-    # A decoder may hold its own module over the same numbers (BART).
+    # A decoder may hold a module of its own over the same weights (BART).
     return [module for module in tables if module.num_embeddings == named.num_embeddings]

@@ -1,8 +1,8 @@
-"""Call the blocks of a model again: what each was given in one recorded pass, held ready with edits.
+"""Call the blocks of a model again on their inputs from one recorded pass, with edits.
 
-A block is found by what happens, not by what an architecture calls it: it is the outermost element of a
-list of modules whose call contains exactly one attention call of the stack. That is a BERT layer, a T5 block
-with its self- and cross-attention, and ALBERT's one group at each of its twelve calls.
+A block is found by what it calls, not by its name: it is the outermost element of a module list whose call
+contains exactly one attention call of the stack. That is a BERT layer, a T5 block with its self- and
+cross-attention, and ALBERT's one group at each of its twelve calls.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,30 +18,31 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
-from attnwidgets.tracing.trace import RecordedLayer, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from attnwidgets.tracing.recording.module_calls import Invocation, Watch
     from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.trace import Trace
 
-    # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> the ones to go on with
+    # (weights [copy, head, query, key], values [copy, kv head, key, dim]) -> their replacements
     ValueEdit = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-# One pass serves every method. What it recorded holds no reference to its trace, and goes when that goes.
+# One pass serves every method. The blocks hold no reference to their trace, so that both are freed together.
 _captured: weakref.WeakKeyDictionary[Trace, dict[str, RecordedBlocks]] = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
 class Run(Protocol):
-    """A block held ready."""
+    """Calls a block again."""
 
     def __call__(
         self, copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None
@@ -50,9 +50,9 @@ class Run(Protocol):
         """Return the block's output [copy, query, width], in float32 or better.
 
         Args:
-            copies: How many copies of the recorded inputs it is called on at once.
+            copies: Number of copies of the recorded inputs in the batch.
             edit: Replaces weights and values of the stack's attention call.
-            hidden: What stands in place of the recorded hidden states [copy, token, width].
+            hidden: Replaces the recorded hidden states [copy, token, width].
         """
         ...
 
@@ -64,12 +64,12 @@ class RecordedBlock:
     Attributes:
         name: The module's name in the model.
         module: The module.
-        args: What it was called with; the batch is one.
-        kwargs: Its keywords.
-        output: What it returned first, [1, query, width].
-        call: Which of the attention calls it makes is the stack's.
+        args: Its positional arguments, of a batch of one.
+        kwargs: Its keyword arguments.
+        output: The hidden states it returned, [1, query, width].
+        call: Index in `calls` of the stack's attention call.
         calls: All attention calls it makes, in order.
-        values: The values of each [1, kv head, key, head dim].
+        values: The values of each call, [1, kv head, key, head dim].
     """
 
     name: str
@@ -88,7 +88,7 @@ class RecordedBlock:
 
     @property
     def hidden(self) -> Tensor:
-        """The hidden states it was given, [1, token, width]."""
+        """Its input hidden states, [1, token, width]."""
         for value in (*self.args, self.kwargs.get("hidden_states"), *self.kwargs.values()):
             if is_hidden(value):
                 return value
@@ -101,10 +101,10 @@ class RecordedBlocks:
 
     Attributes:
         model: The twin that was run: the modules as they were then, over the model's own weights.
-        layers: One block a layer.
-        final_norm: The norm that reads the last block's output, where there is one.
-        n_heads: The most heads a layer has.
-        n_keys: How many keys a query has.
+        layers: One block per layer.
+        final_norm: The norm that reads the last block's output, or None.
+        n_heads: The largest number of heads that a layer has.
+        n_keys: Number of keys.
     """
 
     model: nn.Module
@@ -118,7 +118,7 @@ class RecordedBlocks:
         """Yield a function that calls one block again on copies of its recorded inputs.
 
         A block in half precision is computed in float32 (on a copy of its parameters): effects of single
-        tokens lie far below what half precision resolves.
+        tokens are far below the resolution of half precision.
         """
         block = self.layers[layer]
         pending: list[ValueEdit] = []
@@ -147,11 +147,11 @@ class RecordedBlocks:
             yield run
 
     def copies_within(self, layer: int, budget: int) -> int:
-        """Return how many copies of a block's activations fit `budget` bytes; at least one."""
+        """Return how many copies of a block's activations fit in `budget` bytes; at least one."""
         block = self.layers[layer]
         _, n_tokens, width = block.output.shape
         widest = max((max(p.shape) for p in block.module.parameters() if p.dim()), default=width)
-        # Queries, keys, values, norms and the MLP; the weights are held before, in and after the softmax.
+        # Queries, keys, values, norms and the MLP; attention weights before, in and after the softmax.
         numbers = n_tokens * (2 * widest + 8 * width) + 3 * self.n_heads * n_tokens * self.n_keys
         size = 4 if block.output.dtype in HALF else block.output.element_size()
         return max(1, budget // (numbers * size))
@@ -175,8 +175,8 @@ class RecordedBlocks:
 
 
 def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
-    """Return what `capture` does, from the first pass that was made for this trace and stack."""
-    if not isinstance(trace, Trace):
+    """Return what `capture` returns, kept from the first call for this trace and stack."""
+    if not is_trace(trace):
         return capture(trace, stack, purpose)
     with _lock:
         kept = _captured.setdefault(trace, {})
@@ -186,18 +186,18 @@ def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
 
 
 def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
-    """Run a trace's model once more on its input and return a stack's blocks with what they were given.
+    """Run a trace's model once more on its input and return a stack's blocks with their inputs.
 
     Args:
-        trace: A recorded trace (anything else is refused); its model comes back as it was.
-        stack: Which attention.
+        trace: A recorded trace; anything else raises an error. Its model is left as it was.
+        stack: The stack's name.
         purpose: The method's name, for messages.
 
     Raises:
         UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
         ValueError: If a block's output holds NaN; the message names the first.
     """
-    if not isinstance(trace, Trace) or trace.model is None:
+    if not is_trace(trace) or trace.model is None:
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"
@@ -206,30 +206,36 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
     recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
     if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"
-        raise UnsupportedModelError(f"{purpose} calls blocks again, which cannot be done here: {why}")
+        raise UnsupportedModelError(f"{purpose} calls blocks again, which is impossible here: {why}")
     options: dict[str, Any] = {"return_dict": True}
     with borrowed(unwrap(trace.model)) as model:
-        takes = forward_parameters(model)
-        if "use_cache" in takes:
+        accepted = forward_parameters(model)
+        if "use_cache" in accepted:
             options["use_cache"] = False
-        if "logits_to_keep" in takes:
-            options["logits_to_keep"] = 1  # the head's work is not needed
+        if "logits_to_keep" in accepted:
+            options["logits_to_keep"] = 1  # logits are not needed
         with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
     modules = {id(module): name for name, module in model.named_modules()}
-    # What breaks in an encoder breaks every layer that reads it, and is to be looked for there.
-    for feeding in ["encoder"] if stack in ("decoder", "cross") and "encoder" in trace.stacks else []:
-        _require_finite(_invocations(trace, feeding, calls, watch, purpose), modules, feeding)
-    found = _invocations(trace, stack, calls, watch, purpose)
-    _require_finite(found, modules, stack)
-    blocks = []
-    for one, call in found:
-        name = modules[id(one.module)]
-        output = _output_of(one, len(trace.axes(stack)[0]), name, purpose)
-        given = (one.module, one.args, one.kwargs, output, one.calls.index(call))
-        made = (tuple(calls[index] for index in one.calls), tuple(watch.values[i] for i in one.calls))
-        blocks.append(RecordedBlock(name, *given, *made))
+    # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
+    if stack in ("decoder", "cross") and "encoder" in trace.stacks:
+        _require_finite(_invocations(trace, "encoder", calls, watch, purpose), modules, "encoder")
+    invocations = _invocations(trace, stack, calls, watch, purpose)
+    _require_finite(invocations, modules, stack)
+    blocks = [
+        RecordedBlock(
+            name=modules[id(block.module)],
+            module=block.module,
+            args=block.args,
+            kwargs=block.kwargs,
+            output=_output_of(block, len(trace.axes(stack)[0]), modules[id(block.module)], purpose),
+            call=block.calls.index(call),
+            calls=tuple(calls[index] for index in block.calls),
+            values=tuple(watch.values[index] for index in block.calls),
+        )
+        for block, call in invocations
+    ]
     norm = watch.norm_after(blocks[-1].output)
     return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stack), len(trace.axes(stack)[1]))
 
@@ -238,21 +244,22 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     """Raise unless a block called again returned what it returned in the recorded pass.
 
     Raises:
-        UnsupportedModelError: If the block is no function of its inputs, or the model has changed since.
+        UnsupportedModelError: If the block's output depends on more than its inputs, or the model has
+            changed since.
     """
-    then = block.output.to(output.dtype)
-    difference = float((output - then).abs().max()) / max(float(then.abs().max()), 1e-6)
-    # Half precision is called again in float32, so that its own rounding shows here.
+    before = block.output.to(output.dtype)
+    difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
+    # Half-precision blocks are called again in float32, so their own rounding shows here.
     if difference > (5e-2 if block.output.dtype in HALF else 1e-3):
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
             f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "
-            "again; otherwise this block keeps a state, and the method cannot serve it"
+            "again; otherwise this block keeps a state, and the method does not support it"
         )
 
 
 def first_tensor(output: Any) -> Tensor:
-    """Return the hidden states of what a block returned: a tensor, or the first of a tuple."""
+    """Return the hidden states in a block's output: a tensor, or the first of a tuple."""
     while isinstance(output, (tuple, list)) and output:
         output = output[0]
     if not isinstance(output, Tensor):
@@ -263,22 +270,22 @@ def first_tensor(output: Any) -> Tensor:
 def _invocations(
     trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
 ) -> list[tuple[Invocation, int]]:
-    """Return a stack's blocks in order as they were called, each with the stack's attention call in it."""
+    """Return a stack's blocks in the order of their calls, each with the stack's attention call in it."""
     layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
-    own = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
-    return [(watch.block_of(call, set(own), purpose), call) for call in own]
+    stack_calls = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
+    return [(watch.block_of(call, set(stack_calls), purpose), call) for call in stack_calls]
 
 
-def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, str], stack: str) -> None:
-    """Raise where a block returned NaN or infinite values; the message names the first."""
-    for layer, (invocation, _) in enumerate(found):
+def _require_finite(blocks: list[tuple[Invocation, int]], modules: Mapping[int, str], stack: str) -> None:
+    """Raise if a block returned NaN or infinite values; the message names the first."""
+    for layer, (invocation, _) in enumerate(blocks):
         if bool(torch.isfinite(first_tensor(invocation.output)).all()):
             continue
         where = f"layer {layer} ({modules[id(invocation.module)]}) of stack {stack!r}"
-        read = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
-        if layer == 0 and read and not bool(torch.isfinite(read[0]).all()):
+        inputs = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
+        if layer == 0 and inputs and not bool(torch.isfinite(inputs[0]).all()):
             raise ValueError(
-                f"what {where} reads holds NaN or infinite values already, so that no layer is the first; "
+                f"the input of {where} already holds NaN or infinite values; "
                 "check the model's embeddings and its input before explaining it"
             )
         raise ValueError(
@@ -288,22 +295,20 @@ def _require_finite(found: list[tuple[Invocation, int]], modules: Mapping[int, s
 
 
 def _matching(wanted: list[str], names: list[str], purpose: str) -> list[int]:
-    """Return which calls of a pass are a stack's, given its modules' names; one may be called often."""
-    places: dict[str, list[int]] = {}
-    for index, name in enumerate(names):
-        places.setdefault(name, []).append(index)
-    seen: Counter[str] = Counter()
-    found = []
+    """Return the indices of a stack's calls in a pass, given its modules' names; one may be called often."""
+    indices: dict[str, Iterator[int]] = {}
+    for name in set(wanted):
+        indices[name] = iter([index for index, other in enumerate(names) if other == name])
+    matches = []
     for name in wanted:
-        at = places.get(name, [])
-        if seen[name] >= len(at):
+        index = next(indices[name], None)
+        if index is None:
             raise UnsupportedModelError(
                 f"{purpose}: the model called again did not call the attention of {name!r} as it did when it "
                 "was traced; trace the text again"
             )
-        found.append(at[seen[name]])
-        seen[name] += 1
-    return found
+        matches.append(index)
+    return matches
 
 
 def _output_of(invocation: Invocation, n_queries: int, name: str, purpose: str) -> Tensor:
@@ -322,7 +327,7 @@ def _any_cache(value: Any) -> bool:
 
 
 def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bool) -> Any:
-    """Return inputs of one sample as inputs of `n` copies of it; what has no batch axis stays."""
+    """Return inputs of one sample as inputs of `n` copies of it; inputs without a batch axis stay."""
     if isinstance(value, Tensor):
         if swap is not None and value is swap[0]:
             return swap[1]

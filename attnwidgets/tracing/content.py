@@ -1,4 +1,4 @@
-"""What a value holds, as a hash that is the same in every session: never its name, address or file."""
+"""Hashes of the content of values, the same in every session: never of a name, an address or a file."""
 
 from __future__ import annotations
 
@@ -17,48 +17,86 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PLAIN = (str, int, float, bool, type(None))
+_SETTINGS = (
+    "special_tokens_map", "model_max_length", "model_input_names", "truncation_side", "split_special_tokens",
+    "add_bos_token", "add_eos_token",
+)  # fmt: skip
+"""Settings that change ids beside the vocabulary; padding is ours, templates and cleaning change none."""
+_FILE_OPTIONS = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
+"""Endings of option names that say where files lie."""
 
 
 def key_of(*parts: Any) -> str:
     """Return a hash of the content of values.
 
-    Arrays, tensors and modules count by their numbers; functions by their code, their defaults, what they
-    close over and the globals they name; other objects by what they pickle as. What installed packages
-    define counts by name, but for a function that is given itself. What does not pickle (a lock, an open
-    file) is like nothing else, so that nothing is taken for it.
+    Arrays, tensors and modules are hashed by their numbers; functions by their code, defaults, closures and
+    the globals they name; other objects by what they pickle as. Definitions of installed packages are hashed
+    by name, unless the function itself is the value. An object that cannot be pickled (a lock, an open file)
+    gets a hash of its own every time, so that nothing is mistaken for it.
     """
     reader = _Reader()
-    text = json.dumps([reader.content(part) for part in parts], sort_keys=True)
+    return _hashed([reader.content(part) for part in parts])
+
+
+def _hashed(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """Return a hash of everything in a tokenizer, or a processor's tokenizer, that decides a text's ids.
+
+    For a fast tokenizer: its serialised backend, without the truncation and padding that its last call left
+    there. For a slow one: its vocabulary, its merges or sentencepiece model, and the options it was made
+    with, without file names. For both: special tokens, the longest input, the names of model inputs. The
+    same tokenizer in another folder has the same hash.
+    """
+    reader = text_tokenizer(tokenizer)
+    if reader is None:
+        return key_of(tokenizer)
+    settings = {name: getattr(reader, name, None) for name in _SETTINGS}
+    backend = getattr(reader, "backend_tokenizer", None)
+    if backend is not None:
+        described = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+        return key_of(type(reader), settings, json.dumps(described, sort_keys=True))
+    options = {
+        name: value
+        for name, value in getattr(reader, "init_kwargs", {}).items()
+        if not name.endswith(_FILE_OPTIONS)
+    }
+    parts = [getattr(reader, name, None) for name in ("bpe_ranks", "sp_model")]
+    vocabulary = reader.get_vocab() if hasattr(reader, "get_vocab") else vars(reader)
+    return key_of(type(reader), settings, vocabulary, options, *parts)
+
+
 class _Reader:
-    """Reads values; remembers those read, for cycles and what is met again."""
+    """Reads values and remembers them, for cycles and for values that occur again."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[Any, Any]] = {}
 
     def content(self, value: Any) -> Any:
-        """Return a value as JSON can say it."""
+        """Return a value in a form that JSON can write."""
         if isinstance(value, _PLAIN):
             return value if type(value) in _PLAIN else [type(value).__qualname__, repr(value)]
         if id(value) in self._read:
             return self._read[id(value)][1]
         self._read[id(value)] = value, ["again", len(self._read)]  # while it is being read: in a cycle
-        found = self._of(value)
+        content = self._of(value)
         if not isinstance(value, type | types.ModuleType):
-            text = json.dumps(found, sort_keys=True)
-            found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        self._read[id(value)] = value, found
-        return found
+            content = _hashed(content)
+        self._read[id(value)] = value, content
+        return content
 
     def _of(self, value: Any) -> Any:
         name = type(value).__qualname__
-        for kinds, said in (
+        for kinds, content in (
             (bytes, lambda: [name, value.hex()]),
             (types.ModuleType, lambda: ["module", value.__name__]),
             (type, lambda: self._class(value)),
@@ -70,7 +108,7 @@ class _Reader:
             (AbstractSet, lambda: [name, *self._sorted(value)]),
         ):
             if isinstance(value, kinds):
-                return said()
+                return content()
         return [self._class(type(value)), self._object(value)]
 
     def _sorted(self, values: Iterable[Any]) -> list[Any]:
@@ -85,36 +123,36 @@ class _Reader:
             self.content(function.__defaults__),
             self.content(function.__kwdefaults__),
             [self.content(_held(cell)) for cell in function.__closure__ or ()],
-            {name: self._named(one) for name, one in named.items() if one is not None},
+            {name: self._named(value) for name, value in named.items() if value is not None},
         ]
 
     def _code(self, code: types.CodeType) -> list[Any]:
-        """Return a function's code and constants; of inner functions their code and not where they lie."""
+        """Return a function's code and constants; for inner functions their code without its location."""
         constants = [
-            self._code(one) if isinstance(one, types.CodeType) else self.content(one)
-            for one in code.co_consts
+            self._code(constant) if isinstance(constant, types.CodeType) else self.content(constant)
+            for constant in code.co_consts
         ]
         return [code.co_code.hex(), code.co_names, constants]
 
     def _named(self, value: Any) -> Any:
-        """Return a global that a function names; of what is installed only the name."""
+        """Return a global that a function names; for installed functions only the name."""
         if inspect.isroutine(value) and not _is_own(getattr(value, "__module__", None)):
             return [str(getattr(value, "__module__", "")), value.__qualname__]
         return self.content(value)
 
     def _class(self, kind: type) -> Any:
-        said: list[Any] = [kind.__module__, kind.__qualname__]
+        content: list[Any] = [kind.__module__, kind.__qualname__]
         if _is_own(kind.__module__):
-            own = {name: one for name, one in vars(kind).items() if not name.startswith("__")}
-            said.append(self.content(own | {"__call__": vars(kind).get("__call__")}))
-        return said
+            members = {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+            content.append(self.content(members | {"__call__": vars(kind).get("__call__")}))
+        return content
 
     def _object(self, value: Any) -> Any:
         import numpy as np
         import torch
         from transformers import PreTrainedTokenizerBase
 
-        from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+        from attnwidgets.tracing.fingerprint import fingerprint_of
 
         if isinstance(value, torch.nn.Module):
             return fingerprint_of(value)
@@ -129,21 +167,21 @@ class _Reader:
         return self._reduced(value)
 
     def _reduced(self, value: Any) -> Any:
-        """Return what an object pickles as; what does not pickle is like nothing else."""
+        """Return what an object pickles as; a unique string for one that cannot be pickled."""
         try:
-            own = copyreg.dispatch_table.get(type(value))
-            found = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if own is None else own(value)
+            reduce = copyreg.dispatch_table.get(type(value))
+            reduced = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL) if reduce is None else reduce(value)
         except Exception:  # noqa: BLE001 - whatever a foreign object raises
             return uuid.uuid4().hex
-        if isinstance(found, str):
-            return found
-        function, *state = found
-        state = [list(one) if isinstance(one, Iterator) else one for one in state]
+        if isinstance(reduced, str):
+            return reduced
+        function, *state = reduced
+        state = [list(part) if isinstance(part, Iterator) else part for part in state]
         return [self._named(function), self.content(state)]
 
 
 def _held(cell: Any) -> Any:
-    """Return what a closure's cell holds; a function that names itself may not hold itself yet."""
+    """Return the content of a closure's cell; None if it is not filled yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -151,13 +189,13 @@ def _held(cell: Any) -> Any:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
 
 @functools.cache
 def _is_own(module: str | None) -> bool:
-    """Return whether a module is a user's: a script, a notebook, a file that no package brought."""
+    """Return whether a module is the user's: a script, a notebook, a file of no installed package."""
     if module == "__main__":
         return True
     if module is None or module.partition(".")[0] == __name__.partition(".")[0]:

@@ -1,4 +1,4 @@
-"""Continuations: what a model writes next, greedily, by chance or by beams, with its probabilities."""
+"""Continuations: a model's next tokens, greedy, sampled or by beam search, with their probabilities."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Continuation:
     """One continuation of a traced text.
 
     Attributes:
-        text: What was written; special tokens are left out.
-        tokens: Display strings of its tokens, the one that ended it included.
+        text: The generated text, without special tokens.
+        tokens: Display strings of its tokens, including the one that ended it.
         ids: Their ids.
-        log_probabilities: Natural logarithm of each token's probability, given all that stands before it, as
-            the model gives it: at temperature 1 and among its whole vocabulary, however it was chosen.
-        ended: Whether the model ended it; else the number of tokens was reached.
+        log_probabilities: Natural logarithm of each token's probability given everything before it, by the
+            model: at temperature 1 and among its whole vocabulary, however the token was chosen.
+        ended: Whether the model ended it; otherwise it reached the number of tokens.
     """
 
     text: str
@@ -50,12 +50,12 @@ class Continuation:
 
     @property
     def log_probability(self) -> float:
-        """Natural logarithm of the probability of the whole."""
+        """Natural logarithm of the probability of the whole continuation."""
         return math.fsum(self.log_probabilities)
 
     @property
     def probability(self) -> float:
-        """The probability of the whole: the product over its tokens."""
+        """The probability of the whole continuation: the product over its tokens."""
         return math.exp(self.log_probability)
 
     def __repr__(self) -> str:
@@ -78,29 +78,34 @@ def continuations(
 ) -> tuple[Continuation, ...]:
     """Return continuations of a traced text; the model, and torch's random numbers, are left as they were.
 
-    They are made by transformers' `generate` without the beams, penalties and stops that a checkpoint may
-    have set.
+    transformers' `generate` makes them, without the beams, penalties and stops that a checkpoint may set.
 
     Args:
-        trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model goes on where
-            its decoder's text ends.
+        trace: What `aw.trace` returned, of a model that generates. An encoder-decoder model continues its
+            decoder's text.
         how: "greedy" takes the most probable token at every step, "sample" draws, "beam" keeps the `beams`
             most probable beginnings.
-        n: How many: of greedy one, of beams the most probable, without any penalty for length.
-        max_new_tokens: Most tokens of one.
-        temperature: Of "sample": logits are divided by it.
-        top_k: Of "sample": draw among so many tokens; None: among all.
-        top_p: Of "sample": draw among the fewest tokens whose probabilities reach this sum, after
+        n: Number of continuations: 1 for "greedy"; for "beam" the most probable ones, without a length
+            penalty.
+        max_new_tokens: Largest number of tokens of a continuation.
+        temperature: For "sample": logits are divided by it.
+        top_k: For "sample": draw among this many most probable tokens; None: among all.
+        top_p: For "sample": draw among the fewest tokens whose probabilities reach this sum, after
             temperature and `top_k`.
-        beams: Of "beam"; None: 4, or `n` where that is more.
-        seed: Of "sample": the same seed draws the same.
+        beams: For "beam": the number of beams; None: 4, or `n` if that is more.
+        seed: For "sample": the same seed draws the same.
 
     Returns:
-        The continuations: samples in the order they were drawn, beams the most probable first.
+        The continuations: samples in the order they were drawn, beams with the most probable first.
 
     Raises:
         UnsupportedModelError: There is no model, or it does not generate.
-        ValueError: An option out of its range, or no room for so many tokens.
+        ValueError: An option is out of its range, or there is no room for that many tokens.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
+        >>> aw.continuations(trace, max_new_tokens=2)[0].text
+        ' Paris.'
     """
     model, reader, inputs, begins = _start(trace, max_new_tokens)
     beams = max(4, n) if beams is None and how == "beam" else beams
@@ -122,10 +127,11 @@ def continuations(
 
 
 def _start(trace: Trace, new: int) -> tuple[Any, Any, dict[str, Any], int]:
-    """Return the model, its tokenizer, its inputs, and how many tokens of a result stand in them."""
+    """Return the model, its tokenizer, its inputs, and how many tokens of a result are already in them."""
     if trace.model is None:
         raise UnsupportedModelError(
-            "continuations need the model, and this trace has none; aw.trace(model, tokenizer, text) does"
+            "continuations need a model, and this trace has none; "
+            "make it with aw.trace(model, tokenizer, text)"
         )
     model: Any = unwrap(trace.model)
     if not can_generate(model):
@@ -136,18 +142,18 @@ def _start(trace: Trace, new: int) -> tuple[Any, Any, dict[str, Any], int]:
     if new < 1:
         raise ValueError(f"max_new_tokens must be 1 or more, not {new}")
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
-    begun = inputs.get("decoder_input_ids", inputs.get("input_ids"))
-    if begun is None:
-        raise UnsupportedModelError("continuations need a text to go on with, and this trace has none")
+    ids = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+    if ids is None:
+        raise UnsupportedModelError("continuations need a text to continue, and this trace has none")
     if "input_ids" in inputs:
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
     reader = text_tokenizer(trace.tokenizer)
     limit = limit_of(model, reader)
-    if limit is not None and begun.shape[1] + new > limit:
+    if limit is not None and ids.shape[1] + new > limit:
         raise ValueError(
-            f"max_new_tokens is {new}, and the model takes {limit} tokens, and has {begun.shape[1]}"
+            f"max_new_tokens is {new}, but the model takes {limit} tokens, and the text has {ids.shape[1]}"
         )
-    return model, reader, inputs, int(begun.shape[1])
+    return model, reader, inputs, int(ids.shape[1])
 
 
 def _check(how: str, n: int, temperature: float, top_k: int | None, top_p: float, beams: int | None) -> None:
@@ -158,7 +164,7 @@ def _check(how: str, n: int, temperature: float, top_k: int | None, top_p: float
     if how != "sample" and (temperature != 1 or top_k or top_p != 1):
         raise ValueError(f"temperature, top_k and top_p are for how='sample', and how is {how!r}")
     if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}; how='greedy' is what 0 is")
+        raise ValueError(f"temperature must be above 0, not {temperature}; for 0, use how='greedy'")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be 1 or more, or None for all tokens, not {top_k}")
     if not 0 < top_p <= 1:
@@ -169,7 +175,7 @@ def _check(how: str, n: int, temperature: float, top_k: int | None, top_p: float
 
 @contextmanager
 def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
-    """Draw with a seed of its own, and leave torch's generators as they were."""
+    """Draw with this seed, and leave torch's generators as they were."""
     devices = {p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"}
     with torch.random.fork_rng(sorted(devices)):
         torch.manual_seed(seed)
@@ -178,21 +184,21 @@ def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
 
 @contextmanager
 def _watched(new: int) -> Iterator[Any]:
-    """Give a criterion that stops nothing, but tells the progress of each step, which may stop it all."""
+    """Yield a stopping criterion that reports each step's progress, whose observer may cancel the work."""
     from transformers import StoppingCriteria, StoppingCriteriaList
 
     with closing(progress(range(new), desc="continuing")) as steps:
 
-        class Told(StoppingCriteria):
+        class Report(StoppingCriteria):
             def __call__(self, input_ids: Tensor, *_: Any, **__: Any) -> Tensor:
                 next(steps, None)
                 return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
-        yield StoppingCriteriaList([Told()])
+        yield StoppingCriteriaList([Report()])
 
 
 def _read(out: Any, begins: int, ends: set[Any], reader: Any) -> tuple[Continuation, ...]:
-    found = []
+    results = []
     beams = getattr(out, "beam_indices", None)
     steps: Sequence[Tensor] = out.logits
     for number, row in enumerate(out.sequences[:, begins:].tolist()):
@@ -200,12 +206,12 @@ def _read(out: Any, begins: int, ends: set[Any], reader: Any) -> tuple[Continuat
         ids = row[: min(length, len(steps))]
         rows = [number] * len(ids) if beams is None else beams[number, : len(ids)].tolist()
         logs = tuple(
-            float(widened(steps[step][at]).log_softmax(-1)[token])
-            for step, (at, token) in enumerate(zip(rows, ids, strict=True))
+            float(widened(steps[step][beam]).log_softmax(-1)[token])
+            for step, (beam, token) in enumerate(zip(rows, ids, strict=True))
         )
         text = " ".join(map(str, ids)) if reader is None else reader.decode(ids, skip_special_tokens=True)
         tokens = tuple(map(str, ids)) if reader is None else display_tokens(reader, ids)
-        found.append(Continuation(text, tokens, tuple(ids), logs, bool(ids) and ids[-1] in ends))
+        results.append(Continuation(text, tokens, tuple(ids), logs, bool(ids) and ids[-1] in ends))
     if beams is not None:
-        found.sort(key=lambda one: -one.log_probability)
-    return tuple(found)
+        results.sort(key=lambda result: -result.log_probability)
+    return tuple(results)

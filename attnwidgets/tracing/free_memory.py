@@ -1,4 +1,4 @@
-"""Room: how much memory is left, and refusing in words what needs more."""
+"""Free memory, byte budgets, and errors for work that needs more than there is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+_PREFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PREFIXES |= {"KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def byte_budget(memory: str | int) -> int:
+    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB"; infinity is no limit.
+
+    Raises:
+        ValueError: If it is not a positive size.
+    """
+    if isinstance(memory, (int, float)) and not isinstance(memory, bool) and memory > 0:
+        return int(min(memory, sys.maxsize))
+    size = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?I?)B?\s*", str(memory).upper())
+    if size and size[2] in _PREFIXES and float(size[1]) > 0:
+        return int(float(size[1]) * _PREFIXES[size[2]])
+    raise ValueError(
+        f"memory must be a number of bytes, a size like '500MB' or '1GB', or float('inf'), not {memory!r}"
+    )
 
 
 def free_bytes(device: torch.device | None = None) -> int | None:
-    """Return how much memory a device (by default the processor) has left; None where it does not say."""
+    """Return the free memory of a device (by default the CPU) in bytes; None if it is unknown."""
     kind = "cpu" if device is None else device.type
     if kind == "cuda":
         import torch
@@ -40,8 +58,8 @@ def free_bytes(device: torch.device | None = None) -> int | None:
 
 
 def _limits() -> Iterator[int]:
-    """Yield what limits of this process leave it: of its address space, and of its containers and jobs."""
-    import resource  # of Unix alone
+    """Yield the bytes that limits leave this process: of its address space, its containers and its jobs."""
+    import resource  # Unix only
 
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -61,7 +79,7 @@ _forced: ContextVar[bool] = ContextVar("attnwidgets_forced", default=False)
 
 @contextmanager
 def forced(force: bool = True) -> Iterator[None]:
-    """Refuse nothing for its memory meanwhile, where `force` is set; else what is in force stays."""
+    """Disable memory checks in the block if `force` is set; otherwise leave them as they are."""
     token = _forced.set(force or _forced.get())
     try:
         yield
@@ -70,7 +88,7 @@ def forced(force: bool = True) -> Iterator[None]:
 
 
 def forceable(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take `force=True`, with which nothing that it runs is refused for its memory."""
+    """Let a function take `force=True`, which disables the memory checks of everything it runs."""
 
     @functools.wraps(function)
     def run(*args: Any, force: bool = False, **kwargs: Any) -> R:
@@ -84,7 +102,7 @@ def forceable(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_forced() -> bool:
-    """Return whether what needs more memory than there is runs all the same."""
+    """Return whether memory checks are disabled."""
     return _forced.get()
 
 
@@ -95,36 +113,36 @@ def spoken_bytes(count: float) -> str:
 
 
 def require_room(purpose: str, need: float, device: torch.device | None, remedy: str) -> None:
-    """Raise ValueError where something needs more memory than a device has left, unless it is forced.
+    """Raise ValueError if something needs more memory than a device has left, unless checks are disabled.
 
     Args:
-        purpose: What takes the memory, as the subject of a sentence.
+        purpose: The work that needs the memory, as the subject of a sentence.
         need: Bytes.
-        device: Where; None is the processor.
-        remedy: What to do, as a sentence without its end; `force=True` is named beside it.
+        device: The device; None is the CPU.
+        remedy: Advice, as a sentence without its end; `force=True` is appended to it.
     """
     free = free_bytes(device)
     if free is not None and need > free and not _forced.get():
         raise ValueError(
             f"{purpose} takes about {spoken_bytes(need)}, and {spoken_bytes(free)} are free. "
-            f"{remedy}, or pass force=True to run it all the same."
+            f"{remedy}, or pass force=True to run it anyway."
         )
 
 
 @contextmanager
 def room_for(purpose: str, need: float, device: torch.device | None, remedy: str) -> Iterator[None]:
-    """Do what `require_room` does, and say the same in place of the allocator's own words when it fails."""
+    """Check as `require_room` does, and replace the allocator's own error by a helpful one."""
     require_room(purpose, need, device, remedy)
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        raise ValueError(f"{purpose} takes more memory than there is. {remedy}.") from error
+        raise ValueError(f"{purpose} takes more memory than is free. {remedy}.") from error
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that there was not enough memory: torch's, on any device, or numpy's."""
+    """Return whether an error means that memory ran out: torch's, on any device, or numpy's."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

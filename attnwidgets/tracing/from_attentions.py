@@ -1,27 +1,25 @@
-"""aw.from_attentions: anyone's attention weights as a trace that every view and most methods can read."""
+"""aw.from_attentions: attention weights from any source as a trace for every view and most methods."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnwidgets._errors import refuse_unknown
+from attnwidgets._errors import suggests_keywords
 from attnwidgets.tracing.attention_sources import OUTPUTS, stacks_of
+from attnwidgets.tracing.free_memory import byte_budget
+from attnwidgets.tracing.layers import GivenLayer, Stack
 from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
-from attnwidgets.tracing.trace import GivenLayer, Stack, Trace, byte_budget
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from attnwidgets.tracing.trace import Trace
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).
@@ -36,8 +34,8 @@ _SDPA = (
     ' record them (it works with any loading), or load the model with attn_implementation="eager".'
 )
 _LAST = (
-    "If it is outputs[-1]: with transformers 5 that is cross_attentions, which most models have none of; "
-    "give outputs.attentions. Else:"
+    "If it is outputs[-1]: in transformers 5 that is cross_attentions, which most models do not have; "
+    "pass outputs.attentions. Otherwise:"
 )
 _SPECIAL = frozenset(
     [
@@ -56,15 +54,16 @@ _SPECIAL = frozenset(
 
 
 class GivenTrace(Trace):
-    """A trace of given numbers: it has no model, so methods that need one say so."""
+    """A trace of given numbers, without a model; methods that need one say so."""
 
     def is_signed(self, stack: str | None = None) -> bool:
-        """Return whether a weight is negative."""
+        """Return whether any weight is negative."""
         return any(
             bool((self.attention_layer(layer, stack) < 0).any()) for layer in range(self.n_layers(stack))
         )
 
 
+@suggests_keywords
 def from_attentions(
     attentions: Any,
     tokens: Sequence[str] | None = None,
@@ -76,7 +75,6 @@ def from_attentions(
     second_text: int | None = None,
     model_id: str = "",
     memory: str | int = "1GB",
-    **unknown: object,
 ) -> GivenTrace:
     """Return given attention weights as a trace.
 
@@ -84,38 +82,41 @@ def from_attentions(
         attentions: (layer, head, query, key), (layer, 1, head, query, key), (head, query, key), a matrix
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
             output object; a mapping of stacks ("encoder", "decoder", "cross") to any of these; a
-            TransformerLens cache, whose `hook_pattern`s are taken layer by layer and whose other hooks are
-            left out; or the nested tuples of `generate()`, whose steps are put together. What comes in
-            float64, as Python's own floats do, is kept in it; all else in float32.
+            TransformerLens cache, whose `hook_pattern`s are read layer by layer and whose other hooks are
+            ignored; or the nested tuples of `generate()`, whose steps are joined. Numbers in float64, as
+            Python's own floats are, are kept in it; all others in float32.
         tokens: Labels of both sides.
-        query_tokens: Labels of the rows, where they differ from the columns' (an output sentence).
+        query_tokens: Labels of the rows, if they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
-        words: Which word each token is in, as `encoding.word_ids()` gives it (None stands alone), or a list
-            of lists of token indices. Or the rule that words are found by; see `aw.trace`.
+        words: The word of each token, as in `encoding.word_ids()` (None stands alone), or a list of lists of
+            token indices. Or the rule by which words are found; see `aw.trace`.
         boundary: Index of the first generated token.
         second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
-        memory: See `aw.trace`.
-        unknown: Refused, with the nearest keyword.
+        memory: Bytes of attention weights that the trace may keep; see `aw.trace`.
 
     Raises:
-        ValueError: For a shape that is not taken (named, with those that are), empty or missing weights (says
-            why), NaN or infinity (says where), tokens whose number does not fit, a mapping with an unknown
-            name, or a cache that lacks a layer's pattern (named).
+        ValueError: For an unsupported shape (the message lists the supported ones), empty or missing weights
+            (says why), NaN or infinity (says where), a number of tokens that does not fit, a mapping with an
+            unknown name, or a cache without some layer's pattern (named).
+        TypeError: For an unknown keyword (names the nearest), or labels that are not a list.
+
+    Example:
+        >>> weights = np.tril(np.ones((2, 4, 3, 3)))  # layer, head, query, key
+        >>> trace = aw.from_attentions(weights / weights.sum(-1, keepdims=True), ["The", "cat", "sat"])
+        >>> trace
+        <GivenTrace [layer 2, head 4] of 3 tokens; 'The cat sat'>
+        >>> aw.rollout(trace).shape
+        (2, 3, 3)
     """
-    refuse_unknown(
-        "from_attentions",
-        unknown,
-        [n for n in inspect.signature(from_attentions).parameters if n != "unknown"],
-    )
     if isinstance(words, str):
         require_rule(words)
-    given = stacks_of(attentions, _SDPA)
+    sources = stacks_of(attentions, _SDPA)
     _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
     first, second = query_tokens or tokens, key_tokens or tokens
     table = {}
     warning = ""
-    for stack, values in given.items():
+    for stack, values in sources.items():
         read = _read(values, OUTPUTS[stack])
         row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
             stack, (first, second)
@@ -126,27 +127,22 @@ def from_attentions(
             row_labels = row_labels[:-1]
             column_labels = row_labels if column_labels is first and keys == queries else column_labels
         start = read.boundary if boundary is None else boundary
-        given_as = "query_tokens" if query_tokens else "tokens"
-        query = _axis(row_labels, queries, given_as, words, start, second_text)
-        same = keys == queries and (
-            row_labels is column_labels or list(row_labels or ()) == list(column_labels or ())
-        )
-        if same:
-            key = query
-        elif queries == 1 and row_labels is tokens and query_tokens is None:
-            key = _axis(column_labels, keys, "tokens", words, start, second_text)
-        else:
-            given_as = "key_tokens" if key_tokens else "tokens"
-            key = _axis(column_labels, keys, given_as, words, start, second_text)
+        argument = "query_tokens" if query_tokens else "tokens"
+        key = query = _axis(row_labels, queries, argument, words, start, second_text)
+        alike = row_labels is column_labels or list(row_labels or ()) == list(column_labels or ())
+        if keys != queries or not alike:
+            vector = queries == 1 and row_labels is tokens and query_tokens is None
+            argument = "key_tokens" if key_tokens and not vector else "tokens"
+            key = _axis(column_labels, keys, argument, words, start, second_text)
         table[stack] = Stack(tuple(read.layers), query, key)
     longest = max((len(stack.query) for stack in table.values()), default=0)
     if boundary is not None and not _is_index(boundary, longest + 1):
-        raise ValueError(f"boundary is {boundary!r}; the first generated token is one of 0 to {longest}")
+        raise ValueError(f"boundary is {boundary!r}; the first generated token is at 0 to {longest}")
     return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
 
 
 def _require_lists(**given: Any) -> None:
-    """Raise a TypeError for labels that are no list."""
+    """Raise a TypeError for labels that are not a list."""
     for name, labels in given.items():
         if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
             raise TypeError(f"{name} must be a list of strings, one for each token, not {labels!r:.80}")
@@ -154,7 +150,7 @@ def _require_lists(**given: Any) -> None:
 
 @dataclass
 class _Read:
-    """Layers [head, query, key]; whether they came as generation steps, and where those began."""
+    """Layers [head, query, key], whether they came as generation steps, and the index of the first step."""
 
     layers: list[GivenLayer]
     steps: bool = False
@@ -162,26 +158,26 @@ class _Read:
 
 
 def _tensor(value: Any, where: str) -> Tensor:
-    """Return anything array-like as a tensor: float64 where it is given in it, else float32."""
+    """Return anything array-like as a tensor: float64 if it is given in it, else float32."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
     if getattr(value, "is_meta", False):
-        raise ValueError(f"{where} is on the meta device, which keeps shapes and no numbers")
+        raise ValueError(f"{where} is on the meta device, which keeps shapes but no numbers")
     try:
         if isinstance(value, Tensor):
             held = value.detach().to_dense()
             return _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
-        # A copy, so that what is shown does not change with the user's array.
-        found = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        kept = found.dtype if found.dtype == np.float64 else np.float32
-        return torch.from_numpy(np.array(_real(found, found.dtype.kind in "cmM"), dtype=kept))
+        # A copy, so that later changes to the user's array do not show.
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        kept = array.dtype if array.dtype == np.float64 else np.float32
+        return torch.from_numpy(np.array(_real(array, array.dtype.kind in "cmM"), dtype=kept))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{where} is no array of numbers ({error}); taken are {SHAPES}") from error
+        raise ValueError(f"{where} is not a numeric array ({error}); accepted: {SHAPES}") from error
 
 
 def _real(values: Any, other: bool) -> Any:
     if other:
-        raise ValueError(f"{values.dtype} is no weight")
+        raise ValueError(f"{values.dtype} numbers cannot be weights")
     return values
 
 
@@ -198,7 +194,7 @@ def _is_array(value: object) -> bool:
 
 
 def _refuse_missing(values: Any, where: str) -> None:
-    """Explain weights that are not there: (), (None, ...) or either one level down."""
+    """Raise a helpful error for missing weights: (), (None, ...) or either one level down."""
     for at, part in ((where, values), *([(f"{where}[0]", values[0])] if _is_list(values) and values else ())):
         if _is_list(part) and not part:
             raise ValueError(f"{at} is empty: (). {_LAST} {_SDPA}")
@@ -214,10 +210,8 @@ def _read(values: Any, where: str) -> _Read:
         if _is_list(first) and _is_array(first[0]):
             return _stitch(values, where)
         if _is_array(first):
-            parts = [_tensor(v, f"{where}[{i}]") for i, v in enumerate(values)]
-            if {part.dim() for part in parts} <= {MATRIX, LAYER, LAYERS} and len(
-                {p.dim() for p in parts}
-            ) == 1:
+            parts = [_tensor(value, f"{where}[{i}]") for i, value in enumerate(values)]
+            if {part.dim() for part in parts} in ({MATRIX}, {LAYER}, {LAYERS}):
                 return _Read([_layer(part, f"{where}[{i}]", i) for i, part in enumerate(parts)])
     return _Read([_layer(layer, where, i) for i, layer in enumerate(_whole(_tensor(values, where), where))])
 
@@ -226,7 +220,7 @@ def _whole(weights: Tensor, where: str) -> Tensor:
     """Return one array as [layer, head, query, key]."""
     shape = tuple(weights.shape)
     if not weights.numel():
-        raise ValueError(f"{where} has shape {shape}: nothing in it")
+        raise ValueError(f"{where} has shape {shape}: it is empty")
     if weights.dim() == 1:
         return weights.reshape(1, 1, 1, -1)
     if weights.dim() in (MATRIX, LAYER):
@@ -238,7 +232,7 @@ def _whole(weights: Tensor, where: str) -> Tensor:
             )
         weights = weights[:, 0]
     if weights.dim() != LAYERS:
-        raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
+        raise ValueError(f"{where} has shape {shape}; accepted: {SHAPES}")
     return weights
 
 
@@ -254,7 +248,7 @@ def _layer(weights: Tensor, where: str, number: int) -> GivenLayer:
     elif weights.dim() == MATRIX:
         weights = weights.unsqueeze(0)
     if weights.dim() != LAYER or not weights.numel():
-        raise ValueError(f"{where} has shape {shape}; taken are {SHAPES}")
+        raise ValueError(f"{where} has shape {shape}; accepted: {SHAPES}")
     bad = ~torch.isfinite(weights)
     if bad.any():
         head, row, column = (int(i) for i in bad.nonzero()[0])
@@ -278,17 +272,15 @@ def _stitch(steps: Sequence[Sequence[Any]], where: str) -> _Read:
             part = _tensor(step[number], f"{where}[{at}][{number}]")
             if part.dim() != LAYERS or part.shape[0] != 1:
                 raise ValueError(
-                    f"{where}[{at}][{number}] has shape {tuple(part.shape)}; of generation steps "
-                    "(1, head, query, key) is taken (one text, no beams)"
+                    f"{where}[{at}][{number}] has shape {tuple(part.shape)}; a generation step must be "
+                    "(1, head, query, key): one text, no beams"
                 )
             rows.append(part[0])
         keys = max(part.shape[-1] for part in rows)
         whole = torch.cat([torch.nn.functional.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=1)
         layers.append(_layer(whole, where, number))
-    prompt = steps[0][0].shape[-2]
-    return _Read(
-        layers, steps=len(steps) > 1, boundary=int(prompt) if len(steps) > 1 and prompt > 1 else None
-    )
+    several, prompt = len(steps) > 1, steps[0][0].shape[-2]
+    return _Read(layers, steps=several, boundary=int(prompt) if several and prompt > 1 else None)
 
 
 def _axis(
@@ -299,7 +291,7 @@ def _axis(
     boundary: int | None,
     second: int | None = None,
 ) -> TokenAxis:
-    """Return the axis of given labels; words are taken from `words`, else from the tokens' own marks."""
+    """Return the axis of given labels; words come from `words`, or else from the tokens' own marks."""
     if labels is None:
         if words is None and second is None:
             return numbered(n)
@@ -332,16 +324,16 @@ def _axis(
 
 
 def axis_of_tokens(tokens: Sequence[str]) -> TokenAxis:
-    """Return the axis of tokens as a vocabulary spells them, with words and sentences found in them."""
+    """Return the axis of tokens as a vocabulary spells them, with their words and sentences."""
     return _axis(tokens, len(tokens), "tokens", None, None)
 
 
-def _word_ids(given: Any, n: int) -> list[int | None]:
+def _word_ids(value: Any, n: int) -> list[int | None]:
     """Return the word of every token."""
     what = "word numbers (encoding.word_ids()) or lists of token indices"
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"words must be {what}, not {given!r:.80}")
-    words: list[Any] = [*given]
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"words must be {what}, not {value!r:.80}")
+    words: list[Any] = [*value]
     if all(w is None or isinstance(w, (int, np.integer)) for w in words):
         if len(words) != n:
             raise ValueError(f"words has {len(words)} entries, and there are {n} tokens")
@@ -355,7 +347,7 @@ def _word_ids(given: Any, n: int) -> list[int | None]:
                 raise ValueError(f"words[{number}] holds token {token!r}; tokens are 0 to {n - 1}")
             if ids[token] is not None:
                 raise ValueError(
-                    f"words[{number}] holds token {token}, which words[{ids[token]}] holds already"
+                    f"words[{number}] holds token {token}, which words[{ids[token]}] already holds"
                 )
             ids[token] = number
         if not span:

@@ -1,4 +1,4 @@
-"""aw.from_qkv: attention by hand, from embeddings and weights small enough for a blackboard, as a trace."""
+"""aw.from_qkv: a trace of attention computed by hand, from embeddings and weights fit for a blackboard."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from attnwidgets._errors import suggest
 from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
+from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.recorder import Call
 from attnwidgets.tracing.text.axes import numbered
-from attnwidgets.tracing.trace import RecordedLayer, Stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,25 +24,25 @@ _MATRIX = 2
 
 
 class QkvTrace(GivenTrace):
-    """One attention layer of given embeddings and weights: queries and keys are known, and no model is.
+    """One attention layer of given embeddings and weights, with queries and keys but without a model.
 
     Attributes:
-        values: What every head reads of a token, E W_v [head, token, d_v]; None without W_v.
+        values: The values of every head, E W_v [head, token, d_v]; None without W_v.
     """
 
     values: Tensor | None = None
 
     @property
     def head_outputs(self) -> Tensor:
-        """What every head writes: its attention times the values, [head, token, d_v].
+        """The output of every head: its attention times the values, [head, token, d_v].
 
-        Beside each other, as [token, head * d_v], they are what W_O would be given.
+        Concatenated to [token, head * d_v], they would be the input of W_O.
 
         Raises:
             ValueError: If no W_v was given.
         """
         if self.values is None:
-            raise ValueError("what heads write needs their values: give W_v to aw.from_qkv.")
+            raise ValueError("head outputs need the values: pass W_v to aw.from_qkv.")
         weights = self.attention_layer(0)
         return weights @ self.values.to(weights.dtype)
 
@@ -60,32 +60,39 @@ def from_qkv(
 ) -> QkvTrace:
     """Return one attention layer computed by hand: softmax(scale * Q K^T + mask), Q = E W_q, K = E W_k.
 
-    What it returns is a trace: `aw.NeuronView(trace)` draws how each weight comes about, the other views and
-    the methods that read attention take it as they take a model's. `.attention_layer(0)` are the weights
-    [head, query, key], `.query_key(0)` queries and keys, `.values` and `.head_outputs` what heads read and
-    write. Lists, numpy arrays and tensors are taken; it is computed in float64 where they are (numbers typed
-    by hand are), else in float32.
+    The result is a trace: `aw.NeuronView(trace)` shows how each weight arises; the other views, and the
+    methods that read attention, accept it like a model's. `.attention_layer(0)` returns the weights [head,
+    query, key], `.query_key(0)` queries and keys; `.values` and `.head_outputs` are the heads' values and
+    outputs. Accepts lists, numpy arrays and tensors; computes in float64 if any of them is float64 (numbers
+    typed by hand are), else in float32.
 
     Args:
-        E: Embeddings, one row a token [token, d].
-        W_q: [d, heads * d_k]; the first d_k columns are the first head's.
+        E: Embeddings, one row per token [token, d].
+        W_q: [d, heads * d_k]; the first d_k columns belong to the first head.
         W_k: [d, heads * d_k].
-        W_v: [d, heads * d_v], for what heads write; None leaves that out.
-        mask: "causal"; or [query, key] of True (1) where a key may be read; or of numbers that are added to
-            the scores (0 and -inf). None: every query reads every key.
-        tokens: One label a row of E.
+        W_v: [d, heads * d_v], for head outputs; None leaves them out.
+        mask: "causal"; or [query, key] with True (1) where a key may be read; or numbers to add to the scores
+            (0 and -inf). None: every query reads every key.
+        tokens: One label per row of E.
         heads: Number of heads.
         scale: Factor on the scores; None: 1 / sqrt(d_k).
 
     Raises:
-        ValueError: Where shapes do not fit (all of them are named), something is not finite, or a query may
-            read nothing.
-        TypeError: Where something is no array of numbers.
+        ValueError: If shapes do not fit (the message lists all of them), a number is not finite, or a query
+            may read nothing.
+        TypeError: If an argument is not a numeric array.
+
+    Example:
+        >>> trace = aw.from_qkv(np.eye(3), np.eye(3), np.eye(3), mask="causal", tokens=["a", "b", "c"])
+        >>> trace.attention_layer(0)[0].numpy().round(2)
+        array([[1.  , 0.  , 0.  ],
+               [0.36, 0.64, 0.  ],
+               [0.26, 0.26, 0.47]])
 
     Source: Vaswani et al. 2017, Attention Is All You Need, equation 1.
     """
-    given = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
-    arrays = {name: _matrix(value, name) for name, value in given.items()}
+    matrices = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
+    arrays = {name: _matrix(value, name) for name, value in matrices.items()}
     dtype = torch.float64 if any(a.dtype == torch.float64 for a in arrays.values()) else torch.float32
     arrays = {name: value.to(dtype) for name, value in arrays.items()}
     _check_shapes(arrays, heads)
@@ -104,56 +111,50 @@ def from_qkv(
     }
     axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
     call = Call("attention", query[None], key[None], settings)
-    found = QkvTrace({"self": Stack((RecordedLayer(call, 0, count, count),), axis, axis)})
+    trace = QkvTrace({"self": Stack((RecordedLayer(call, 0, count, count),), axis, axis)})
     if "W_v" in arrays:
-        found.values = _by_head(embedded @ arrays["W_v"], heads)
-    return found
+        trace.values = _by_head(embedded @ arrays["W_v"], heads)
+    return trace
 
 
 def _matrix(value: Any, name: str) -> Tensor:
-    """Return a matrix of finite numbers: float64 where it is given in it, or as numbers, else float32."""
+    """Return a matrix of finite numbers: float64 if given as float64, integers or lists, else float32."""
     if isinstance(value, Tensor):
-        found = widened(value.detach().to("cpu", copy=True))
+        matrix = widened(value.detach().to("cpu", copy=True))
     else:
         try:
             array = np.array(value)
             is_float = np.issubdtype(array.dtype, np.floating) and array.dtype != np.float64
-            found = torch.from_numpy(array.astype(np.float32 if is_float else np.float64))
+            matrix = torch.from_numpy(array.astype(np.float32 if is_float else np.float64))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} is no array of numbers: {error}") from error
-    if not found.is_floating_point():
-        found = found.double()
-    if found.dim() != _MATRIX or not found.numel():
-        raise ValueError(f"{name} has shape {tuple(found.shape)}, and must be a matrix with something in it")
-    if not torch.isfinite(found).all():
+            raise TypeError(f"{name} is not a numeric array: {error}") from error
+    if not matrix.is_floating_point():
+        matrix = matrix.double()
+    if matrix.dim() != _MATRIX or not matrix.numel():
+        raise ValueError(f"{name} has shape {tuple(matrix.shape)}, and must be a matrix that is not empty")
+    if not torch.isfinite(matrix).all():
         raise ValueError(f"{name} holds numbers that are not finite")
-    return found
+    return matrix
 
 
 def _check_shapes(arrays: dict[str, Tensor], heads: int) -> None:
-    """Refuse matrices that do not fit each other, with all their shapes.
-
-    Raises:
-        ValueError: The message says which two do not fit.
-    """
+    """Raise ValueError for matrices that do not fit each other; the message lists all shapes."""
     if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
         raise ValueError(f"heads must be a number of heads, at least 1, not {heads!r}")
     shapes = {name: tuple(value.shape) for name, value in arrays.items()}
-    all_of_them = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+    listing = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
     depth = shapes["E"][1]
     for name, (rows, columns) in shapes.items():
         if name == "E":
             continue
         if rows != depth:
             raise ValueError(
-                f"{name} has {rows} rows, and E has {depth} columns: E {name} is not defined ({all_of_them})"
+                f"{name} has {rows} rows, and E has {depth} columns: E {name} is not defined ({listing})"
             )
         if columns % heads:
-            raise ValueError(
-                f"{name} has {columns} columns, which {heads} heads cannot share ({all_of_them})"
-            )
+            raise ValueError(f"{name} has {columns} columns, which {heads} heads cannot share ({listing})")
     if shapes["W_q"] != shapes["W_k"]:
-        raise ValueError(f"W_q and W_k must have one shape: queries meet keys ({all_of_them})")
+        raise ValueError(f"W_q and W_k must have the same shape ({listing})")
 
 
 def _by_head(states: Tensor, heads: int) -> Tensor:
@@ -162,10 +163,10 @@ def _by_head(states: Tensor, heads: int) -> Tensor:
 
 
 def _added(mask: Any, count: int, dtype: torch.dtype) -> Tensor | None:
-    """Return what a mask adds to the scores [1, 1, query, key], or None.
+    """Return the numbers that a mask adds to the scores [1, 1, query, key], or None.
 
     Raises:
-        ValueError: For another shape, something ambiguous, or a query that may read nothing.
+        ValueError: For another shape, an ambiguous mask, or a query that may read nothing.
     """
     if mask is None:
         return None
@@ -182,14 +183,14 @@ def _added(mask: Any, count: int, dtype: torch.dtype) -> Tensor | None:
     binary = bool(np.isin(array, (0, 1)).all())
     if array.dtype != bool and np.issubdtype(array.dtype, np.floating) and binary and array.any():
         raise ValueError(
-            "mask holds 0.0 and 1.0: give mask == 1 if 1 means that a key may be read, or what is to be "
-            "added to the scores (0.0 and -inf)"
+            "mask holds 0.0 and 1.0: pass mask == 1 if 1 means that a key may be read, or the numbers to "
+            "add to the scores (0.0 and -inf)"
         )
     if array.dtype == bool or (np.issubdtype(array.dtype, np.integer) and binary):
         array = np.where(array.astype(bool), 0.0, -np.inf)
     added = torch.from_numpy(array.astype(np.float64)).to(dtype)
     if torch.isnan(added).any() or (added == math.inf).any():
-        raise ValueError("mask holds NaN or +inf; give 0 where a key may be read and -inf where not")
+        raise ValueError("mask holds NaN or +inf; pass 0 where a key may be read and -inf where not")
     blind = (added == -math.inf).all(dim=1).nonzero().flatten().tolist()
     if blind:
         raise ValueError(f"mask lets query {blind[0]} read nothing: its softmax would be 0 / 0")

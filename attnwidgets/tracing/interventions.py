@@ -1,9 +1,9 @@
-"""Interventions in force: what changes a model's attention while `with` blocks run, and its undoing.
+"""Interventions: changes of a model's attention that are in force while `with` blocks run.
 
 Every intervention is entered on a model. The first one switches the model to the attention function that
-recording uses and takes its attention modules; the last one to leave puts everything back. They are applied
-in the order in which they were entered, in plain calls, in recorded ones and in `generate()`, of the thread
-and task that entered them (and of tasks started within): whoever else calls the model sees it as it was.
+recording uses; the last one to exit restores everything. They are applied in the order in which they were
+entered, in plain calls, recorded calls and `generate()`, of the thread and task that entered them (and of
+tasks started within): other callers see the model unchanged.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import logging
 import threading
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnwidgets.tracing.attention_modules import Turns, sites
+from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, UnsupportedModelError, changers
 from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.attention_modules import AttentionModule
 
 _LOGGER = logging.getLogger("attnwidgets")
-# Models for which the log has named another caller, once each.
-_told: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-_ELSEWHERE = (
-    "another thread or task calls this %s, and sees it without the interventions in force here (%s). To "
+# Models whose other callers have been warned about, once each.
+_warned: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+_OTHER_CALLER = (
+    "another thread or task calls this %s, without the interventions in force here (%s). To "
     "include a thread of yours, start it as "
     "Thread(target=contextvars.copy_context().run, args=(function, ...))."
 )
@@ -55,8 +56,8 @@ class Seen:
         query: [batch, head, query, dim].
         key: [batch, kv head, key, dim].
         settings: mask, scaling, softcap and position_bias.
-        first_query: Position of the first query in the text; above 0 where a cache holds what came before.
-        first_key: Position of the first key; above 0 where a sliding window has left some behind.
+        first_query: Position of the first query in the text; above 0 if a cache holds earlier tokens.
+        first_key: Position of the first key; above 0 if a sliding window has dropped earlier ones.
         changed: Whether an intervention before this one changed the weights.
     """
 
@@ -71,7 +72,7 @@ class Seen:
 
     @cached_property
     def readable(self) -> Tensor:
-        """Which keys a query may read [batch or 1, 1, query, key]."""
+        """True for every key that a query may read [batch or 1, 1, query, key]."""
         mask = self.settings.get("mask")
         if mask is None:
             shape = (1, 1, self.query.shape[2], self.key.shape[2])
@@ -79,47 +80,47 @@ class Seen:
         return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
     def queries(self, positions: frozenset[int] | None) -> list[int]:
-        """Return which rows of the call are at some positions of the text."""
-        places = range(self.query.shape[2])
-        return [at for at in places if positions is None or at + self.first_query in positions]
+        """Return the rows of the call that are at some positions of the text."""
+        rows = range(self.query.shape[2])
+        return [row for row in rows if positions is None or row + self.first_query in positions]
 
     def keys(self, positions: frozenset[int]) -> list[int]:
-        """Return which columns of the call are at some positions of the text."""
-        return [at for at in range(self.key.shape[2]) if at + self.first_key in positions]
+        """Return the columns of the call that are at some positions of the text."""
+        return [column for column in range(self.key.shape[2]) if column + self.first_key in positions]
 
 
 class Intervention:
     """A change of a model's attention, in force while its `with` block runs.
 
-    It may be entered again after it was left, and beside others; `aw.interventions(model)` lists what is in
-    force.
+    It can be entered again after it was left, and together with others; `aw.interventions(model)` lists
+    those in force.
 
     Attributes:
-        kind: What makes it ("ablate_heads").
-        said: What it does, in words.
+        kind: The function that makes it ("ablate_heads").
+        said: A description of what it does.
         where: Stack and layer of every attention that it changes.
     """
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
-        self._model = unwrap(getattr(model, "model", model) if hasattr(model, "stack_table") else model)
+        self._model = unwrap(model.model if is_trace(model) else model)
         self._entered: list[_Session] = []
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
-        """Return weights [batch, head, query, key] to go on with."""
+        """Return the weights [batch, head, query, key] that the call continues with."""
         return weights
 
     def write(self, seen: Seen, output: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
-        """Return what the heads return, [batch, head, query, dim], to go on with."""
+        """Return the head outputs [batch, head, query, dim] that the call continues with."""
         return output
 
     def __enter__(self) -> Self:
         before = _session_of(self._model)
-        if before is not None and any(one is self for one in before.active):
+        if before is not None and any(active is self for active in before.active):
             raise RuntimeError(f"{self!r} is in force already; make another one with aw.{self.kind}.")
         session = before
         if session is None or session.owner != _here():
-            # A task inherits what is in force where it was started, and changes nothing there.
+            # A task inherits the interventions in force where it was started, and changes nothing there.
             session = _Session(self._model, [] if before is None else [*before.active])
             session.begin()
             changers.set((*changers.get(), session))
@@ -130,12 +131,13 @@ class Intervention:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        session = next((one for one in reversed(self._entered) if one.owner == _here()), self._entered[-1])
+        own = (session for session in reversed(self._entered) if session.owner == _here())
+        session = next(own, self._entered[-1])
         self._entered.remove(session)
-        session.active = [one for one in session.active if one is not self]
+        session.active = [active for active in session.active if active is not self]
         if len(session.active) == len(session.inherited):
             session.active = []
-            changers.set(tuple(one for one in changers.get() if one is not session))
+            changers.set(tuple(changer for changer in changers.get() if changer is not session))
             session.end()
 
     def __repr__(self) -> str:
@@ -143,7 +145,7 @@ class Intervention:
 
 
 def _here() -> tuple[int, int]:
-    """Return what tells this thread and task from others."""
+    """Return ids that identify this thread and task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs here
@@ -153,58 +155,65 @@ def _here() -> tuple[int, int]:
 
 def _session_of(model: nn.Module) -> _Session | None:
     own = origin(model)
-    return next((one for one in reversed(_sessions()) if one.model is own), None)
+    return next((session for session in reversed(_sessions()) if session.model is own), None)
 
 
 def _sessions() -> list[_Session]:
     """Return the sessions that this thread and task is in, the innermost last."""
-    # A task that was started inside of a `with` block remembers it after its end.
-    return [one for one in changers.get() if isinstance(one, _Session) and one.active]
+    # A task that was started inside a `with` block remembers it after its end.
+    return [changer for changer in changers.get() if isinstance(changer, _Session) and changer.active]
 
 
 def interventions(model: Any = None) -> tuple[Intervention, ...]:
     """Return the interventions in force in this thread and task, in the order in which they are applied.
 
     Args:
-        model: A model or a trace of one; None: on any model.
+        model: A model or a trace of one; None means any model.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> with aw.ablate_heads(model, {3: [1, 4]}):
+        ...     [intervention.kind for intervention in aw.interventions(model)]
+        ['ablate_heads']
+        >>> aw.interventions(model)
+        ()
     """
     if model is None:
         models = dict.fromkeys(session.model for session in _sessions())
-        return tuple(one for each in models for one in interventions(each))
-    if hasattr(model, "stack_table"):
+        return tuple(intervention for each in models for intervention in interventions(each))
+    if is_trace(model):
         model = model.model
     session = None if model is None else _session_of(unwrap(model))
     return () if session is None else tuple(session.active)
 
 
 def said_of(model: Any) -> tuple[str, ...]:
-    """Return what the interventions in force on a model do, in words."""
-    return tuple(one.said for one in interventions(model))
+    """Return descriptions of the interventions in force on a model."""
+    return tuple(intervention.said for intervention in interventions(model))
 
 
 def require_same_interventions(trace: Any, purpose: str) -> None:
-    """Raise ValueError where a trace was recorded under other interventions than are in force now.
+    """Raise ValueError if the interventions in force are not those under which a trace was recorded.
 
-    What runs the model again would explain another model than the trace shows.
+    Running the model again would explain a model other than the one in the trace.
     """
-    then, now = tuple(trace.interventions), said_of(trace.model)
-    if then == now:
+    recorded, current = tuple(trace.interventions), said_of(trace.model)
+    if recorded == current:
         return
-    if then:
-        message = (
-            f"{purpose} runs the model again, and this trace was recorded with {'; '.join(then)}"
-            f"{' and now there is ' + '; '.join(now) if now else ''}: call it inside of the same with block."
+    if recorded:
+        raise ValueError(
+            f"{purpose} runs the model again, and this trace was recorded with {'; '.join(recorded)}"
+            f"{', while now there is ' + '; '.join(current) if current else ''}: call it inside the same "
+            "with block."
         )
-    else:
-        message = (
-            f"{purpose} runs the model again, which is now changed ({'; '.join(now)}), and this trace was "
-            "recorded before that: trace again inside of the with block (trace.rerun()), or call it outside."
-        )
-    raise ValueError(message)
+    raise ValueError(
+        f"{purpose} runs the model again, which is now changed ({'; '.join(current)}), and this trace was "
+        "recorded before that: trace again inside the with block (trace.rerun()), or call it outside."
+    )
 
 
 class _Pass(threading.local):
-    """Where a pass of a model is, in each thread that runs one."""
+    """The progress of a pass of a model, in each thread that runs one."""
 
     def __init__(self) -> None:
         self.turns: Turns | None = None
@@ -220,7 +229,7 @@ class _Session:
 
     Args:
         model: The model.
-        active: What is in force.
+        active: The interventions in force.
     """
 
     model: nn.Module
@@ -230,21 +239,23 @@ class _Session:
     def __post_init__(self) -> None:
         self.inherited = tuple(self.active)
         self._table: dict[str, tuple[AttentionModule, ...]] = sites(self.model)
-        self.modules = frozenset(site.module for own in self._table.values() for site in own)
+        self.modules = frozenset(
+            attention.module for modules in self._table.values() for attention in modules
+        )
         self._pass = _Pass()
         self._undo = ExitStack()
         self._own: Callable[[], bool] = bool
 
     def begin(self) -> None:
-        """Switch the model for our own calls, and the twin of it that is borrowed here, if one is."""
-        if any(one.model is not self.model and one.modules & self.modules for one in _sessions()):
+        """Switch the model, and the twin of it that is borrowed here, if any, for our own calls."""
+        if any(other.model is not self.model and other.modules & self.modules for other in _sessions()):
             raise ValueError(
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
             )
         if not configs_of(self.model):
             raise UnsupportedModelError(
-                f"{type(self.model).__name__} has no configuration that says how it attends."
+                f"{type(self.model).__name__} has no configuration that names its attention implementation."
             )
         register()
         with ExitStack() as undo:
@@ -260,19 +271,21 @@ class _Session:
             self._undo = undo.pop_all()
 
     def end(self) -> None:
-        """Put everything back."""
+        """Restore the model."""
         self._undo.close()
 
     def _before(self, model: nn.Module, *_: Any) -> None:
         if not self._own():
-            if self.model not in _told:
-                _told.add(self.model)
-                _LOGGER.warning(_ELSEWHERE, type(model).__name__, "; ".join(one.said for one in self.active))
+            if self.model not in _warned:
+                _warned.add(self.model)
+                _LOGGER.warning(
+                    _OTHER_CALLER, type(model).__name__, "; ".join(active.said for active in self.active)
+                )
             return
         if _session_of(self.model) is self:
-            now = self._pass
-            now.turns = Turns(self._table)
-            now.calls, now.running = 0, True
+            current = self._pass
+            current.turns = Turns(self._table)
+            current.calls, current.running = 0, True
 
     def _after(self, model: nn.Module, *_: Any) -> None:
         if not self._own() or _session_of(self.model) is not self:
@@ -280,45 +293,42 @@ class _Session:
         self._pass.running = False
         if not self._pass.calls:
             raise UnsupportedModelError(
-                f"interventions do nothing in {type(model).__name__}: it computes attention outside "
+                f"interventions have no effect on {type(model).__name__}: it computes attention outside "
                 "transformers' attention interface."
             )
 
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
     ) -> Tensor:
-        """Apply what changes weights, in order."""
-        now = self._pass
-        now.calls += 1
-        now.turns = Turns(self._table) if now.turns is None else now.turns
-        place = now.turns.of(module)
+        """Apply the interventions to a call's weights, in order."""
+        current = self._pass
+        current.calls += 1
+        current.turns = Turns(self._table) if current.turns is None else current.turns
+        place = current.turns.of(module)
         if place is None:
             return weights
         stack, layer = place
         own = origin(module)
-        if not now.running and sum(site.module is own for site in self._table[stack]) > 1:
+        if not current.running and sum(attention.module is own for attention in self._table[stack]) > 1:
             raise UnsupportedModelError(
-                f"a block of {type(self.model).__name__} that is several layers was called by itself, so "
-                "that an intervention cannot tell which it is."
+                f"a block of {type(self.model).__name__} that serves as several layers was called by "
+                "itself, so an intervention cannot tell which layer it is."
             )
         first_query, first_key = self._positions(own, stack, query, key, settings)
+        seen = current.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
         plain = weights
-        for one in self.active:
-            seen = Seen(
-                stack, layer, query, key, settings, first_query, first_key, changed=weights is not plain
-            )
-            if (stack, layer) in one.where:
-                weights = one.weigh(seen, weights)
-        now.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
+        for intervention in self.active:
+            if (stack, layer) in intervention.where:
+                weights = intervention.weigh(replace(seen, changed=weights is not plain), weights)
         return weights
 
-    def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh was told of it
-        """Apply what changes what heads return, in order."""
+    def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh has kept its place
+        """Apply the interventions to a call's head outputs, in order."""
         seen, self._pass.seen = self._pass.seen, None
         if seen is not None:
-            for one in self.active:
-                if (seen.stack, seen.layer) in one.where:
-                    output = one.write(seen, output)
+            for intervention in self.active:
+                if (seen.stack, seen.layer) in intervention.where:
+                    output = intervention.write(seen, output)
         return output
 
     def _positions(
@@ -327,20 +337,20 @@ class _Session:
         """Return the positions of a call's first query and first key in the text."""
         n_queries, n_keys = query.shape[2], key.shape[2]
         if stack == "cross":
-            # The decoder's self-attention of the same layer came before and knows.
+            # The decoder's self-attention of the same layer has run before and set the position.
             return max(0, self._pass.next.get(-1, n_queries) - n_queries), 0
         first_query = first_key = 0
         if n_keys != n_queries:
             last = n_keys - 1
             mask = settings.get("mask")
             if mask is not None:
-                # A cache of fixed size holds room for what is to come.
+                # A cache of fixed size has room for tokens to come.
                 read = Seen(stack, 0, query, key, settings, 0, 0).readable[..., -1, :].flatten(0, -2).any(0)
                 last = int(read.nonzero().max()) if bool(read.any()) else last
             first_query = last + 1 - n_queries
             known = self._pass.next.get(id(module), 0)
             if known > first_query and last == n_keys - 1:
-                # A sliding window has forgotten the first keys.
+                # A sliding window has dropped the first keys.
                 first_query, first_key = known, known + n_queries - n_keys
         self._pass.next[id(module)] = first_query + n_queries
         if stack == "decoder":

@@ -1,4 +1,4 @@
-"""A model and its tokenizer as shards of long work take them: named or given, known by their content."""
+"""A model and its tokenizer for the shards of long work: by name or as objects, identified by content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._parcels import Here, parcel, stays
-from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+from attnwidgets.tracing.content import tokenizer_fingerprint
+from attnwidgets.tracing.fingerprint import fingerprint_of
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.run import load_model, load_named, load_tokenizer
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Carried:
-    """A model and its tokenizer, on their way to shards."""
+    """A model and its tokenizer, packed for shards."""
 
     model: Parcel | Here
     tokenizer: Parcel | Here
@@ -38,7 +39,7 @@ class Reader:
 
     Args:
         model: A model, a hub id or a folder.
-        tokenizer: The same of a tokenizer; None: beside the model.
+        tokenizer: A tokenizer, a hub id or a folder; None loads the one saved with the model.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
@@ -49,19 +50,21 @@ class Reader:
 
     @cached_property
     def fingerprints(self) -> tuple[str, str]:
-        """Hashes of the content of both, as it was when they were first asked for."""
+        """Hashes of the content of both, as of the first access."""
         return fingerprint_of(self.model), tokenizer_fingerprint(self.tokenizer)
 
     @contextmanager
     def carried(self, jobs: int | Executor) -> Iterator[Carried]:
-        """Lend both to shards: by name where they have one, else the objects.
+        """Lend both to shards: by name if they have one, else as objects.
 
         Raises:
-            ValueError: Where interventions are in force, which stay in this process.
+            ValueError: If interventions are in force, which stay in this process.
         """
-        done = said_of(unwrap(self.model))
-        if done and jobs != 1:
-            raise ValueError(f"model is changed ({'; '.join(done)}), which workers do not see: use jobs=1.")
+        changes = said_of(unwrap(self.model))
+        if changes and jobs != 1:
+            raise ValueError(
+                f"model is changed ({'; '.join(changes)}), which workers do not see: use jobs=1."
+            )
         if stays(jobs):
             yield Carried(Here(self.model), Here(self.tokenizer))
             return
@@ -75,7 +78,7 @@ class Reader:
                 check=fingerprint_of,
                 make=partial(load_model, model) if model else None,
                 fingerprint=self.fingerprints[0],
-            ) as one,
+            ) as model_parcel,
             parcel(
                 self.tokenizer,
                 jobs,
@@ -84,6 +87,6 @@ class Reader:
                 check=tokenizer_fingerprint,
                 make=partial(load_tokenizer, tokenizer) if tokenizer else None,
                 fingerprint=self.fingerprints[1],
-            ) as two,
+            ) as tokenizer_parcel,
         ):
-            yield Carried(one, two)
+            yield Carried(model_parcel, tokenizer_parcel)

@@ -1,4 +1,4 @@
-"""aw.trace_module: any torch module on numbers, for the methods that explain a number."""
+"""aw.trace_module: a trace of any torch module on numbers, for methods that explain outputs by inputs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.text.axes import numbered
 from attnwidgets.tracing.text.units import TokenAxis
-from attnwidgets.tracing.trace import Stack, Trace
+from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,13 +22,13 @@ _VALUES = "values"
 
 @dataclass(frozen=True)
 class Returned:
-    """What a module returned, as models return it: logits [batch, output]."""
+    """A module's output in the form of a model's: logits [batch, output]."""
 
     logits: Tensor
 
 
 class ModuleTrace(Trace):
-    """One pass of a torch module: no attention, no tokens but its inputs."""
+    """One pass of a torch module: its inputs are the tokens, and there is no attention."""
 
     shape: tuple[int, ...] = ()
     output_names: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class ModuleTrace(Trace):
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:
-        """What is computed from this trace is kept in: float64 where the module answered in it."""
+        """Precision of everything computed from this trace: float64 if the module's output is in it."""
         double = self.logits is not None and self.logits.dtype == torch.float64
         return "float64" if double else "float32"
 
@@ -49,12 +50,12 @@ class ModuleTrace(Trace):
         options: Mapping[str, Any],
         parameters: Mapping[str, Tensor],
     ) -> Returned:
-        """Return what the module makes of [batch, source, number] values."""
+        """Return the module's output for values [batch, source, number]."""
         del options  # of transformers' models
         values = inputs[_VALUES]
-        given = values.reshape(len(values), *self.shape)
-        found = torch.func.functional_call(model, dict(parameters), (given,)) if parameters else model(given)
-        return Returned(_outputs(found, len(values)))
+        batch = values.reshape(len(values), *self.shape)
+        output = torch.func.functional_call(model, dict(parameters), (batch,)) if parameters else model(batch)
+        return Returned(_outputs(output, len(values)))
 
 
 def trace_module(
@@ -67,26 +68,32 @@ def trace_module(
     """Run a torch module once, so that relevance and gradients explain its outputs by its inputs.
 
     For exercises: a ReLU layer, 1 - ReLU(1 - x), a small network. `aw.lrp`, `aw.saliency`,
-    `aw.input_x_gradient` and `aw.integrated_gradients` read the result; methods of attention do not.
+    `aw.input_x_gradient` and `aw.integrated_gradients` accept the result; methods of attention do not.
 
     Args:
-        module: The module; it is given a batch of one and comes back as it was.
+        module: The module; it runs on a batch of one and is left as it was.
         inputs: One input without its batch axis: [source], or [source, number] for vectors (embeddings); a
-            tensor, an array or lists. It is given in the precision of the module's parameters; where there
-            are none, as it comes (lists in torch's default precision).
+            tensor, an array or lists. It is converted to the precision of the module's parameters; without
+            parameters it keeps its own (lists have torch's default precision).
         labels: Names of the sources; x1, x2, ... by default.
-        outputs: Names of the outputs, which targets are chosen by; 0, 1, ... by default.
+        outputs: Names of the outputs, for choosing targets; 0, 1, ... by default.
 
     Raises:
-        TypeError: If `module` is no module, or inputs are integers, which no gradient reaches.
+        TypeError: If `module` is not a torch module, or inputs are integers, which have no gradient.
         ValueError: If shapes and labels do not fit, or the module returns no numbers.
+
+    Example:
+        >>> import torch
+        >>> trace = aw.trace_module(torch.nn.ReLU(), [3.0, -1.0], outputs=["a", "b"])
+        >>> aw.input_x_gradient(trace, target="a").values.tolist()
+        [3.0, 0.0]
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
     values = torch.as_tensor(inputs)
     if not values.is_floating_point():
         raise TypeError(
-            f"inputs are {str(values.dtype).removeprefix('torch.')}, which no gradient reaches; pass floats "
+            f"inputs are {str(values.dtype).removeprefix('torch.')}, which have no gradient; pass floats "
             "(embeddings instead of token ids)"
         )
     if values.dim() not in (1, 2) or not values.numel():
@@ -99,27 +106,27 @@ def trace_module(
     if len(names) != count:
         raise ValueError(f"labels names {len(names)} sources, and inputs has {count}")
     axis = TokenAxis.plain(names)
-    own = next((p.dtype for p in module.parameters() if p.is_floating_point()), values.dtype)
-    flat = values.detach().to(own, copy=True).reshape(1, count, -1)
-    found = ModuleTrace(
+    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), values.dtype)
+    flat = values.detach().to(dtype, copy=True).reshape(1, count, -1)
+    trace = ModuleTrace(
         {"self": Stack((), axis, numbered(count))},
         model=module,
         model_id=type(module).__name__,
         inputs={_VALUES: flat},
     )
-    found.shape = tuple(values.shape)
+    trace.shape = tuple(values.shape)
     with borrowed(module) as twin:
-        returned = found.call(twin, found.inputs, {}, {})
+        returned = trace.call(twin, trace.inputs, {}, {})
     if returned.logits.shape[1:].numel() == 0:
         raise ValueError("the module returned no numbers")
-    found.logits = returned.logits[0].detach().cpu()
-    found.output_names = tuple(map(str, range(len(found.logits)) if outputs is None else outputs))
-    return found
+    trace.logits = returned.logits[0].detach().cpu()
+    trace.output_names = tuple(map(str, range(len(trace.logits)) if outputs is None else outputs))
+    return trace
 
 
-def _outputs(found: Any, batch: int) -> Tensor:
-    if not isinstance(found, Tensor) or not found.is_floating_point():
-        raise ValueError(f"the module must return a float tensor, not {type(found).__name__}")
-    if found.numel() % batch:
-        raise ValueError(f"the module returned {tuple(found.shape)} for a batch of {batch}")
-    return found.reshape(batch, -1)
+def _outputs(output: Any, batch: int) -> Tensor:
+    if not isinstance(output, Tensor) or not output.is_floating_point():
+        raise ValueError(f"the module must return a float tensor, not {type(output).__name__}")
+    if output.numel() % batch:
+        raise ValueError(f"the module returned {tuple(output.shape)} for a batch of {batch}")
+    return output.reshape(batch, -1)

@@ -1,4 +1,4 @@
-"""Weights that accelerate keeps elsewhere: on a disk, or in the memory of another device."""
+"""Weights that accelerate has offloaded to a disk or to the memory of another device."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 def loaded(module: nn.Module, name: str) -> Any:
-    """Return what a module keeps under a name, None where it has none; a weight that is offloaded is read.
+    """Return a module's attribute, None if it has none; an offloaded weight is read.
 
     Raises:
-        ValueError: Where a weight has no numbers (the meta device) and nothing says where they are.
+        ValueError: If a weight is on the meta device, without numbers, and is not offloaded.
     """
-    found = getattr(module, name, None)
-    if not isinstance(found, torch.Tensor) or not found.is_meta:
-        return found
+    value = getattr(module, name, None)
+    if not isinstance(value, torch.Tensor) or not value.is_meta:
+        return value
     if hasattr(module, "_hf_hook"):
         from accelerate.utils import align_module_device
 
         # On a twin, since others may run the module meanwhile.
         twin = twin_of(module)
         with align_module_device(twin):
-            found = getattr(twin, name)
-    if found.is_meta:
+            value = getattr(twin, name)
+    if value.is_meta:
         raise ValueError(
             f"{type(module).__name__}.{name} is on the meta device and has no numbers: load the model's "
             "weights."
         )
-    return found
+    return value

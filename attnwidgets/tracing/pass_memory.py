@@ -1,4 +1,4 @@
-"""Memory: whether a pass over a whole text fits, how many fit together, and what to say where none does."""
+"""Memory of passes over whole texts: estimates, batch sizes that fit, and errors if even one does not."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 _MAPS_HELD = 2  # attention weights, and what the softmax or the next product keeps of them
-_MAPS_KEPT = 5  # where they are kept: gradients by them, and copies of both in float64
-_SLACK = 1.25  # the estimate is rough: what is refused lies well above it
-_MASKS = 3  # of eager attention [query, key]: as numbers, as truth values, and of sliding windows
-_LOGITS = 3  # the recorded ones, those of the plain pass that proves them, and the trace's own
-_STATES = 8  # of a token and layer: hidden states, norms, queries, keys, values
-_CELL = 64  # multiplications that one attention weight is worth: its products, and the softmax between them
-_SHARE = 0.5  # of the free memory that inputs which run together may take
+_MAPS_KEPT = 5  # if they are kept: their gradients, and copies of both in float64
+_SLACK = 1.25  # the estimate is rough: only needs well above the free memory are refused
+_MASKS = 3  # of eager attention [query, key]: as numbers, as booleans, and of sliding windows
+_LOGITS = 3  # the recorded ones, those of the plain pass that checks them, and the trace's own
+_STATES = 8  # per token and layer: hidden states, norms, queries, keys, values
+_CELL = 64  # multiplications per attention weight: its products, and the softmax between them
+_SHARE = 0.5  # of the free memory, for inputs that run together
 
 
 def graph_bytes(model: nn.Module, trace: Trace, batch: int = 1, *, maps_kept: bool = False) -> int:
-    """Return about how many bytes a pass with gradients keeps: ins and outs of every matrix, and maps."""
+    """Estimate the bytes that a pass with gradients keeps: inputs and outputs of every matrix, and maps."""
     n_tokens, widths, maps, size = _sizes(model, trace)
     held = _MAPS_HELD + _MAPS_KEPT * maps_kept
     return batch * size * (n_tokens * sum(map(sum, widths)) + held * sum(maps))
 
 
 def pass_bytes(model: nn.Module, trace: Trace, batch: int = 1) -> int:
-    """Return about how many bytes a pass without gradients takes: states, and one layer's numbers."""
+    """Estimate the bytes that a pass without gradients takes: states, and one layer's numbers."""
     n_tokens, widths, maps, size = _sizes(model, trace)
     states = (len(maps) + 1) * max(map(min, widths), default=0)
     layer = max(map(sum, widths), default=0)
@@ -56,9 +56,9 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
 
 
 def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
-    """Return about how many bytes a recorded pass takes: what is kept of it, and what it holds meanwhile.
+    """Estimate the bytes that a recorded pass takes: what is kept of it, and what it holds while it runs.
 
-    Weights are gone through in blocks of queries, so that they hardly count. 0 where there is no text.
+    Attention weights are computed in blocks of queries, so they hardly count. 0 if there is no text.
     """
     batch, n_tokens, config = _text_of(model, inputs)
     if not n_tokens:
@@ -66,7 +66,7 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     layers, width = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size"))
     try:
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
-    except (AttributeError, NotImplementedError):  # no model of language
+    except (AttributeError, NotImplementedError):  # not a language model
         vocabulary = 0
     kept = 2 * layers * width
     numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + _MASKS * n_tokens**2
@@ -74,20 +74,21 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
 
 
 def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
-    """Return about how many bytes a pass takes that returns its attention: all layers' weights at once."""
+    """Estimate the bytes of a pass that returns its attention: the weights of all layers at once."""
     batch, n_tokens, config = _text_of(model, inputs)
-    counts = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "num_attention_heads"))
-    layers, heads = counts
+    names = ("num_hidden_layers", "num_attention_heads")
+    layers, heads = (int(getattr(config, name, 0) or 0) for name in names)
     return batch * heads * n_tokens**2 * (layers + _MAPS_HELD) * _number_bytes(model)
 
 
 def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:
-    """Return how many texts are read, the tokens of the longest, and the config of what reads them."""
-    ids = [inputs[name] for name in ("input_ids", "decoder_input_ids") if name in inputs]
-    config = getattr(model, "config", None)
-    found = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
-    sizes = [tuple(given.shape) for given in ids if isinstance(given, torch.Tensor)]
-    return max((size[0] for size in sizes), default=0), max((size[-1] for size in sizes), default=0), found
+    """Return the number of texts, the tokens of the longest, and the config of the model that reads them."""
+    config: Any = getattr(model, "config", None)
+    if hasattr(config, "get_text_config"):
+        config = config.get_text_config()
+    ids = (inputs.get(name) for name in ("input_ids", "decoder_input_ids"))
+    sizes = [tuple(each.shape) for each in ids if isinstance(each, torch.Tensor)]
+    return max((size[0] for size in sizes), default=0), max((size[-1] for size in sizes), default=0), config
 
 
 def _number_bytes(model: nn.Module) -> int:
@@ -97,25 +98,25 @@ def _number_bytes(model: nn.Module) -> int:
 
 @contextmanager
 def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Raise ValueError with what to do where a recorded pass cannot fit, before it runs or when it fails."""
+    """Raise ValueError with advice if a recorded pass does not fit, before it runs or when it fails."""
     batch, n_tokens, _ = _text_of(model, inputs)
     length = f" of {n_tokens:,} tokens" if n_tokens else ""
     purpose = f"a trace{length} by {type(model).__name__}"
     purpose += f", {batch} texts at once," if batch > 1 else ""
-    shorter = "a shorter text (truncation=True cuts one to what the model reads), or " if n_tokens else ""
+    shorter = "a shorter text (truncation=True cuts it to the model's limit), or " if n_tokens else ""
     remedy = f"Take {shorter}a device with more memory"
     with room_for(purpose, recording_bytes(model, inputs), device_of(model), remedy):
         yield
 
 
 def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True) -> int:
-    """Return how many inputs may run together: as many as wanted, or as the memory has room for; 1 at least.
+    """Return how many inputs may run together: the number wanted, or as many as fit in memory; at least 1.
 
     Args:
         model: The model.
         trace: A trace of one input of that size.
-        wanted: The most.
-        graph: Whether each keeps its pass for the way back.
+        wanted: The largest number.
+        graph: Whether each pass is kept for its backward pass.
     """
     free = free_bytes(device_of(model))
     if free is None:
@@ -125,16 +126,17 @@ def together(model: nn.Module, trace: Trace, wanted: int, *, graph: bool = True)
 
 
 def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int, free: int | None) -> str:
-    """Return what to tell a reader whose text does not fit."""
+    """Return the message for a text that does not fit."""
     n_tokens = max(len(trace.axes(stack)[0]) for stack in trace.stacks)
-    there = "" if free is None else f", and {free / 1e9:.2g} GB are free"
+    available = "" if free is None else f", and {free / 1e9:.2g} GB are free"
     keeps = torch.is_grad_enabled()
-    what = "keeps the whole pass of {} for its way back" if keeps else "runs {}"
+    action = "keeps the whole pass of {} for the backward pass" if keeps else "runs {}"
     fewer = ", fewer inputs at once (batch_size=)" if batch > 1 else ""
     other = "; aw.occlusion keeps no pass" if keeps else ""
     return (
-        f"{purpose} {what.format(type(model).__name__)}: over {n_tokens:,} tokens"
-        f"{f' and {batch} inputs at once' if batch > 1 else ''} that takes about {need / 1e9:.2g} GB{there}. "
+        f"{purpose} {action.format(type(model).__name__)}: over {n_tokens:,} tokens"
+        f"{f' and {batch} inputs at once' if batch > 1 else ''} that takes about {need / 1e9:.2g} GB"
+        f"{available}. "
         f"Take a shorter text{fewer}, or a device with more memory{other}."
     )
 
@@ -143,9 +145,9 @@ def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int
 def room_for_pass(
     model: nn.Module, trace: Trace, purpose: str, batch: int = 1, *, maps_kept: bool = False
 ) -> Iterator[None]:
-    """Raise ValueError with what to do where a pass cannot fit, before it runs or when it fails.
+    """Raise ValueError with advice if a pass does not fit, before it runs or when it fails.
 
-    Where gradients are on, the pass is kept for its way back.
+    With gradients enabled, the pass is kept for its backward pass.
     """
     if torch.is_grad_enabled():
         need = graph_bytes(model, trace, batch, maps_kept=maps_kept)
@@ -162,7 +164,7 @@ def room_for_pass(
 def told_what_to_do(
     model: nn.Module, trace: Trace, purpose: str, batch: int = 1, need: int | None = None
 ) -> Iterator[None]:
-    """Say what to do where the memory is not enough, in place of the allocator's own words."""
+    """Replace the allocator's own error by one that says what to do."""
     try:
         yield
     except RuntimeError as error:
@@ -180,7 +182,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def pass_work(trace: Trace) -> float:
-    """Return about how many multiplications a pass over a trace's input is, by weights and in attention."""
+    """Estimate the multiplications of a pass over a trace's input, by weights and in attention."""
     tokens = max(len(trace.axes(stack)[0]) for stack in trace.stacks)
     weights = sum(parameter.numel() for parameter in trace.model.parameters())
     layers = (layer.shape for table in trace.stack_table.values() for layer in table.layers)

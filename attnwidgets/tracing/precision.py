@@ -1,4 +1,4 @@
-"""What is computed in which precision: half precision is widened, everything else stays as it is."""
+"""Precision of computed numbers: half precision is widened, everything else stays as it is."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def widened(x: Tensor) -> Tensor:
 
 
 def kept_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return what the numbers of a model of this precision are kept in: float64 or float32."""
+    """Return the precision in which a model's numbers are kept: float64 or float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32

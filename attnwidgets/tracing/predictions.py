@@ -1,4 +1,4 @@
-"""What the model predicts for a traced input: next token, masked token, class."""
+"""A model's predictions for a traced input: next token, masked token, class."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.text.display import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 MOST = 100
-"""How many predictions a trace keeps."""
+"""Number of predictions that a trace keeps."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ def predict(
     Args:
         logits: [token, vocabulary], [class], or None.
         config: The model's config (vocab_size, id2label, problem_type).
-        tokenizer: Spells token ids; None shows the ids.
-        ids: [token] input ids, in which masks are looked for.
+        tokenizer: Decodes token ids; None shows the ids.
+        ids: [token] input ids, for finding a mask.
         generates: Whether the last position predicts the next token.
     """
     if logits is None or not logits.numel():
@@ -51,34 +53,31 @@ def predict(
             return "", ()
         values = widened(logits).sigmoid() if multiple else widened(logits).softmax(-1)
         names = getattr(config, "id2label", None) or {}
-        best = torch.topk(values, min(MOST, len(values)))
-        return "class", tuple(
-            Prediction(str(names.get(i, i)), p, i)
-            for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        )
+        return "class", _most_probable(values, lambda index: str(names.get(index, index)))
     if generates:
         return "next token", _tokens(logits[-1], tokenizer)
     mask = getattr(tokenizer, "mask_token_id", None)
     if ids is None or not isinstance(mask, int) or len(ids) != len(logits) or logits.shape[-1] <= mask:
         return "", ()
     masked = (ids == mask).nonzero().flatten().tolist()
-    return (
-        (f"{tokenizer.mask_token} at {masked[0]}", _tokens(logits[masked[0]], tokenizer))
-        if masked
-        else ("", ())
-    )
+    title = f"{tokenizer.mask_token} at {masked[0]}" if masked else ""
+    return title, _tokens(logits[masked[0]], tokenizer) if masked else ()
 
 
 def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
-    best = torch.topk(widened(logits).softmax(-1), min(MOST, len(logits)))
+    return _most_probable(widened(logits).softmax(-1), lambda index: spelled(tokenizer, index))
+
+
+def _most_probable(probabilities: Tensor, label: Callable[[int], str]) -> tuple[Prediction, ...]:
+    best = torch.topk(probabilities, min(MOST, len(probabilities)))
     return tuple(
-        Prediction(spelled(tokenizer, i), p, i)
-        for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        Prediction(label(index), probability, index)
+        for probability, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     )
 
 
 def spelled(tokenizer: Any, token: int) -> str:
-    """Return the display string of a token id; the id itself without a tokenizer."""
+    """Return the display string of a token id; without a tokenizer, the id itself."""
     if tokenizer is None:
         return str(token)
     from attnwidgets.tracing.recording.inputs import display_tokens

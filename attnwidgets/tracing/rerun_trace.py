@@ -1,32 +1,35 @@
-"""The same input once more through a model that may have been changed since."""
+"""Run a trace's input once more through its model, which may have changed since."""
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.tracing.recording.batch import by_stack
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
-from attnwidgets.tracing.trace import RecordedLayer, Stack, Trace
+from attnwidgets.tracing.recording.stacks import by_stack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnwidgets.tracing.trace import Trace
+
 
 def again(trace: Trace) -> Trace:
-    """Return the trace of a trace's input as its model is now.
+    """Return the trace of a trace's input by its model as it is now.
 
     Raises:
         UnsupportedModelError: If the trace has no model, or its attention cannot be recorded.
         ValueError: If its attention was not recorded.
     """
-    from attnwidgets.tracing.interventions import said_of
-
     if trace.model is None:
         raise UnsupportedModelError(
             "this trace has no model to run again; make it with aw.trace(model, tokenizer, text)"
@@ -34,48 +37,41 @@ def again(trace: Trace) -> Trace:
     model = unwrap(trace.model)
     sites(trace)
     with borrowed(model) as twin, room_to_record(twin, trace.inputs):
-        done = record(twin, trace.inputs)
-    if not done.calls:
+        recorded = record(twin, trace.inputs)
+    if not recorded.calls:
         raise UnsupportedModelError(
-            f"the attention of {type(model).__name__} cannot be recorded: {done.note}"
+            f"the attention of {type(model).__name__} cannot be recorded: {recorded.note}"
         )
-    table = {}
-    for name, calls in by_stack(model, done.calls).items():
-        stack = trace.stack_table[name]
-        shapes = [layer.shape for layer in stack.layers]
-        table[name] = Stack(
-            tuple(RecordedLayer(call, 0, *shape[1:]) for call, shape in zip(calls, shapes, strict=True)),
-            stack.query,
-            stack.key,
+    stacks = {}
+    for name, calls in by_stack(model, recorded.calls).items():
+        before = trace.stack_table[name]
+        layers = tuple(
+            RecordedLayer(call, 0, *layer.shape[1:]) for call, layer in zip(calls, before.layers, strict=True)
         )
-    logits = own_logits(trace, done.outputs)
-    return Trace(
-        table,
-        model=trace.model,
-        tokenizer=trace.tokenizer,
-        model_id=trace.model_id,
-        input_ids=trace.input_ids,
+        stacks[name] = Stack(layers, before.query, before.key)
+    logits = own_logits(trace, recorded.outputs)
+    return replace(
+        trace,
+        stack_table=stacks,
         logits=logits,
-        inputs=trace.inputs,
-        warning=trace.warning,
-        memory=trace.memory,
+        id=uuid.uuid4().hex,
         predicted=predictions_of(trace, logits),
         interventions=said_of(trace.model),
     )
 
 
 def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
-    """Return the logits of a pass on a trace's own input, as its trace keeps them."""
-    found = getattr(outputs, "logits", None)
-    if trace.logits is None or found is None:
+    """Return the logits of a pass over a trace's own input, in the form that its trace keeps them."""
+    all_logits = getattr(outputs, "logits", None)
+    if trace.logits is None or all_logits is None:
         return None
-    own: Tensor = found[0].detach().to("cpu", copy=True)
-    return own[-len(trace.logits) :] if own.dim() > 1 else own
+    logits: Tensor = all_logits[0].detach().to("cpu", copy=True)
+    return logits[-len(trace.logits) :] if logits.dim() > 1 else logits
 
 
 def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[str, tuple[Any, ...]]:
-    """Return the title of a trace's predictions and what other logits predict there."""
-    inner = unwrap(trace.model)
+    """Return the title of a trace's predictions, and the predictions that follow from other logits."""
+    model = unwrap(trace.model)
     reader = text_tokenizer(trace.tokenizer)
-    config = getattr(inner, "config", None)
-    return predict(logits, config, reader, trace.input_ids, generates=can_generate(inner))
+    config = getattr(model, "config", None)
+    return predict(logits, config, reader, trace.input_ids, generates=can_generate(model))

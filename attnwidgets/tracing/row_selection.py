@@ -1,4 +1,4 @@
-"""Which heads and queries of a layer are meant, and in which blocks a layer is gone through."""
+"""Selections of a layer's heads and queries, and the blocks of queries in which it is processed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ Chosen = Iterable[int] | slice | None
 """Some positions of an axis: their numbers, a slice, or None for all."""
 
 BLOCK_BYTES = 2**22
-"""Bytes of attention weights that are gone through at a time."""
+"""Bytes of attention weights that are processed at a time."""
 
 STEP = 16
-"""Queries that are multiplied at least: kernels for fewer round differently from those for a whole layer."""
+"""Smallest number of queries in a product: kernels for fewer round differently from those for a layer."""
 
 FEW = 64
-"""Up to so many queries all are computed, since small matrices have kernels of their own."""
+"""Up to this many queries, all are computed, since small matrices have kernels of their own."""
 
 
 def positions(chosen: Chosen, count: int, what: str) -> list[int] | slice:
-    """Return the positions that are meant; a slice goes forward and has both its ends.
+    """Return the selected positions; a returned slice goes forward and has both ends.
 
     Raises:
-        IndexError: Where one is out of range; the message names the range.
-        TypeError: Where it is no integer.
+        IndexError: If one is out of range; the message names the range.
+        TypeError: If one is not an integer.
     """
     if chosen is None:
         return slice(0, count)
@@ -32,51 +32,49 @@ def positions(chosen: Chosen, count: int, what: str) -> list[int] | slice:
         return slice(start, max(start, stop)) if step == 1 else list(range(count))[chosen]
     if not isinstance(chosen, Iterable):
         raise TypeError(f"{what} must be a list of numbers or a slice, not {chosen!r}; one is [{chosen!r}]")
-    found = []
-    for number in chosen:
-        at = operator.index(number)
-        if not -count <= at < count:
-            raise IndexError(f"{what} {at} is out of range: there are 0 to {count - 1}")
-        found.append(at % count)
-    return found
+    indices = [operator.index(number) for number in chosen]
+    for index in indices:
+        if not -count <= index < count:
+            raise IndexError(f"{what} {index} is out of range: there are 0 to {count - 1}")
+    return [index % count for index in indices]
 
 
 def to_compute(queries: list[int] | slice, count: int) -> tuple[list[int] | slice, list[int] | slice]:
     """Return the queries to compute so that the chosen ones have the bits they have in the whole layer.
 
-    A product of one to three rows is rounded otherwise than the same rows of a large product (by about 1e-6
-    of a weight), so that a few rows are computed `STEP` at a time.
+    A product of one to three rows is rounded differently from the same rows of a large product (by about
+    1e-6 of a weight), so a few rows are computed `STEP` at a time.
 
     Args:
-        queries: The chosen ones.
-        count: How many there are.
+        queries: The chosen queries.
+        count: Number of queries in the layer.
 
     Returns:
-        What is computed, and where the chosen ones then stand among it.
+        The queries to compute, and the positions of the chosen ones among them.
     """
-    some = numbers(queries)
-    number = len(some)
+    chosen = numbers(queries)
+    n_chosen = len(chosen)
     if count <= FEW:
         return slice(0, count), queries
-    if number >= FEW or not number:
-        return queries, slice(0, number)
-    return [*some, *[some[-1]] * (-number % STEP)], slice(0, number)
+    if n_chosen >= FEW or not n_chosen:
+        return queries, slice(0, n_chosen)
+    return [*chosen, *[chosen[-1]] * (-n_chosen % STEP)], slice(0, n_chosen)
 
 
 def numbers(chosen: list[int] | slice) -> Sequence[int]:
-    """Return the positions one by one."""
+    """Return the selected positions as a sequence."""
     return range(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
 
 
 def blocks(count: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
     """Return `count` queries as blocks of about `limit` bytes.
 
-    Blocks begin at multiples of `STEP`, and none is shorter but where there are no more queries: what is
-    computed block by block then has the bits of what is computed at once.
+    Blocks begin at multiples of `STEP`, and none has fewer queries unless `count` is smaller, so that
+    results computed block by block have the bits of those computed at once.
 
     Args:
-        count: How many queries there are.
-        row_bytes: Bytes of one query's weights, over all heads that are looked at.
+        count: Number of queries.
+        row_bytes: Bytes of one query's weights, over all selected heads.
         limit: Bytes of a block; a block of `STEP` queries may be larger.
     """
     fitting = max(STEP, limit // max(1, row_bytes) // STEP * STEP)

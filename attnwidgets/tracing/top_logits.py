@@ -1,4 +1,4 @@
-"""What a model could say at one place: its largest logits, and what the others weigh at every temperature."""
+"""A model's largest logits at one position, and the total of the others at every temperature."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 TEMPERATURES = tuple(round(0.05 * step, 2) for step in range(1, 41))
-"""Temperatures at which the rest is summed: 0.05 to 2."""
+"""Temperatures at which the other outcomes are summed: 0.05 to 2."""
 
 MOST = 200
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The largest logits at one place.
+    """The largest logits at one position.
 
     Attributes:
         title: "class", "next token", "token 7", "[MASK] at 6".
         ids: Their classes or tokens, the largest first.
         labels: Their names.
         logits: [outcome].
-        rest: logsumexp(logit / T) of all others, for every T of `TEMPERATURES`; -inf where there are none.
-        count: How many outcomes there are in all.
+        rest: logsumexp(logit / T) of all others, for every T of `TEMPERATURES`; -inf if there are none.
+        count: Number of all outcomes.
         multiple: Whether several classes may be true at once: probabilities are sigmoids.
-        actual: What stands there: its id, name, logit, and how many are more probable.
+        actual: The token in the text: its id, name, logit, and the number of more probable ones.
     """
 
     title: str
@@ -51,16 +51,16 @@ class Outcomes:
 
 
 def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> Outcomes:
-    """Return what a model could say at a place, without running it.
+    """Return a model's possible outputs at a position, without running it.
 
     Args:
         trace: What `aw.trace` returned, of a model that predicts tokens or classes.
-        position: Of a model that generates, the token that is predicted from those before it: 1 up to the
-            number of tokens, which is the next one. None: what `trace.predictions()` are of.
-        most: How many.
+        position: For a model that generates, the token that is predicted from those before it: 1 up to the
+            number of tokens, which is the next one. None: the position of `trace.predictions()`.
+        most: The number of outcomes to return.
 
     Raises:
-        ValueError: The model predicts nothing there; the message says why.
+        ValueError: If the model predicts nothing there; the message says why.
     """
     logits, title = trace.logits, trace.predictions_title
     if logits is None or not title:
@@ -72,7 +72,7 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
         return _largest(logits[_place(trace)], title, most, lambda i: spelled(reader, i))
     ids = read_ids(trace)
     if not can_generate(unwrap(trace.model)):
-        raise ValueError("this model fills in masks: of a token that it sees it predicts nothing")
+        raise ValueError("this model fills in masks: it does not predict tokens that it sees")
     if len(logits) != len(ids):
         raise ValueError("only the last logits were kept; aw.trace(..., memory='4GB') keeps all")
     if not 1 <= position <= len(ids):
@@ -83,11 +83,11 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
 
 
 def probabilities(trace: Trace, logits: Tensor) -> Tensor:
-    """Return what logits of a trace's input predict where the trace predicts [outcome], in float64.
+    """Return the probabilities [outcome] of a trace's prediction by given logits, in float64.
 
     Args:
         trace: A trace that predicts tokens or classes.
-        logits: Its own, or others of the same input.
+        logits: Its own logits, or others for the same input.
     """
     if logits.dim() > 1:
         return logits[_place(trace)].double().softmax(-1)
@@ -112,13 +112,13 @@ def _class_name(trace: Trace, number: int) -> str:
 
 
 def several_true(trace: Trace) -> bool:
-    """Return whether several classes may be true at once, so that their probabilities need not sum to one."""
+    """Return whether several classes may be true at once, so their probabilities need not sum to one."""
     config = getattr(unwrap(trace.model), "config", None)
     return getattr(config, "problem_type", None) == "multi_label_classification"
 
 
 def read_ids(trace: Trace) -> list[int]:
-    """Return the ids of the text whose tokens are predicted: the decoder's, where there are two stacks."""
+    """Return the ids of the text whose tokens are predicted: the decoder's in an encoder-decoder."""
     ids = trace.inputs.get("decoder_input_ids")
     if ids is None:
         ids = trace.input_ids if trace.input_ids is not None else torch.zeros(0, dtype=torch.long)
@@ -135,16 +135,8 @@ def _largest(
     others = others[others > -torch.inf]
     rest = [float(torch.logsumexp(others / t, 0)) if len(others) else -np.inf for t in TEMPERATURES]
     ids = tuple(best.indices.tolist())
-    there = None
+    token = None
     if actual is not None:
-        there = (actual, name(actual), float(values[actual]), int((values > values[actual]).sum()))
-    return Outcomes(
-        title,
-        ids,
-        tuple(name(i) for i in ids),
-        best.values.numpy().astype(np.float32),
-        np.array(rest),
-        len(values),
-        multiple,
-        there,
-    )
+        token = (actual, name(actual), float(values[actual]), int((values > values[actual]).sum()))
+    labels, logits_of_best = tuple(map(name, ids)), best.values.numpy().astype(np.float32)
+    return Outcomes(title, ids, labels, logits_of_best, np.array(rest), len(values), multiple, token)

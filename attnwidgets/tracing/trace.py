@@ -1,216 +1,43 @@
-"""Trace: what one recorded pass of a model saw, and its attention layer by layer, on demand."""
+"""Trace: one recorded pass of a model, with its attention computed layer by layer on demand."""
 
 from __future__ import annotations
 
 import copy
-import re
-import sys
 import threading
 import uuid
 from collections import OrderedDict
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from attnwidgets._errors import quoted, suggest
-from attnwidgets.tracing.precision import kept_dtype
-from attnwidgets.tracing.recording.attention_function import (
-    HEADS,
-    QUERIES,
-    UnsupportedModelError,
-    attention_weights,
-    is_long,
-    part_of,
-    weights_by_blocks,
-)
-from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions, to_compute
+from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, Stack
+from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from torch import Tensor
 
     from attnwidgets.tracing.predictions import Prediction
-    from attnwidgets.tracing.recording.recorder import Call
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-
-
-def byte_budget(memory: str | int) -> int:
-    """Return a byte budget given as a number or as "500MB", "1GB", "2GiB"; infinity is no limit.
-
-    Raises:
-        ValueError: If it is not a positive size.
-    """
-    if isinstance(memory, (int, float)) and not isinstance(memory, bool) and memory > 0:
-        return int(min(memory, sys.maxsize))
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?I?)B?\s*", str(memory).upper())
-    if found and found.group(2) in _UNITS and float(found.group(1)) > 0:
-        return int(float(found.group(1)) * _UNITS[found.group(2)])
-    raise ValueError(
-        f"memory must be a number of bytes, a size like '500MB' or '1GB', or float('inf'), not {memory!r}"
-    )
-
-
-MAPS = 4
-"""Dimensions of attention weights: [batch, head, query, key]."""
-
-_HIDDEN = -1e30  # far below any score: a softmax makes exactly 0 of it
-
-
-class Layer(Protocol):
-    """One layer of one stack: where its weights come from."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, queries, keys."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What the weights are kept in: float64 where they were computed in it, else float32."""
-
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU, of some heads and queries where they are given."""
-
-
-@dataclass(frozen=True)
-class RecordedLayer:
-    """A layer whose weights are computed again from recorded queries and keys, with the function that ran.
-
-    Args:
-        call: The attention call of the whole batch.
-        sample: Index in the batch.
-        queries: How many leading query positions are no padding.
-        keys: How many leading key positions are no padding.
-    """
-
-    call: Call
-    sample: int
-    queries: int
-    keys: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, queries, keys."""
-        return (self.call.query.shape[1], self.queries, self.keys)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What the weights are kept in: float64 where they were computed in it, else float32."""
-        return kept_dtype(self.call.query.dtype)
-
-    def _part(self, added: Any) -> Any:
-        """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
-        if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
-            return added
-        one = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
-        return one[:, :, : self.queries, : self.keys]
-
-    def query_key(self) -> tuple[Tensor, Tensor]:
-        """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
-        query, key = self.call.query[self.sample], self.call.key[self.sample]
-        return query[:, : self.queries], key[:, : self.keys]
-
-    def settings(self) -> dict[str, Any]:
-        """Return mask, scaling, softcap and position bias of the call, this sample's part of them."""
-        return {name: self._part(value) for name, value in self.call.settings.items()}
-
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU, computed on the device of the model.
-
-        Of some heads and queries only their scores are computed, with the same bits as in the whole layer
-        (on a processor, in float32 and half precision; see `rows.to_compute`).
-        """
-        n_heads, n_queries, _ = self.shape
-        some = positions(heads, n_heads, "head")
-        rows = positions(queries, n_queries, "query")
-        if self.call.weights is not None:
-            changed = self.call.weights[self.sample, :, : self.queries, : self.keys]
-            return changed[some][:, rows].to("cpu", self.dtype)
-        query, key = self.query_key()
-        computed, place = to_compute(rows, n_queries)
-        settings = {
-            name: part_of(part_of(added, some, HEADS), computed, QUERIES)
-            for name, added in self.settings().items()
-        }
-        if heads is not None:
-            shared = n_heads // len(key)
-            key = key[[head // shared for head in numbers(some)]]
-        query, key = query[some][None, :, computed], key[None]
-        with torch.no_grad():
-            if not is_long(query, key):
-                return attention_weights(query, key, **settings)[0][:, place].to("cpu", self.dtype)
-            found = torch.empty((*query.shape[1:-1], self.keys), dtype=self.dtype)
-            for block, weights in weights_by_blocks(query, key, settings):
-                found[:, block] = weights[0]
-        return found[:, place]
-
-    def hides_later_keys(self) -> bool:
-        """Return whether the mask alone proves that no query reads a later key; False where it does not.
-
-        What is added to a later key then is far below what is added to some earlier one, so that its weight
-        is exactly 0.
-        """
-        settings = self.settings()
-        given = (settings.get(name) for name in ("position_bias", "mask"))
-        added = [part for part in given if isinstance(part, torch.Tensor)]
-        if self.call.weights is not None or not added:
-            return False
-        for rows in blocks(self.queries, sum(part[..., :1, :].nbytes for part in added)):
-            total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
-            here = torch.arange(rows.start, rows.stop, device=total.device)
-            later = torch.arange(self.keys, device=total.device) > here[:, None]
-            hidden = total.masked_fill(~later, -torch.inf).amax() <= _HIDDEN
-            if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < _HIDDEN / 10).any():
-                return False
-        return True
-
-
-@dataclass(frozen=True)
-class GivenLayer:
-    """A layer whose weights were given: [head, query, key]."""
-
-    given: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, queries, keys."""
-        heads, queries, keys = self.given.shape
-        return heads, queries, keys
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What the weights are kept in: float64 where they were given in it, else float32."""
-        return kept_dtype(self.given.dtype)
-
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU, of some heads and queries where they are given."""
-        n_heads, n_queries, _ = self.shape
-        some = self.given.detach()[positions(heads, n_heads, "head")]
-        return some[:, positions(queries, n_queries, "query")].to("cpu", self.dtype)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """The layers of one stack with the axes of its maps."""
-
-    layers: tuple[Layer, ...]
-    query: TokenAxis
-    key: TokenAxis
+# Pickled traces name their layers as classes of this module; "Stream" is what a stack was called then.
+Stream = Stack
 
 
 @dataclass(eq=False)
 class Trace:
-    """One recorded pass. Made by `aw.trace`; methods read it, views never do.
+    """One recorded pass. `aw.trace` makes it, methods read it, views never do.
 
-    A trace can be pickled, with its model (as far as the model can). `copy.deepcopy` gives a trace with
+    A trace can be pickled together with its model, if the model can. `copy.deepcopy` returns a trace with
     numbers of its own and the same model and tokenizer; `copy.copy` shares the numbers as well.
 
     Args:
@@ -220,11 +47,11 @@ class Trace:
         tokenizer: The tokenizer or processor as it was given, or None.
         model_id: Name of the model.
         boundary: Index of the first generated token, or None.
-        warning: What a reader must know (text that was cut, how it was recorded); "" if nothing.
-        logits: The model's logits of this text, on the CPU: [token, vocabulary] or [class]; None without a
+        warning: What readers must know (a text was cut, how it was recorded); "" if nothing.
+        logits: The model's logits for this text, on the CPU: [token, vocabulary] or [class]; None without a
             head.
         inputs: The model's inputs for this text alone, to run it again.
-        interventions: What was changed in the model while it was recorded, in words.
+        interventions: Descriptions of the interventions in force while it was recorded.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -254,18 +81,20 @@ class Trace:
         return f"<{'; '.join(filter(None, parts))}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A lock belongs to one process, and attention is computed again when it is asked for.
+        # A lock belongs to one process; attention is computed again on demand.
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.RLock())
+        if "stream_table" in state:  # pickled when stacks were called streams
+            self.stack_table = vars(self).pop("stream_table")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Trace:
         """Return a copy with numbers of its own; it shares the model and the tokenizer."""
-        made = memo[id(self)] = object.__new__(type(self))
+        duplicate = memo[id(self)] = object.__new__(type(self))
         shared = {id(held): held for held in (self.model, self.tokenizer)}
-        made.__setstate__(copy.deepcopy(self.__getstate__(), memo | shared))
-        return made
+        duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo | shared))
+        return duplicate
 
     def call(
         self,
@@ -274,7 +103,7 @@ class Trace:
         options: Mapping[str, Any],
         parameters: Mapping[str, Tensor],
     ) -> Any:
-        """Return what a model makes of inputs, with other parameters where some are given by name."""
+        """Return what a model returns for inputs, with some of its parameters replaced by name."""
         if parameters:
             return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
         return model(**inputs, **options)
@@ -302,12 +131,12 @@ class Trace:
 
     @property
     def text(self) -> str:
-        """The text that was read; "" where there is none."""
+        """The text that was read; "" if there is none."""
         return self.axes()[0].text
 
     @property
     def boundary(self) -> int | None:
-        """Index of the first generated token, in the decoder's tokens where there are two stacks."""
+        """Index of the first generated token, among the decoder's tokens in an encoder-decoder."""
         stack = "decoder" if "decoder" in self.stack_table else self.default_stack
         return self.axes(stack)[0].boundary
 
@@ -322,12 +151,12 @@ class Trace:
 
     def axes(self, stack: str | None = None) -> tuple[TokenAxis, TokenAxis]:
         """Return the query and the key axis of a stack."""
-        found = self._stack(stack)
-        return found.query, found.key
+        own_stack = self._stack(stack)
+        return own_stack.query, own_stack.key
 
     @property
     def dtype(self) -> Literal["float32", "float64"]:
-        """What attention and all that is computed from it is kept in: float64 stays, the rest is float32."""
+        """Precision of attention and of everything computed from it: float64 stays, the rest is float32."""
         layers = (layer for stack in self.stack_table.values() for layer in stack.layers)
         return "float64" if any(layer.dtype == torch.float64 for layer in layers) else "float32"
 
@@ -336,50 +165,55 @@ class Trace:
         return len(self._stack(stack).layers)
 
     def n_heads(self, stack: str | None = None, layer: int | None = None) -> int:
-        """Return the number of heads of a layer; without one, of the layer that has most."""
+        """Return the number of heads of a layer; without one, the largest number that any layer has."""
         layers = self._stack(stack).layers
         if layer is None:
-            return max(found.shape[0] for found in layers)
-        return layers[self._index(layer, stack)].shape[0]
+            return max(each.shape[0] for each in layers)
+        return layers[self._index(layer, stack)[1]].shape[0]
 
-    def _index(self, layer: int, stack: str | None) -> int:
-        count = self.n_layers(stack)
+    def _index(self, layer: int, stack: str | None) -> tuple[str, int]:
+        """Return the name of a stack and the layer's number from 0."""
+        name = self.default_stack if stack is None else stack
+        count = self.n_layers(name)
         if not -count <= layer < count:
-            name = self.default_stack if stack is None else stack
             raise IndexError(f"layer {layer} is out of range: stack {name!r} has layers 0 to {count - 1}")
-        return layer % count
+        return name, layer % count
 
     def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
         """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
 
-        Computed when first asked for, from recorded queries and keys, by the function that ran in the model;
-        the model is not run. Kept while the byte budget allows, least recently used out first. Do not write
-        into it.
+        Computed on first access from the recorded queries and keys, by the function that ran in the model;
+        the model itself does not run. Kept within the byte budget, least recently used out first. Do not
+        write into it.
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
-        name = self.default_stack if stack is None else stack
-        found = self._stack(name)
-        at = (name, self._index(layer, name))
+        name, number = self._index(layer, stack)
         with self._lock:
-            if at in self._kept:
-                self._kept.move_to_end(at)
-                return self._kept[at]
-            weights = found.layers[at[1]].weights().to(getattr(torch, self.dtype))
-            self._kept[at] = weights
-            held = sum(kept.nbytes for kept in self._kept.values())
-            while held > self.memory and self._kept:
-                held -= self._kept.popitem(last=False)[1].nbytes
+            weights = self._kept_layer(name, number)
+            if weights is None:
+                source = self.stack_table[name].layers[number]
+                weights = self._kept[name, number] = source.weights().to(getattr(torch, self.dtype))
+                held = sum(kept.nbytes for kept in self._kept.values())
+                while held > self.memory and self._kept:
+                    held -= self._kept.popitem(last=False)[1].nbytes
             return weights
+
+    def _kept_layer(self, stack: str, number: int) -> Tensor | None:
+        """Return a layer's attention if it is kept, and note that it was used."""
+        with self._lock:
+            if (stack, number) in self._kept:
+                self._kept.move_to_end((stack, number))
+            return self._kept.get((stack, number))
 
     def attention_rows(
         self, layer: int, heads: Chosen = None, queries: Chosen = None, stack: str | None = None
     ) -> Tensor:
         """Return attention of some heads and queries [head, query, key] in `dtype` on the CPU.
 
-        Equal to `attention_layer(layer)[heads][:, queries]`, but where that layer is not kept only these rows
+        Equal to `attention_layer(layer)[heads][:, queries]`, but unless that layer is kept only these rows
         are computed: one row of one head takes time and memory in proportion to the number of keys. Do not
         write into it.
 
@@ -393,38 +227,34 @@ class Trace:
             IndexError: If the layer, a head or a query is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
-        name = self.default_stack if stack is None else stack
-        found = self._stack(name)
-        at = (name, self._index(layer, name))
-        with self._lock:
-            kept = self._kept.get(at)
-            if kept is not None:
-                self._kept.move_to_end(at)
-        source = found.layers[at[1]] if kept is None else GivenLayer(kept)
+        name, number = self._index(layer, stack)
+        kept = self._kept_layer(name, number)
+        source = self.stack_table[name].layers[number] if kept is None else GivenLayer(kept)
         return source.weights(heads, queries).to(getattr(torch, self.dtype))
 
     def attention_blocks(
         self, layer: int, stack: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Go through a layer's attention in blocks of queries; only one block is in memory at a time.
+        """Iterate over a layer's attention in blocks of queries; only one block is in memory at a time.
 
         Args:
             layer: Number of the layer.
             stack: "encoder", "decoder" or "cross" of an encoder-decoder; the default one otherwise.
             heads: Numbers of heads, or a slice; all by default.
-            limit: About how many bytes a block has; none has fewer than 16 queries.
+            limit: Approximate bytes of a block; every block has at least 16 queries.
 
         Yields:
-            Which queries, and their weights [head, query, key].
+            A slice of queries, and their weights [head, query, key].
 
         Raises:
             IndexError: If the layer or a head is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
-        n_heads, queries, keys = self._stack(stack).layers[self._index(layer, stack)].shape
-        some = len(numbers(positions(heads, n_heads, "head")))
+        name, number = self._index(layer, stack)
+        n_heads, queries, keys = self.stack_table[name].layers[number].shape
+        n_chosen = len(numbers(positions(heads, n_heads, "head")))
         size = getattr(torch, self.dtype).itemsize
-        for rows in blocks(queries, some * keys * size, limit):
+        for rows in blocks(queries, n_chosen * keys * size, limit):
             yield rows, self.attention_rows(layer, heads, rows, stack)
 
     def query_key(self, layer: int, stack: str | None = None) -> tuple[Tensor, Tensor]:
@@ -436,10 +266,10 @@ class Trace:
         return self._recorded(layer, stack).query_key()
 
     def attention_settings(self, layer: int, stack: str | None = None) -> dict[str, Any]:
-        """Return what a layer's attention was given beside queries and keys, as `attention_weights` takes it.
+        """Return a layer's other attention inputs beside queries and keys, as `attention_weights` takes them.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
-        "mask" [1, head or 1, query or 1, key] are added to them. None where there is none.
+        "mask" [1, head or 1, query or 1, key] are added to them. Absent ones are None.
 
         Raises:
             UnsupportedModelError: If only attention weights are known.
@@ -447,32 +277,33 @@ class Trace:
         return self._recorded(layer, stack).settings()
 
     def _recorded(self, layer: int, stack: str | None) -> RecordedLayer:
-        found = self._stack(stack).layers[self._index(layer, stack)]
-        if not isinstance(found, RecordedLayer):
+        name, number = self._index(layer, stack)
+        source = self.stack_table[name].layers[number]
+        if not isinstance(source, RecordedLayer):
             raise UnsupportedModelError(
                 f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
             )
-        return found
+        return source
 
     def is_causal(self, stack: str | None = None) -> bool:
-        """Return whether no query reads a later key, in the first and the last layer; no layer is built."""
+        """Return whether no query reads a later key in the first and the last layer; builds no layer."""
         name = self.default_stack if stack is None else stack
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
                 ends = {0, self.n_layers(name) - 1} if len(query) == len(key) and len(query) > 1 else set()
                 reads = [self._reads(layer, name) for layer in ends]
-                # Of nothing but zeros nobody can tell.
+                # Weights that are all zero say nothing.
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
             return self._causal[name]
 
     def _reads(self, layer: int, stack: str) -> tuple[bool, bool]:
         """Return whether a layer's queries read any key, and whether any reads a later one."""
-        found = self._stack(stack).layers[layer]
-        if isinstance(found, RecordedLayer) and found.hides_later_keys():
+        source = self._stack(stack).layers[layer]
+        if isinstance(source, RecordedLayer) and source.hides_later_keys():
             return True, False
         some = False
-        # Small blocks: where later keys are read at all, the first queries do.
+        # Small blocks: if any query reads later keys, the first ones do.
         for rows, weights in self.attention_blocks(layer, stack, limit=2**20):
             if torch.triu(weights, diagonal=rows.start + 1).any():
                 return True, True
@@ -480,26 +311,26 @@ class Trace:
         return some, False
 
     def rows_sum_to_one(self, stack: str | None = None) -> bool | None:
-        """Return True where weights are what a softmax returned; None where only the numbers can tell."""
+        """Return True if every layer's weights come from a softmax; None if only the numbers can tell."""
         layers = self._stack(stack).layers
         own = all(isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers)
         return True if own else None
 
     def is_signed(self, stack: str | None = None) -> bool:
-        """Return whether a weight may be negative: a model's own are shares."""
+        """Return whether weights may be negative; a model's own never are."""
         del stack
         return False
 
     @property
     def predictions_title(self) -> str:
-        """What the predictions are of: "next token", "class", "[MASK] at 6", or "" where there are none."""
+        """What the model predicts: "next token", "class", "[MASK] at 6", or "" if it predicts nothing."""
         return self.predicted[0]
 
     def rerun(self, *interventions: AbstractContextManager[Any]) -> Trace:
         """Return the trace of the same input with the model as it is now: one recorded pass.
 
         Args:
-            interventions: What is to be in force meanwhile, beside what is already::
+            interventions: Interventions for this pass, added to those already in force::
 
                 trace.rerun(aw.ablate_heads(trace, {3: [1, 4]}))
 
@@ -509,36 +340,25 @@ class Trace:
         from attnwidgets.tracing.rerun_trace import again
 
         with ExitStack() as exits:
-            for one in interventions:
-                exits.enter_context(one)
+            for intervention in interventions:
+                exits.enter_context(intervention)
             return again(self)
 
     def diff(self, other: Trace) -> Difference:
-        """Return what differs between this trace and another of the same input: predictions and attention.
+        """Return the difference between this trace and another of the same input: predictions and attention.
 
         Args:
             other: What `rerun` returned, or a trace of the same tokens by another model of the same shape.
 
         Raises:
-            ValueError: If it is of other tokens.
+            ValueError: If its tokens differ.
         """
         from attnwidgets.tracing.trace_difference import difference
 
         return difference(self, other)
 
     def predictions(self, k: int = 10) -> tuple[Prediction, ...]:
-        """Return the `k` most probable outputs, most probable first; () where the model predicts nothing."""
+        """Return the `k` most probable outputs, most probable first; () if the model predicts nothing."""
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
         return self.predicted[1][:k]
-
-
-def tower_names(paths: Sequence[str]) -> list[str]:
-    """Return short names for stacks of layers: "self" for one, else the tower ("text", "vision", "audio")."""
-    if len(paths) == 1:
-        return ["self"]
-    names = []
-    for path in paths:
-        kinds = (("vision", "vision"), ("audio", "audio"), ("text", "text"), ("language", "text"))
-        names.append(next((name for mark, name in kinds if mark in path), path))
-    return names if len(set(names)) == len(names) else list(paths)

@@ -1,4 +1,4 @@
-"""Linked views of traces and explanations, one class a file."""
+"""Linked views of traces and explanations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def _of_attributions(attributions: Attributions, **options: Any) -> View:
-    """Return a TokenStrip; a RelevanceMap where there are several targets or values for every layer."""
-    more = attributions.map is not None or len(attributions.shape) > 1
-    return (RelevanceMap if more else TokenStrip)(attributions, **options)
+    """Return a TokenStrip; for several targets, or values by layer, a RelevanceMap."""
+    is_matrix = attributions.map is not None or len(attributions.shape) > 1
+    return (RelevanceMap if is_matrix else TokenStrip)(attributions, **options)
 
 
-# The view that shows a kind of result best.
+# The view that shows a kind of result best, by `Viewable.kind`.
 _VIEWS: dict[str, Callable[..., View]] = {
     "MixingMap": Heatmap,
     "ContributionGraph": Heatmap,
@@ -40,5 +40,5 @@ _VIEWS: dict[str, Callable[..., View]] = {
 def view_of(result: Viewable, **options: Any) -> View:
     """Return the view that shows a result best; see `Viewable.view`."""
     if result.kind not in _VIEWS:
-        raise TypeError(f"{result.kind} has no widget; display it as it is (a table), or call .plot().")
+        raise TypeError(f"{result.kind} has no widget; display the result itself (a table), or call .plot().")
     return _VIEWS[result.kind](result, **options)

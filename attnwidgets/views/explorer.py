@@ -1,21 +1,27 @@
-"""Explorer: heads, heatmap, text and controls of one trace, composed and linked."""
+"""The Explorer: heads, heatmap, text and controls of one trace in one output."""
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.accepts import is_trace
-from attnwidgets.views.evaluate.handlers import removal_topics
-from attnwidgets.views.features.features import Features, look_at
-from attnwidgets.views.heads.handlers import head_topics
+from attnwidgets._errors import refuse_unknown
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.options import FilterOptions, write_out
+from attnwidgets.views.evaluate.handlers import removal_handlers
+from attnwidgets.views.features.features import ShownFeatures, show_features
+from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import Intervened
-from attnwidgets.views.text.predictions import prediction_topics
+from attnwidgets.views.interventions.specs import TraceInterventions
+from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.keys import base_of
-from attnwidgets.views.wire.reader import TILE_VALUES, is_attributions
+from attnwidgets.views.wire.reader import TILE_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Handler
 
@@ -23,71 +29,79 @@ SENTENCE = "sentence"
 
 
 class Explorer(Intervening):
-    """The four views in one output, with a choice of method and unit and the model's predictions.
+    """Grid of heads, heatmap, text and controls in one output, with methods, units and predictions to choose.
 
-    Of a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
-    sentence. Attention and rollout are there; another method is computed when it is chosen, layer by layer
-    as layers are opened, and not while a cell is running; what takes long shows how far it is and can be
-    cancelled. Methods that the trace cannot serve are grey, with the reason.
+    For a trace it offers every method of `aw.methods()` that gives a map or attributions, by token, word and
+    sentence. Attention and rollout are available immediately; any other method is computed when it is chosen,
+    layer by layer as layers are opened, and never while a cell is running. A long computation shows its
+    progress and can be cancelled. Methods that do not support the trace are grey, with the reason.
 
-    `methods=` and `units=` restrict it, so that an assignment need not show its answer; it opens with the
-    first method named. `explorer.selection.method = "alti"` chooses from Python.
+    `methods=` and `units=` restrict the choice, so that an assignment need not show its solution.
+    `explorer.selection.method = "alti"` chooses a method from Python.
 
-    `k`, or a right click on a head of the grid, knocks a head out; what is active stands at the top with an
-    undo, the predictions show before and after, and `explorer.interventions()` hands it to `trace.rerun`; see
-    `InterventionView`.
+    `k`, or a right click on a head of the grid, knocks a head out. Active interventions are listed at the top
+    with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
+    for `trace.rerun`; see `InterventionView`.
 
-    A long text (more than 1,448 tokens) opens on sentences where it has several, and says so; `unit="token"`,
-    or a choice in the view, shows its tokens: maps in which a cell stands for the largest of several, and
-    exact rows.
+    A long text (more than 1,448 tokens) opens in sentences if it has several, with a note; `unit="token"`, or
+    a choice in the view, shows its tokens: maps in which a cell is the largest of several, and exact rows.
 
     Args:
-        shown: What `aw.trace` returned, or an explanation.
-        features: An SAE, or what `aw.sae_features` returned (several of them: of several
-            layers, among which the slider chooses); the text is shown coloured by their features as well, see
-            `FeatureStrip`.
-        stats: What `aw.feature_stats` says of them.
-        **options: Everything else `View` takes.
+        shown: A trace, a MixingMap or Attributions.
+        features: An SAE, or the result of `aw.sae_features`; the text is then also shown coloured by its
+            features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
+        stats: The result of `aw.feature_stats` for these SAEs.
+        marks: Outlined cells `(query, key)`, or indices of outlined elements, counted in the displayed unit.
     """
 
     _VIEW = "Explorer"
     SHOWS_ALL_HEADS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     _MANY_METHODS = True
     _MARKS = "both"
 
-    def __init__(self, shown: Any, *, features: Any = None, stats: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        features: Any = None,
+        stats: Any = None,
+        marks: Sequence[Any] = (),
+        methods: Sequence[str] = (),
+        **options: Unpack[FilterOptions],
+    ) -> None:
         self._predicts = shown if is_trace(shown) else None
-        self._intervened = Intervened.of(shown)
-        self._features = None if features is None else Features.on_trace("Explorer", shown, features, stats)
+        self._intervened = TraceInterventions.of(shown)
+        self._features = (
+            None if features is None else ShownFeatures.on_trace("Explorer", shown, features, stats)
+        )
         if self._features is not None:
             self.PARTS = (*self.PARTS, "features")
-        if removal_topics(self, self._predicts):
+        if removal_handlers(self, self._predicts):
             self.PARTS = (*self.PARTS, "removal")
-        super().__init__(shown, **options)
+        super().__init__(shown, marks=marks, methods=methods, **options)
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
-            # What a view of one thing alone is of (SAE features, say) was never chosen here.
+            # Another view may have selected a method that is not offered here, such as SAE features.
             self.selection.method = self._options["methods"][0]
         if self._features is not None:
-            look_at(self, self._features, None)
+            show_features(self, self._features, None)
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
-        if is_attributions(main) or self._options["units"] or len(main.query) * len(main.key) <= TILE_VALUES:
+        is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
+        if not is_long or self._options["units"] or SENTENCE not in main.available_units():
             return super()._first_unit()
-        if SENTENCE not in main.available_units():
-            return super()._first_unit()
-        found = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
-        several = all(unit is not None and sum(not one for one in unit.special) > 1 for unit in found)
+        sentences = [axis.units.get(SENTENCE) for axis in (main.query, main.key)]
+        several = all(unit is not None and sum(not flag for flag in unit.special) > 1 for unit in sentences)
         return SENTENCE if several else super()._first_unit()
 
-    def _topics(self) -> Mapping[str, Handler]:
-        asked = {**head_topics(self), **prediction_topics(self._predicts), **self._intervention_topics()}
-        asked |= removal_topics(self, self._predicts)
+    def _handlers(self) -> Mapping[str, Handler]:
+        handlers = head_handlers(self) | prediction_handlers(self._predicts) | self._intervention_handlers()
+        handlers |= removal_handlers(self, self._predicts)
         if self._features is not None:
-            asked |= self._features.topics(self, table=False, panel=True, strip=True)
-        return asked
+            handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
+        return handlers
 
 
 def explore(
@@ -95,42 +109,85 @@ def explore(
     tokenizer: Any,
     text: Any,
     *,
-    methods: Sequence[str] = (),
-    units: Sequence[str] = (),
-    index_base: int = 0,
-    title: str = "",
+    text_pair: str | None = None,
+    words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
+    messages: Sequence[Mapping[str, Any]] | None = None,
+    input_ids: Any = None,
+    attention_mask: Any = None,
+    target_text: str | None = None,
+    image: Any = None,
+    audio: Any = None,
+    sampling_rate: int | None = None,
+    max_new_tokens: int = 0,
+    truncation: bool = False,
+    memory: str | int = "1GB",
+    force: bool = False,
     features: Any = None,
     stats: Any = None,
-    **trace_options: Any,
+    methods: Sequence[str] = (),
+    **options: Unpack[FilterOptions],
 ) -> Explorer:
-    """Trace a text and return the Explorer of it.
+    """Trace a text and return its Explorer: `aw.Explorer(aw.trace(model, tokenizer, text))` in one call.
 
     Args:
-        model: A model, or the name or folder of one; see `aw.trace`.
-        tokenizer: Its tokenizer, or None where `model` is a name.
-        text: What to read.
-        methods: Methods offered, the one it opens with first; empty: every one.
-        units: Units offered; empty: all.
-        index_base: Whether layers and heads are shown counted from 0 or 1.
-        title: Heading.
-        features: An SAE, or several of several layers, by whose features the text is shown coloured as well.
-        stats: What `aw.feature_stats` says of them.
-        **trace_options: Everything else `aw.trace` takes (text_pair, words, max_new_tokens, ...).
+        model: A model, or the name or folder of one.
+        tokenizer: Its tokenizer or processor, or None where `model` is a name.
+        text: The text; see `aw.trace` for this and the following parameters.
+        text_pair: The second text of a pair.
+        words: The text split into words, or the rule that splits it.
+        messages: Chat messages, formatted with the tokenizer's template.
+        input_ids: Token ids instead of a text.
+        attention_mask: 0 where `input_ids` hold padding.
+        target_text: What the decoder of an encoder-decoder model reads.
+        image: A picture, or a float tensor [channel, height, width].
+        audio: One channel of samples [time].
+        sampling_rate: Sampling rate of `audio`, in hertz.
+        max_new_tokens: Number of tokens generated first, greedily.
+        truncation: Cut a text that is too long instead of refusing it.
+        memory: Bytes of attention weights that the trace may keep.
+        force: Run a text that needs more memory than is free, too.
+        features: As in `aw.Explorer`.
+        stats: As in `aw.Explorer`.
+        methods: As in `aw.Explorer`.
+
+    Raises:
+        TypeError: Several texts, or an unknown keyword.
+        ValueError, IndexError: As `aw.trace` and `aw.Explorer`.
+
+    Example:
+        >>> explorer = aw.explore(*aw.demo_model("classifier"), "A wonderful film.", methods=["rollout"])
+        >>> explorer.selection.method
+        'rollout'
     """
     from attnwidgets.tracing.recording.run import trace
 
-    traced = trace(model, tokenizer, text, **trace_options)
+    refuse_unknown(
+        "explore", options.keys() - FilterOptions.__annotations__.keys(), signature(explore).parameters
+    )
+    traced: Any = trace(
+        model,
+        tokenizer,
+        text,
+        text_pair=text_pair,
+        words=words,
+        messages=messages,
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        target_text=target_text,
+        image=image,
+        audio=audio,
+        sampling_rate=sampling_rate,
+        max_new_tokens=max_new_tokens,
+        truncation=truncation,
+        memory=memory,
+        force=force,
+    )
     if isinstance(traced, list):
         raise TypeError(
             f"explore() shows one text and was given {len(traced)}; for several: "
             "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
         )
-    return Explorer(
-        traced,
-        features=features,
-        stats=stats,
-        methods=methods,
-        units=units,
-        index_base=index_base,
-        title=title,
-    )
+    return Explorer(traced, features=features, stats=stats, methods=methods, **options)
+
+
+write_out(explore, FilterOptions, [Explorer])

@@ -1,9 +1,9 @@
 /**
- * A standalone page from made-up attention, to look at the views without a model or a kernel.
+ * Writes a standalone page of made-up attention, to look at the views without a model or a kernel.
  *
  *   node dev/page.mjs OUT.html [--n 24] [--layers 6] [--heads 8] [--causal] [--signed] [--missing] [--views Heatmap,HeadGrid]
  *
- * `--missing` leaves every other layer out of the file, to see how a view says so.
+ * `--missing` omits every other layer from the file, to see how views report that.
  */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -23,7 +23,7 @@ function random(seed) {
   };
 }
 
-/** Softmax rows with a local, a sink and a few far peaks, differently mixed in every head. */
+/** Softmax rows with a local peak, a sink and a few distant peaks, mixed differently in each head. */
 function attention(n, layer, head, causal) {
   const next = random(1 + 97 * layer + head);
   const [reach, sink, far] = [0.3 + 3 * next(), 4 * next(), 3 * next()];
@@ -125,7 +125,7 @@ for (let layer = 0; layer < layers; layer += 1) {
   addTile(layer, "mean", mean);
   addTile(layer, "max", max);
 }
-// Thumbnails must lie together: they were added between the first layer's tiles, so put them first.
+// Thumbnails must be contiguous, but they were added between the first layer's tiles: append a copy.
 const blocks = [...thumbAt.keys()].map((i) => thumbAt[i]);
 const all = Buffer.concat(eager);
 const sheet = Buffer.concat(blocks.map(({ offset, length }) => all.subarray(offset, offset + length)));

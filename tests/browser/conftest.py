@@ -1,4 +1,4 @@
-"""One browser and one JupyterLab for all browser tests; every request that leaves this machine is listed."""
+"""One browser and one JupyterLab for all browser tests; requests that leave this machine are recorded."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwr
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-LIMIT = 20_000  # milliseconds; two cores may be shared
+LIMIT = 20_000  # milliseconds; the cores may be shared
 
-PACKED = {  # what nbconvert takes from a CDN unless it is told otherwise
+PACKED = {  # nbconvert loads these from a CDN by default
     "@jupyter-widgets/html-manager@1.0.15": (
         "package/dist/embed-amd.js",
         "5thBIV6ymNgmPVOHvzx+gGy8ZSKmSazhtGw4/c4xJDVzRhG9PTeQsRjF3FUTopvFi//SABeNz1yp47bCrJ3CQA==",
@@ -46,17 +46,17 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def chromium():
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not found:
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not path:
         pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
     with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()
 
 
 class Guard:
-    """Aborts and lists what would leave this machine; collects errors of pages."""
+    """Aborts and records requests that would leave this machine; collects errors of pages."""
 
     def __init__(self, context):
         self.outside: list[str] = []
@@ -80,7 +80,7 @@ class Guard:
         page.on("console", self._hear)
 
     def _fail(self, error):
-        # Notebook 7 stumbles over settings of its own; what runs in a view comes from a blob.
+        # Notebook 7 fails on settings of its own; the code of views comes from a blob.
         stack = error.stack or ""
         if "/static/notebook/" not in stack or "blob:" in stack:
             self.errors.append(f"{error}\n{stack}")
@@ -91,7 +91,7 @@ class Guard:
 
 
 def _pages(chromium):
-    """Open pages behind the guard, light or dark; nothing may have left and nothing failed at the end."""
+    """Open pages behind the guard, light or dark; fail at the end if a request got out or a page failed."""
     opened = []
 
     def make(address="about:blank", **options):
@@ -116,7 +116,7 @@ open_page_for_all = pytest.fixture(_pages, scope="module", name="open_page_for_a
 
 @pytest.fixture
 def page_of(open_page, tmp_path):
-    """Open views as a standalone page; keywords are those of a browser's context."""
+    """Open views as a standalone page; keywords go to the browser's context."""
     import attnwidgets as aw
 
     def make(*views, **options):
@@ -130,7 +130,7 @@ def page_of(open_page, tmp_path):
 
 @pytest.fixture(scope="session")
 def shots(tmp_path_factory):
-    """Where screenshots go: AW_SHOTS, or a scratch folder."""
+    """Folder for screenshots: AW_SHOTS, or a scratch folder."""
     folder = Path(os.environ.get("AW_SHOTS") or tmp_path_factory.mktemp("shots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -138,11 +138,11 @@ def shots(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def kernel_environment(root, tmp_path_factory):
-    """Environment of kernels and servers: this checkout, no hub, scratch folders for Jupyter's state."""
+    """Environment for kernels and servers: this checkout, no hub, scratch folders for Jupyter's state."""
     scratch = tmp_path_factory.mktemp("jupyter")
     names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
-    places = {f"JUPYTER_{name}": str(scratch / name) for name in names}
-    places |= {f"JUPYTERLAB_{name}_DIR": str(scratch / name) for name in ("SETTINGS", "WORKSPACES")}
+    folders = {f"JUPYTER_{name}": str(scratch / name) for name in names}
+    folders |= {f"JUPYTERLAB_{name}_DIR": str(scratch / name) for name in ("SETTINGS", "WORKSPACES")}
     quiet = scratch / "SETTINGS" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True)
     (quiet / "notification.jupyterlab-settings").write_text(
@@ -151,7 +151,7 @@ def kernel_environment(root, tmp_path_factory):
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
     return {
         **os.environ,
-        **places,
+        **folders,
         "PYTHONPATH": path,
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
@@ -162,7 +162,7 @@ def kernel_environment(root, tmp_path_factory):
 
 @contextmanager
 def _serving(application, flag, environment, folder):
-    """Address, token and folder of a running Jupyter application."""
+    """Run a Jupyter application; yield its address, token and folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -191,7 +191,7 @@ def _serving(application, flag, environment, folder):
 
 @pytest.fixture(scope="module")
 def lab(kernel_environment, tmp_path_factory, open_page_for_all):
-    """Open notebooks in JupyterLab; pages stay open for all tests of a file."""
+    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
     with _serving("jupyterlab", "LabApp", kernel_environment, tmp_path_factory.mktemp("lab")) as served:
         yield Lab(*served, open_page_for_all)
@@ -199,7 +199,7 @@ def lab(kernel_environment, tmp_path_factory, open_page_for_all):
 
 @pytest.fixture(scope="module")
 def notebook7(kernel_environment, tmp_path_factory, open_page_for_all):
-    """Open notebooks in Notebook 7."""
+    """Opens notebooks in Notebook 7."""
     pytest.importorskip("notebook", minversion="7", reason="pip install notebook (make test does it)")
     folder = tmp_path_factory.mktemp("notebook")
     with _serving("notebook", "JupyterNotebookApp", kernel_environment, folder) as served:
@@ -208,24 +208,24 @@ def notebook7(kernel_environment, tmp_path_factory, open_page_for_all):
 
 @pytest.fixture(scope="session")
 def embed_scripts(root, tmp_path_factory):
-    """require.js, embed-amd.js and anywidget.js in one folder: what a static notebook page needs."""
+    """A folder with require.js, embed-amd.js and anywidget.js, which a static notebook page needs."""
     import anywidget
 
     cache = root / "js" / "node_modules" / ".cache" / "attnwidgets-tests"
     folder = tmp_path_factory.mktemp("scripts")
     for package, (member, digest) in PACKED.items():
         name = Path(member).name
-        kept = cache / f"{digest[:12].replace('/', '_')}-{name}"
-        if not kept.is_file():
-            _fetch(package, member, digest, kept)
-        shutil.copy(kept, folder / name)
+        cached = cache / f"{digest[:12].replace('/', '_')}-{name}"
+        if not cached.is_file():
+            _fetch(package, member, digest, cached)
+        shutil.copy(cached, folder / name)
     shutil.copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", folder / "anywidget.js")
     return folder
 
 
 def _fetch(package, member, digest, target):
     if shutil.which("npm") is None:
-        pytest.skip(f"npm is not there to fetch {package}, which a static notebook page needs")
+        pytest.skip(f"fetching {package}, which a static notebook page needs, takes npm")
     target.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         ["npm", "pack", "--silent", package, "--pack-destination", str(target.parent)],

@@ -1,4 +1,4 @@
-"""Driving JupyterLab and Notebook 7: by command id, and asking the kernel without cells."""
+"""Drives JupyterLab and Notebook 7 by command id, and runs code in the kernel outside of cells."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def choose(page, menu, name):
 
 
 class Lab:
-    """One server of JupyterLab or Notebook 7, seen through one page a notebook."""
+    """A server of JupyterLab or Notebook 7; each notebook opens in a page of its own."""
 
     def __init__(self, address, token, folder, open_page, path="lab/tree"):
         self.path = path
@@ -79,13 +79,13 @@ class Lab:
         )
 
     def ask(self, expression):
-        """Return the value of a Python expression in the kernel, through JSON."""
+        """Return the value of a Python expression in the kernel, passed as JSON."""
         status, out = self.do(f"import json as _j; print(_j.dumps({expression}))")
         assert status == "ok", out
         return json.loads(out.strip().splitlines()[-1])
 
     def do(self, code):
-        """Run code in the kernel, outside the notebook's cells; returns its status and what it printed."""
+        """Run code in the kernel, outside of cells; return its status and output."""
         return self.page.evaluate(ASK, code)
 
     def start(self, code):
@@ -95,10 +95,10 @@ class Lab:
         )
 
     def until(self, expression, wanted, limit=10_000):
-        """Wait until the kernel's value of an expression is `wanted`."""
+        """Wait until an expression has the value `wanted` in the kernel."""
         for _ in range(max(1, limit // 100)):
-            found = self.ask(expression)
-            if found == wanted:
+            value = self.ask(expression)
+            if value == wanted:
                 return
             self.page.wait_for_timeout(100)
-        assert found == wanted
+        assert value == wanted

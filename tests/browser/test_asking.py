@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 CELLS = (
     """import attnwidgets as aw
 trace = aw.trace(*aw.demo_model("encoder"), "The electroencephalographer read the trace before she spoke.")

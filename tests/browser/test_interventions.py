@@ -43,7 +43,6 @@ def shares(table):
     return {label: (float(before[:-2]), float(after[:-2])) for label, before, _, after in texts}
 
 
-@pytest.mark.slow
 def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
     explorer = notebook.locator(".aw-explorer")
     plot = explorer.locator(".aw-grid-plot")
@@ -77,7 +76,6 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     assert not table.is_visible()
 
 
-@pytest.mark.slow
 def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
     view = notebook.locator(".aw-intervention")
     view.scroll_into_view_if_needed()
@@ -129,7 +127,8 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
         {"kind": "ablate", "layer": 1, "head": 2},
     ]
     wanted = [
-        view._questions.ask("changed", {"interventions": view.selection.interventions[:n]})[0] for n in (2, 1)
+        view._requests.answer("changed", {"interventions": view.selection.interventions[:n]})[0]
+        for n in (2, 1)
     ]
     page = page_of(view)
     table = page.locator(".aw-change .aw-both")

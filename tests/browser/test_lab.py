@@ -9,8 +9,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 CELLS = (
     """import attnwidgets as aw
 from collections import Counter

@@ -84,7 +84,6 @@ for _ in range(40): print("a line that keeps the grid off the page")""",
 )
 
 
-@pytest.mark.slow
 def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
     lab.write("long.ipynb", *CELLS)
     page = lab.open("long.ipynb")

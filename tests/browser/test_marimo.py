@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 APP = """
 import marimo
@@ -47,7 +47,7 @@ COLOURS = """canvas => {
 
 @pytest.fixture
 def address(kernel_environment, tmp_path):
-    pytest.importorskip("marimo", reason="pip install marimo (make test does it)")
+    pytest.importorskip("marimo", reason="pip install marimo (make test-all does it)")
     (tmp_path / "app.py").write_text(APP)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

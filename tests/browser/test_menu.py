@@ -8,8 +8,6 @@ import pytest
 
 from .lab import choose
 
-pytestmark = pytest.mark.slow
-
 CELLS = (
     """import attnwidgets as aw
 model, tokenizer = aw.demo_model("encoder")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 CELLS = (
     "import attnwidgets as aw, numpy as np\nrows = np.random.default_rng(0).dirichlet(np.ones(6), (4, 3, 6))",

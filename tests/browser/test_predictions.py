@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 CELLS = (
     """import attnwidgets as aw
 trace = aw.trace(*aw.demo_model("decoder"), "The quick brown fox jumps over")""",

@@ -6,8 +6,6 @@ import pytest
 
 import attnwidgets as aw
 
-pytestmark = pytest.mark.slow
-
 TEXT = "I did not like the film, but the ending was wonderful."
 CELLS = (
     f"""import attnwidgets as aw

@@ -115,7 +115,7 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_folded(trace, page_o
         "target": None,
         "operator": None,
     }
-    view._questions.ask("removal", args)
+    view._requests.answer("removal", args)
     page = page_of(view)
     panel = page.locator("[data-of=RemovalView]")
     panel.locator("summary").click()

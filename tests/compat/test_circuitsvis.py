@@ -66,7 +66,7 @@ def test_heads_are_thumbnails_of_one_layer():
     assert isinstance(cv.attention_patterns(TOKENS, given), HeadGrid)
     with pytest.raises(ValueError, match="2 names for 3 heads"):
         cv.attention_heads(given, TOKENS, ["a", "b"])
-    with pytest.raises(ValueError, match=r"shape \(3, 4, 4\); of 3 tokens"):
+    with pytest.raises(ValueError, match=r"shape \(3, 4, 4\); for 3 tokens"):
         cv.attention_heads(given, TOKENS[:3])
 
 

@@ -216,7 +216,6 @@ def test_an_interrupt_costs_no_more_than_a_few_long_texts(
     assert run().reused == 2, "a shard closes with the text that is too many"
 
 
-@pytest.mark.slow
 def test_processes_share_the_texts(classifier: Any) -> None:
     model, tokenizer = classifier
     alone = compare("saliency", "comprehensiveness", TEXTS, model, tokenizer, operator="mask")

@@ -256,7 +256,6 @@ def test_parts_that_were_scored_apart_merge(folder: Path, tmp_path: Path) -> Non
 # By workers
 
 
-@pytest.mark.slow
 def test_a_killed_process_costs_nothing_but_time(folder: Path, tmp_path: Path) -> None:
     methods = {"a": "saliency", "lengths": partial(dying, flag=tmp_path / "died")}
     with within(120):
@@ -273,7 +272,6 @@ def pool() -> Iterator[Any]:
         yield own
 
 
-@pytest.mark.slow
 def test_an_object_travels_to_processes_as_well(folder: Path, pool: Any) -> None:
     model = transformers.BertForSequenceClassification.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -293,7 +291,6 @@ def test_what_does_not_leave_this_process_is_said(folder: Path) -> None:
         scores(model, tokenizer=tokenizer, jobs=2)
 
 
-@pytest.mark.slow
 def test_a_worker_with_other_weights_is_refused(tmp_path: Path, pool: Any) -> None:
     place = saved(tmp_path / "model", seed=3)
 
@@ -309,7 +306,6 @@ def test_a_worker_with_other_weights_is_refused(tmp_path: Path, pool: Any) -> No
 CUES = [{"words": text.split(), "target": 3, "cues": [1]} for text in TEXTS[:20]]
 
 
-@pytest.mark.slow
 def test_cue_contribution_is_shared_by_workers(folder: Path, pool: Any) -> None:
     alone = cue_contribution(str(folder), None, CUES, methods=["attention", "rollout"])
     with within(120):
@@ -360,7 +356,6 @@ def slow_first(trace: Any) -> Attributions:
     return lengths(trace)
 
 
-@pytest.mark.slow
 def test_dask_scores_to_the_bit_what_one_process_does(dask: Any, folder: Path, tmp_path: Path) -> None:
     flag = tmp_path / "died"
     reader = (

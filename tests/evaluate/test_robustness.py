@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 import attnwidgets as aw
 from attnwidgets.evaluate.metrics.option_grid import CHOICES, HEADS
 from attnwidgets.evaluate.metrics.robustness import robustness
-from attnwidgets.views.still import saving
-from attnwidgets.views.still.view_state import Shown
 
 AXIS = list("abcde")
 
@@ -123,12 +121,12 @@ def test_a_strip_and_its_figure_hatch_what_moves():
         "unsettled": [0, 1, 1, 0, 0],
         "versions": 2,
     }
-    figure = saving._FIGURES["TokenStrip"](Shown.of(view))
+    figure = view._figure()
     hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
     assert [len(c.get_paths()) for c in hatched] == [2]
     assert "does not survive 2 defensible choices" in figure.get_suptitle()
     other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
-    with pytest.raises(ValueError, match="not those of what is shown"):
+    with pytest.raises(ValueError, match="not those shown"):
         aw.TokenStrip(other, robustness=found)
     with pytest.raises(TypeError, match=r"aw\.evaluate\.robustness"):
         aw.TokenStrip(other, robustness=[1])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from attnwidgets.explanations import Attributions, MixingMap, Prediction, Predictions
+from attnwidgets.explanations import Attributions, MixingMap
+from attnwidgets.explanations.explanation import Outcome, Outcomes
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.results.archive import ArchiveError, load
 from tests.explanations.made import attention_map, axis, shares
@@ -23,7 +24,7 @@ def hostile_map() -> MixingMap:
 
 
 def predicting_map() -> MixingMap:
-    given = Predictions("next token", (Prediction(" Paris", 0.77, 12),))
+    given = Outcomes("next token", (Outcome(" Paris", 0.77, 12),))
     return attention_map(predictions=given, warning="7 of 9 tokens", trace_id="abc")
 
 

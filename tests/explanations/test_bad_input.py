@@ -77,8 +77,8 @@ def test_what_is_no_trace_is_named_with_what_to_do(method) -> None:
         TypeError, match=rf"list, not a trace; a list of texts .*aw\.{method.name}\(t\) for t in"
     ):
         method.function([traced("GPT-2")])
-    with pytest.raises(TypeError, match=r"takes no keyword 'strem'.*Did you mean 'stack'"):
-        method.function(traced("GPT-2"), strem="self")
+    with pytest.raises(TypeError, match=r"takes no keyword 'stak'.*Did you mean 'stack'"):
+        method.function(traced("GPT-2"), stak="self")
 
 
 @named(ON_THE_MODEL)

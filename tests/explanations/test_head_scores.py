@@ -49,7 +49,7 @@ def test_the_repeated_sequences_are_what_they_should_be(tiny_llama):
     assert rows == statistics.repeated_tokens(tiny_llama, length=6, repeats=3, sequences=2, start=1)
     without = statistics.repeated_tokens(tiny_llama, length=6, repeats=2, start=False, vocabulary=range(7))
     assert {len(row) for row in without} == {12}
-    with pytest.raises(ValueError, match="length is 6, and there are 5"):
+    with pytest.raises(ValueError, match="length is 6, but there are only 5"):
         statistics.repeated_tokens(tiny_llama, length=6, vocabulary=range(5))
     with pytest.raises(ValueError, match="repeats must be"):
         statistics.repeated_tokens(tiny_llama, repeats=1)
@@ -87,8 +87,8 @@ class Answered:
     def n_heads(self):
         return len(self._attention)
 
-    def attention_layer(self, _layer):
-        return self._attention
+    def attention_rows(self, _layer, _heads, queries):
+        return self._attention[:, queries]
 
 
 def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
@@ -113,7 +113,7 @@ def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
 
 
 def test_retrieval_says_what_it_cannot_do(tiny_llama):
-    with pytest.raises(ValueError, match="no part of the needle"):
+    with pytest.raises(ValueError, match="not part of the needle"):
         aw.retrieval_score(tiny_llama, None, "a b c", "?", answer="d")
     with pytest.raises(ValueError, match="from 0 to 1"):
         aw.retrieval_score(tiny_llama, None, "a b c", "?", depths=(2,))

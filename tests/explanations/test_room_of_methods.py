@@ -11,7 +11,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal import removing
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.tracing import pass_memory, room
+from attnwidgets.tracing import free_memory, pass_memory
 from attnwidgets.tracing.free_memory import spoken_bytes
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
@@ -30,7 +30,7 @@ def found() -> Trace:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
-    for module in (room, pass_memory):
+    for module in (free_memory, pass_memory):
         monkeypatch.setattr(module, "free_bytes", lambda *_: int(size))
 
 
@@ -45,7 +45,7 @@ def test_what_has_no_room_is_refused_unless_it_is_forced(
     free(monkeypatch, need - 1)
     words = (
         rf"{name} over 9 tokens takes about [\d.]+ [kM]B, and [\d.]+ [kM]B are free\. "
-        r"Take a shorter text, or a device with more memory, or pass force=True to run it all the same\."
+        r"Take a shorter text, or a device with more memory, or pass force=True to run it anyway\."
     )
     with pytest.raises(ValueError, match=words):
         method.function(found)
@@ -120,7 +120,7 @@ def test_what_the_allocator_refuses_is_said_in_words(
 
     monkeypatch.setattr(type(found), "n_layers", fail)
     monkeypatch.setattr("attnwidgets.explanations.registry.registry.sizes_of", lambda *_: None)
-    with pytest.raises(ValueError, match=r"attention takes more memory than there is\. Take a shorter text"):
+    with pytest.raises(ValueError, match=r"attention takes more memory than is free\. Take a shorter text"):
         aw.attention(found)
 
 

@@ -1,1 +1,1 @@
-"""Fuzzers: strange things in bounded time. `make fuzz` runs the same for longer; see `fuzzing`."""
+"""Fuzzers: strange inputs in bounded time. `make fuzz` runs them for longer; see `fuzzing`."""

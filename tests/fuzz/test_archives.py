@@ -1,4 +1,4 @@
-"""Saved explanations with bytes cut, flipped and swapped, and descriptions that someone edited."""
+"""Saved explanations with bytes cut or flipped, and with edited descriptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES = [
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: Any) -> list[bytes]:
-    """Whole archives: of maps, attributions and statistics."""
+    """Intact archives of maps, attributions and statistics."""
     folder = tmp_path_factory.mktemp("whole")
     model = tiny.build(tiny.TEXT["Llama"])
     trace = aw.trace(model, None, [5, 6, 7, 8, 9])
@@ -32,7 +32,7 @@ def files(tmp_path_factory: Any) -> list[bytes]:
     stats = aw.feature_stats(
         made.sae(d_in=32, site=made.SITE), model, None, texts, context=8, examples=3, logits=3
     )
-    found = [
+    results = [
         aw.attention(trace),
         aw.rollout(trace),
         aw.lrp(trace),
@@ -40,11 +40,11 @@ def files(tmp_path_factory: Any) -> list[bytes]:
         aw.head_statistics(trace),
         stats,
     ]
-    return [one.save(folder / f"{at}.safetensors").read_bytes() for at, one in enumerate(found)]
+    return [result.save(folder / f"{at}.safetensors").read_bytes() for at, result in enumerate(results)]
 
 
 def changed(r: Any, held: Any, depth: int = 0) -> Any:
-    """Return JSON with one thing in it lost, doubled, renamed or replaced."""
+    """Return JSON with one item lost, doubled, renamed or replaced."""
     if isinstance(held, dict) and held and (depth == 0 or r.random() < 0.8):
         name, made = r.choice([*held]), dict(held)
         kind = r.random()
@@ -94,16 +94,16 @@ def test_archives(files: list[bytes], tmp_path: Any) -> None:
     def an_archive(r: Any) -> None:
         path.write_bytes(damaged(r, r.choice(files)))
         try:
-            found = aw.load(path)
+            loaded = aw.load(path)
         except ArchiveError as error:
             if path.name not in str(error):
-                raise AssertionError("the file is not named") from error
+                raise AssertionError("the error does not name the file") from error
             return
-        assert repr(found)
-        assert np.asarray(found.values).dtype.kind == "f"
-        told(found.describe)
+        assert repr(loaded)
+        assert np.asarray(loaded.values).dtype.kind == "f"
+        told(loaded.describe)
         if r.random() < 0.3:
-            view = told(found.view)
+            view = told(loaded.view)
             if hasattr(view, "close"):
                 view.close()
 

@@ -1,4 +1,4 @@
-"""Anything at all in the place of attention weights, labels and options."""
+"""Arbitrary objects as attention weights, labels and options."""
 
 from __future__ import annotations
 
@@ -92,10 +92,12 @@ def test_arrays(tmp_path: Any) -> None:
         assert np.isfinite(weights).all()
         assert weights.size
         if isinstance(given, np.ndarray) and given.dtype == np.float32:
-            assert np.array_equal(np.sort(weights, axis=None), np.sort(given, axis=None)), "other numbers"
+            assert np.array_equal(np.sort(weights, axis=None), np.sort(given, axis=None)), (
+                "the numbers changed"
+            )
         use = r.choice(["rollout", "heatmap", "page", "statistics", "save", "words", "heads", "picture"])
         with warnings.catch_warnings():
-            # Views show float32, in which 1e308 is infinite.
+            # Views use float32, in which 1e308 is infinite.
             warnings.filterwarnings("ignore", "overflow encountered in cast")
             told(lambda: _used(use, trace, tmp_path))
 
@@ -108,8 +110,8 @@ def _used(use: str, trace: Any, folder: Any) -> None:
     elif use == "statistics":
         assert repr(aw.head_statistics(trace))
     elif use == "save":
-        found = aw.load(aw.attention(trace).save(folder / "map.safetensors"))
-        assert np.array_equal(found.values, aw.attention(trace).values)
+        loaded = aw.load(aw.attention(trace).save(folder / "map.safetensors"))
+        assert np.array_equal(loaded.values, aw.attention(trace).values)
     else:
         view = aw.HeadView(trace) if use == "heads" else aw.Heatmap(trace)
         if use == "page":

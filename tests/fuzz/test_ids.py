@@ -1,4 +1,4 @@
-"""Anything at all in the place of token ids, masks and options of `aw.trace`."""
+"""Arbitrary objects as token ids, masks and options of `aw.trace`."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_ids(kind: str) -> None:
         ids = r.choice(WHOLE) if r.random() < 0.5 else [r.choice(NUMBERS) for _ in range(r.randint(0, 4))]
         options = {name: r.choice(values) for name, values in OPTIONS.items() if r.random() < 0.15}
         if kind == "both" and options.get("max_new_tokens") == 10**9:
-            # T5 knows no longest text, and would write until the memory is full.
+            # T5 has no maximum length and would generate until memory is full.
             options["max_new_tokens"] = 40
         name, reader = r.choice(["text", "input_ids"]), r.choice(readers)
-        found = told(lambda: aw.trace(model, reader, **{name: ids}, **options))
-        for trace in found if isinstance(found, list) else [found] * (found is not None):
+        traced = told(lambda: aw.trace(model, reader, **{name: ids}, **options))
+        for trace in traced if isinstance(traced, list) else [traced] * (traced is not None):
             stack = trace.default_stack
             for layer in range(trace.n_layers(stack)):
                 rows = trace.attention_layer(layer, stack).sum(-1)

@@ -1,4 +1,4 @@
-"""Work that is broken off anywhere: by a hook that raises, or by an interrupt. The model is as it was."""
+"""Calls stopped anywhere, by a hook that raises or by an interrupt, leave the model unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def traced() -> tuple[Any, Any, str]:
     model.model.embed_tokens.weight.requires_grad_(requires_grad=False)
     before = fingerprint(model)
     trace = aw.trace(model, None, IDS)
-    for call in CALLS.values():  # an interrupted import would be imported by halves for all later tests
+    for call in CALLS.values():  # import everything now: an interrupted import would break later tests
         call(model, trace)
     return model, trace, before
 
@@ -83,10 +83,10 @@ def test_hooks_that_raise(traced: Any) -> None:
 
 @contextmanager
 def ringing(seconds: float, *, patient: bool) -> Iterator[None]:
-    """Raise KeyboardInterrupt after a while, as Ctrl+C does; never outside of here.
+    """Raise KeyboardInterrupt after a while, as Ctrl+C does, but never after the block.
 
-    Where it is patient, it waits while contexts change: an intervention changes the model itself, and puts it
-    back in Python, which an interrupt at that very moment breaks off as well.
+    If `patient`, wait while a context is entered or left: an intervention changes the model itself and
+    restores it in Python, and an interrupt at that very moment would stop that too.
     """
     armed = [True]
 

@@ -1,4 +1,4 @@
-"""Whatever a page may send to the views: each request is answered once, in JSON, and no model is touched."""
+"""Arbitrary messages from a page: views answer each request once, in JSON, and leave the model unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = ["tile", "layer", "row", "thumbs", "ping", "cancel", "method", "ask"]
 
 @pytest.fixture
 def logged() -> Any:
-    """What handlers raised: ipywidgets logs it, and the view waits for ever."""
+    """Exceptions of handlers: ipywidgets only logs them, and the view would wait forever."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = records.append  # type: ignore[method-assign]
@@ -49,8 +49,8 @@ def test_messages(logged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     views = [make(trace) for make in makes]
     receivers = [*views, views[0].store]
     replies: list[Any] = []
-    for one in receivers:
-        monkeypatch.setattr(one, "send", lambda content, buffers=None: replies.append(content))
+    for receiver in receivers:
+        monkeypatch.setattr(receiver, "send", lambda content, buffers=None: replies.append(content))
     header = views[0].store.header
     sources = [source["id"] for source in header["sources"]] + ["lrp", "rollout"]
 
@@ -71,10 +71,10 @@ def test_messages(logged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for reply in replies:
             json.dumps(reply, allow_nan=False)
         kind = request.get("kind") if isinstance(request, dict) else None
-        asked = kind == "ask" if receiver in views else kind != "cancel"
-        if asked:
+        expects_answer = kind == "ask" if receiver in views else kind != "cancel"
+        if expects_answer:
             last = [reply for reply in replies if reply["kind"] != "progress"]
-            assert len(last) == 1, f"{request} was answered {len(last)} times"
+            assert len(last) == 1, f"{request} got {len(last)} answers"
             assert last[0]["kind"] != "error" or last[0]["message"].strip()
 
     fuzz(a_message, 2500)

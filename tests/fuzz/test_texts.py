@@ -1,4 +1,4 @@
-"""Strange texts through every kind of tokenizer, and what is made of them."""
+"""Strange texts through every kind of tokenizer, and the results computed from them."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_texts(models: Any, tmp_path: Any) -> None:
         if r.random() < 0.1:
             given = {"text": [text(r) for _ in range(r.randint(0, 3))]}
         trace = told(lambda: aw.trace(model, reader, **given, truncation=r.random() < 0.5))
-        for one in trace if isinstance(trace, list) else [trace] * (trace is not None):
-            _answers(r, one, tmp_path)
+        for item in trace if isinstance(trace, list) else [trace] * (trace is not None):
+            _answers(r, item, tmp_path)
 
     fuzz(a_text, 50)
     assert [fingerprint(model) for model, _ in models] == before

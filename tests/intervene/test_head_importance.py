@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.statistics.free_attention import effective_attention, moved
+from attnwidgets.statistics.free_attention import effective_attention, least_overlapping_row
 from tests.explanations.made import random_classifier
 from tests.intervene.test_interventions import logits, t5, text, vit
 from tests.tracing import tiny
@@ -94,7 +94,7 @@ def test_moved_rows_mix_to_the_same_and_read_only_what_may_be_read() -> None:
         readable = np.arange(n) < max(2, n - 3)
         weights = np.where(readable, weights, 0)
         weights /= weights.sum()
-        other = moved(weights, values, readable)
+        other = least_overlapping_row(weights, values, readable)
         np.testing.assert_allclose(other @ values, weights @ values, atol=1e-9)
         assert other.sum() == pytest.approx(1, abs=1e-9)
         assert (other >= 0).all()
@@ -102,7 +102,7 @@ def test_moved_rows_mix_to_the_same_and_read_only_what_may_be_read() -> None:
         assert (np.abs(other - weights).max() > 0.01) == (readable.sum() > 5)
     # Two equal values: all of one can go to the other.
     np.testing.assert_allclose(
-        moved(np.array([0.9, 0.1]), np.ones((2, 3)), np.ones(2, bool)), [0, 1], atol=1e-9
+        least_overlapping_row(np.array([0.9, 0.1]), np.ones((2, 3)), np.ones(2, bool)), [0, 1], atol=1e-9
     )
 
 

@@ -64,5 +64,5 @@ def test_what_goes_wrong_inside_leaves_the_blocks_alone() -> None:
     assert all("forward" not in vars(module) for module in trace.model.modules())
     with aw.ablate_heads(trace, (0, 0)), pytest.raises(ValueError, match="recorded before"):
         preview(trace, aw.ablate_heads(trace, (1, 0)))
-    with pytest.raises(ValueError, match="has none"):
+    with pytest.raises(ValueError, match="has no model"):
         preview(aw.from_attentions([torch.eye(2)[None]], ["a", "b"]))

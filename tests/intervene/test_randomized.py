@@ -316,7 +316,7 @@ def test_what_cannot_be_drawn_is_refused():
     model.bert.encoder.layer[1].to("meta")
     with pytest.raises(ValueError, match="offloaded"):
         aw.randomized(model)
-    with pytest.raises(ValueError, match="no list of blocks"):
+    with pytest.raises(ValueError, match="no list of attention blocks"):
         aw.randomized(nn.Linear(2, 2), layers=1)
     with pytest.raises(TypeError, match="model must be"):
         aw.randomized("bert")

@@ -1,7 +1,7 @@
 """Install a wheel into an empty environment and import it from elsewhere: `check_wheel.py WHEEL`.
 
-Exits 1 on a fault. torch and transformers are left out on purpose: importing the package must not
-need them, and the check stays quick.
+Exits with 1 on failure. torch and transformers are not installed: importing the package must not need them,
+and the check stays quick.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def main(wheel: Path) -> int:
     names = zipfile.ZipFile(wheel).namelist()
     strays = [name for name in names if not name.startswith(("attnwidgets/", "attnwidgets-"))]
     if strays or "attnwidgets/py.typed" not in names:
-        print(f"{wheel.name}: strays {strays}, py.typed {'attnwidgets/py.typed' in names}")
+        print(f"{wheel.name}: unexpected files {strays}; py.typed {'attnwidgets/py.typed' in names}")
         return 1
     parts = (path.stem for path in (ROOT / "js" / "src" / "parts").glob("*.ts"))
     missing = {f"attnwidgets/static/{name}.js" for name in ("attnwidgets", "standalone", *parts)} - set(names)
     if missing:
-        print(f"{wheel.name}: without {', '.join(sorted(missing))}")
+        print(f"{wheel.name}: {', '.join(sorted(missing))} missing")
         return 1
     environment = {
         key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "VIRTUAL_ENV"}

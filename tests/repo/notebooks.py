@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom, and what they showed."""
+"""Run notebooks from top to bottom and read their outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def run(path, folder, *, timeout: int = 120) -> Any:
-    """Return a notebook with its outputs, run in `folder`."""
+    """Run a notebook in `folder` and return it with its outputs."""
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
     nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
@@ -25,17 +25,16 @@ def outputs(notebook) -> list[Any]:
 
 
 def printed(notebook) -> str:
-    """Return what was printed, and the text of what was shown."""
-    found = outputs(notebook)
-    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in found)
+    """Return all printed text, and the text form of displayed objects."""
+    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs(notebook))
 
 
 def complaints(notebook) -> list[str]:
-    """Return what was written to stderr."""
+    """Return the outputs on stderr."""
     return [output["text"] for output in outputs(notebook) if output.get("name") == "stderr"]
 
 
 def widgets(notebook) -> list[Any]:
-    """Return the outputs that are widgets."""
+    """Return the widget outputs."""
     mime = "application/vnd.jupyter.widget-view+json"
     return [output for output in outputs(notebook) if mime in output.get("data", {})]

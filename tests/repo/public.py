@@ -1,4 +1,4 @@
-"""The public names of the package, one by one, as a reader finds them by completion."""
+"""Lists the public names of the package, as completion offers them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ NAMESPACES = ("targets", "evaluate", "statistics")
 
 
 def public() -> dict[str, object]:
-    """Every public function and class, by the name it is called by after `aw.`."""
+    """Every public function and class, by its name after `aw.`."""
     top = {name: getattr(aw, name) for name in aw.__all__}
-    nested = {f"{space}.{name}": getattr(top[space], name) for space in NAMESPACES for name in dir(top[space])}
+    listed = [(space, name) for space in NAMESPACES for name in dir(top[space])]
+    nested = {f"{space}.{name}": getattr(top[space], name) for space, name in listed}
     return {name: item for name, item in (top | nested).items() if callable(item)}
 
 

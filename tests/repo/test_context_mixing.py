@@ -1,4 +1,4 @@
-"""The notebook on context mixing runs, and every number of its prose is one of its outputs."""
+"""The notebook on context mixing runs, and every number in its text appears in its outputs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def executed(root, minilm, tmp_path_factory):
 
 
 def tables(notebook) -> list[list[dict[str, list[float]]]]:
-    """The scorecards that were shown: for each of them, its tables as rows of numbers by name."""
-    shown = [o.data["text/html"] for o in notebooks.outputs(notebook) if "text/html" in o.get("data", {})]
-    found = []
-    for page in (page for page in shown if "<table" in page):
+    """The displayed scorecards: for each, its tables as rows of numbers by name."""
+    pages = [o.data["text/html"] for o in notebooks.outputs(notebook) if "text/html" in o.get("data", {})]
+    scorecards = []
+    for page in (page for page in pages if "<table" in page):
         metrics = []
         for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
             rows = re.findall(r"<tr><th scope='row'[^>]*>(.*?)</th>(.*?)</tr>", table, re.DOTALL)
             metrics.append(
                 {name: [float(n) for n in re.findall(r">([\d.]+)</td>", row)] for name, row in rows}
             )
-        found.append(metrics)
-    return found
+        scorecards.append(metrics)
+    return scorecards
 
 
 def test_its_sentences_are_those_of_blimp_with_the_same_marks(root, shared):
@@ -55,18 +55,16 @@ def test_its_sentences_are_those_of_blimp_with_the_same_marks(root, shared):
     assert sorted(known[line] for line in lines) == sorted(["ana", "dna", "dnaa", "darn", "rpsv"] * 4)
 
 
-@pytest.mark.slow
 def test_it_runs_without_a_complaint_and_shows_an_explorer(executed):
     assert notebooks.complaints(executed) == []
     assert any("Explorer(" in output.data["text/plain"] for output in notebooks.widgets(executed))
 
 
-@pytest.mark.slow
 def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
     assert re.search(r"\[CLS\] 0\.90 ▇", notebooks.printed(executed))
     tokens = ["[CLS]", "the", "sketch", "of", "those", "trucks", "[MASK]"]
     (row,) = tables(executed)[0]
-    said = {
+    stated = {
         ("attention", "[CLS]"): 0.90,
         ("attention norm (res ln)", "[MASK]"): 0.82,
         ("attention norm (res ln)", "[CLS]"): 0.05,
@@ -75,11 +73,10 @@ def test_the_numbers_of_one_sentence_are_those_of_the_prose(executed):
         ("value zeroing", "trucks"): 0.29,
         ("value zeroing", "sketch"): 0.09,
     }
-    assert {place: row[place[0]][tokens.index(place[1])] for place in said} == said
+    assert {(name, token): row[name][tokens.index(token)] for name, token in stated} == stated
     assert sorted(row["value zeroing"])[-3:] == [0.09, 0.29, 0.44]
 
 
-@pytest.mark.slow
 def test_the_last_layer_is_as_the_prose_has_it(minilm):
     import attnwidgets as aw
 
@@ -87,14 +84,13 @@ def test_the_last_layer_is_as_the_prose_has_it(minilm):
     card = aw.evaluate.example_scores(*minilm, sentence, layer=5)
     for method, leaders in (("attention", 1), ("rollout", 1)):
         order = card.of(method)[0, 0].argsort()[::-1]
-        assert [card.x[place] for place in order[:leaders]] == ["[CLS]"]
+        assert [card.x[index] for index in order[:leaders]] == ["[CLS]"]
     order = card.of("value_zeroing")[0, 0].argsort()[::-1]
     assert card.x[order[0]] == "[MASK]"
-    assert {card.x[place] for place in order[1:3]} == {"sketch", "alan"}
+    assert {card.x[index] for index in order[1:3]} == {"sketch", "alan"}
     assert card.x[order[3]] == "trucks"
 
 
-@pytest.mark.slow
 def test_the_numbers_of_twenty_sentences_are_those_of_the_prose(executed):
     share, precision = tables(executed)[1]
     finders = [f"{name}, trained" for name in ("attention norm (res ln)", "globenc", "alti", "value zeroing")]
@@ -116,7 +112,6 @@ def test_the_numbers_of_twenty_sentences_are_those_of_the_prose(executed):
     assert "oracle" in share
 
 
-@pytest.mark.slow
 def test_attention_and_rollout_rank_cls_first_in_the_last_layer(executed, minilm):
     import attnwidgets as aw
 
@@ -131,7 +126,6 @@ def test_attention_and_rollout_rank_cls_first_in_the_last_layer(executed, minilm
             assert card.x[scores.argmax()] == "[CLS]"
 
 
-@pytest.mark.slow
 def test_the_mistake_in_the_rollout_is_found_and_its_correction_passes(executed):
     text = notebooks.printed(executed)
     first, second = text.index("fails  equals:rollout"), text.index("holds  equals:rollout")

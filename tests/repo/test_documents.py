@@ -1,9 +1,10 @@
-"""The README, the documentation and the quickstart notebook do what they say."""
+"""The README, the documentation and the quickstart notebook are correct."""
 
 from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.repo import notebooks
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     path.relative_to(ROOT).as_posix()
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 ]
 
 
@@ -26,6 +27,40 @@ def test_links_inside_the_repository_lead_somewhere(root, name):
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text())
     missing = [target for target in targets if not (document.parent / target).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("name", ["tracing", "mixing", "heads", "own_methods"])
+def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)
+    assert blocks
+    world = {"aw": aw}
+    for block in blocks:
+        exec(compile(block, f"{name}.md", "exec"), world)
+
+
+def test_the_reference_is_what_the_docstrings_say(root):
+    page = runpy.run_path(str(root / "docs" / "make_reference.py"))["page"]()
+    assert (root / "docs" / "reference.md").read_text() == page, "run make reference"
+
+
+def test_the_architectures_folders_are_those_there_are(root):
+    page = (root / "docs" / "architecture.md").read_text()
+    packages = {
+        path.parent.relative_to(root / "attnwidgets") for path in root.glob("attnwidgets/**/__init__.py")
+    }
+    assert [str(name) for name in packages if name.parts and f"`{name.name}/`" not in page] == []
+    contributing = (root / "CONTRIBUTING.md").read_text()
+    names = re.findall(r"`([\w/]+\.(?:py|ts))`", page + contributing)
+    files = {
+        path.as_posix()
+        for path in [
+            *root.glob("attnwidgets/**/*.py"),
+            *root.glob("tests/**/*.py"),
+            *root.glob("js/src/**/*.ts"),
+        ]
+    }
+    assert [name for name in names if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
 def test_the_table_of_views_has_a_row_for_every_view(root):
@@ -44,8 +79,8 @@ def test_every_methods_paper_is_among_those_to_cite(root):
 
 
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
+    """With those of docs/views.md, which continues the README's."""
     monkeypatch.chdir(tmp_path)
-    """Those of docs/views.md too, which begins where the README ends."""
     text = (root / "README.md").read_text() + (root / "docs" / "views.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 7
@@ -82,12 +117,10 @@ def test_the_quickstart_is_short(root):
     assert 5 <= sum(cell["cell_type"] == "code" for cell in notebook["cells"]) <= 8
 
 
-@pytest.mark.slow
 def test_the_quickstart_says_nothing_on_stderr(executed):
     assert notebooks.complaints(executed) == []
 
 
-@pytest.mark.slow
 def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     from pathlib import Path
 
@@ -96,10 +129,9 @@ def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     assert "electroencephalographer" in page.read_text()
 
 
-@pytest.mark.slow
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     text = notebooks.printed(executed)
-    # Head 0.2 looks at the token before; the prose says so, and that [CLS] draws over half from layer 1 to 4.
+    # The text says that head 0.2 attends to the previous token, and [CLS] gets over half from layer 1 to 4.
     assert "head 0.2, attention to the token before: 1.00" in text
     assert "layer 4: 0.63" in text
     assert "electro" in text

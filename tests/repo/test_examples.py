@@ -1,4 +1,4 @@
-"""The examples in docstrings of public functions are run, on the demo models."""
+"""The examples in the docstrings of public functions run, on the demo models."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_a_function_has_an_example(name):
 def test_examples_hold(name, monkeypatch, tmp_path):
     monkeypatch.setattr(aw, "demo_model", shared_models)
     monkeypatch.chdir(tmp_path)  # examples write files
-    said: list[str] = []
-    result = doctest.DocTestRunner(optionflags=FLAGS).run(examples(name), out=said.append)
-    assert result.failed == 0, "".join(said)
+    output: list[str] = []
+    result = doctest.DocTestRunner(optionflags=FLAGS).run(examples(name), out=output.append)
+    assert result.failed == 0, "".join(output)

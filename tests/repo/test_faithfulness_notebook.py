@@ -1,4 +1,4 @@
-"""The notebook on faithfulness runs, and every number that its text states is one that it shows."""
+"""The notebook on faithfulness runs, and every number in its text appears in its outputs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "faithfulness.ipynb", folder, timeout=400)
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_tables_are_shown(executed):
     progress = re.compile(r"\d+%\|")
-    assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
-    shown = [output.get("data", {}) for output in notebooks.outputs(executed)]
-    assert any("Comparison of 16 texts" in data.get("text/plain", "") for data in shown)
-    assert any("fidelity plus" in data.get("text/html", "") for data in shown)
-    assert any("image/png" in data for data in shown)
+    assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
+    displayed = [output.get("data", {}) for output in notebooks.outputs(executed)]
+    assert any("Comparison of 16 texts" in data.get("text/plain", "") for data in displayed)
+    assert any("fidelity plus" in data.get("text/html", "") for data in displayed)
+    assert any("image/png" in data for data in displayed)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert "She gave a lifeless performance as the young queen.\nnegative 0.84, positive 0.16" in text
@@ -42,8 +40,8 @@ def test_the_numbers_of_the_text(executed):
         for name, rest in re.findall(r"([A-Za-z][A-Za-z ]*): (comprehensiveness .*)$", text, re.MULTILINE)
     }
     assert len(scores) == 8
-    found = {name: own["comprehensiveness"] for name, own in scores.items()}
-    assert found == {
+    comprehensiveness = {name: metrics["comprehensiveness"] for name, metrics in scores.items()}
+    assert comprehensiveness == {
         "rollout": _about(0.10),
         "random": _about(0.10),
         "input x gradient": _about(0.10),
@@ -53,7 +51,7 @@ def test_the_numbers_of_the_text(executed):
         "saliency": _about(0.25),
         "attention": _about(0.24),
     }
-    people = {name: own["auprc"] for name, own in scores.items() if name != "oracle"}
+    people = {name: metrics["auprc"] for name, metrics in scores.items() if name != "oracle"}
     assert (people["saliency"], people["attention"], people["LRP"]) == (
         _about(0.89),
         _about(0.85),
@@ -79,7 +77,7 @@ def test_the_numbers_of_the_text(executed):
 
 
 def _about(value, by=0.011):
-    """A printed number, whose last digit may be rounded otherwise on another machine."""
+    """Match a printed number, whose last digit may be rounded differently on another machine."""
     return pytest.approx(value, abs=by)
 
 

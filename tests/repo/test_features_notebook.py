@@ -1,4 +1,4 @@
-"""The notebook on features runs, and every number that its text states is one that it shows."""
+"""The notebook on features runs, and every number in its text appears in its outputs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import re
 import pytest
 
 from tests.repo import notebooks
+
+# It trains a sparse autoencoder of a real model, which takes a minute and a half.
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture(scope="module")
@@ -19,16 +22,14 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "features.ipynb", folder, timeout=600)
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_views_are_shown(executed):
     progress = re.compile(r"\d+%\|")
-    assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
-    shown = [found["data"]["text/plain"].split("(")[0] for found in notebooks.widgets(executed)]
+    assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
+    displayed = [output["data"]["text/plain"].split("(")[0] for output in notebooks.widgets(executed)]
     views = ("FeatureTable", "FeaturePanel", "FeatureStrip", "SteerView")
-    assert [name for name in shown if name in views] == list(views)
+    assert [name for name in displayed if name in views] == list(views)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert "816 paragraphs, 26438 words" in text
@@ -40,7 +41,6 @@ def test_the_numbers_of_the_text(executed):
     assert 20 <= int(l0) <= 28, "some two dozen"
 
 
-@pytest.mark.slow
 def test_features_mean_what_the_text_says(executed):
     text = notebooks.printed(executed)
     lines = re.findall(r"#\d+ on [\d.]+% of tokens: (.*)", text)
@@ -49,29 +49,29 @@ def test_features_mean_what_the_text_says(executed):
     assert len(fear & {"feared", "alarmed", "terror", "worried", "fright", "fear", "dread", "courage"}) >= 2
     assert {"ask", "asked"} <= asking
     assert "sister" in family
-    found = dict(re.findall(r"(frightened|asked|brother): #\d+ (\w*)", text))
-    assert found == {"frightened": "fear", "asked": "asking", "brother": "family"}
+    features = dict(re.findall(r"(frightened|asked|brother): #\d+ (\w*)", text))
+    assert features == {"frightened": "fear", "asked": "asking", "brother": "family"}
     assert "True" in text, "names are saved"
 
 
-@pytest.mark.slow
 def test_steering_does_what_the_text_says(executed):
     text = notebooks.printed(executed)
     before = re.search(r"as it is: (.*)", text)[1]
     after = dict(re.findall(r"^ +([\d.]+): (.*)$", text, re.MULTILINE))
     afraid = re.compile(r"fear|afraid|phobia|dark|terror|fright|worr", re.IGNORECASE)
-    assert after["0"] == before, "a silent feature can be taken away"
+    assert after["0"] == before, "removing a silent feature changes nothing"
     assert not afraid.search(before)
     assert afraid.search(after["1"]) or afraid.search(after["1.2"])
     pieces = after["2"].split()
-    assert len(set(pieces)) < len(pieces) / 2, "it breaks down"
+    assert len(set(pieces)) < len(pieces) / 2, "the text breaks down"
     random = re.search(r"random direction: (.*)", text)[1]
     assert random != before
     assert not afraid.search(random)
     shares = [
-        [float(one) for one in pair] for pair in re.findall(r": (0\.\d+), without the feature (0\.\d+)", text)
+        [float(share) for share in pair]
+        for pair in re.findall(r": (0\.\d+), without the feature (0\.\d+)", text)
     ]
     (dark, without), (cry, still) = shares
     assert dark > 0.6
-    assert 0.15 < without < dark - 0.2, "less sure, and still"
-    assert still > 0.8 * cry, "it knows just as well"
+    assert 0.15 < without < dark - 0.2, "less probable, but still likely"
+    assert still > 0.8 * cry, "the probability stays"

@@ -1,4 +1,4 @@
-"""The notebook on relevance runs, and every number that its text states is one that it shows."""
+"""The notebook on relevance runs, and every number in its text appears in its outputs."""
 
 from __future__ import annotations
 
@@ -21,33 +21,31 @@ def executed(root, tmp_path_factory):
     return notebooks.run(root / "notebooks" / "relevance.ipynb", tmp_path_factory.mktemp("relevance"))
 
 
-@pytest.mark.slow
 def test_nothing_goes_wrong_and_views_are_shown(executed):
     progress = re.compile(r"\d+%\|")
-    assert [said for said in notebooks.complaints(executed) if not progress.search(said)] == []
-    shown = [found["data"]["text/plain"] for found in notebooks.widgets(executed)]
-    assert any("Attributions AttnLRP" in text for text in shown)
-    assert any("MixingMap attention" in text for text in shown)
+    assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
+    displayed = [output["data"]["text/plain"] for output in notebooks.widgets(executed)]
+    assert any("Attributions AttnLRP" in text for text in displayed)
+    assert any("MixingMap attention" in text for text in displayed)
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_text(executed):
     text = notebooks.printed(executed)
     assert re.search(r"␣keys \+1\.41.*␣wall \+4\.53", text, re.DOTALL), "wall three times as much as keys"
     assert re.search(r"␣keys \+1\.25.*␣wall -0\.31", text, re.DOTALL)
-    for said in (
+    for line in (
         "+2.63  The keys to the cabinet",
         "-4.19  The key to the cabinet",
         "-1.89  The key to the cab",
     ):
-        assert said in text
-    found = {
+        assert line in text
+    by_layer = {
         int(layer): (float(keys), float(wall))
         for layer, keys, wall in re.findall(r"into layer +(\d+): keys ([+-][\d.]+)   wall ([+-][\d.]+)", text)
     }
-    assert found[26][0] > 2.5 > found[26][1] + 2, "in the place of keys until layer 26"
-    assert abs(found[28][0]) < 0.1, "gone within two layers"
-    assert found[28][1] > 2.5
+    assert by_layer[26][0] > 2.5 > by_layer[26][1] + 2, "at the position of keys until layer 26"
+    assert abs(by_layer[28][0]) < 0.1, "gone within two layers"
+    assert by_layer[28][1] > 2.5
     assert "attnlrp: sum 0.68, residual 1.95" in text
     assert "cp_lrp: sum 2.63, residual 0.00" in text
     ranks = dict(re.findall(r"(\S+): rank correlation with leaving words out ([+-][\d.]+)", text))
@@ -57,5 +55,5 @@ def test_the_numbers_of_the_text(executed):
     atoms = re.findall(r"([cn]) at \d+ came from ([cn]) at (\d+)", text)
     assert len(atoms) == 12
     assert all(atom == source for atom, source, _ in atoms), "the nitrogen finds the nitrogen"
-    places = [int(place) for *_, place in atoms]
-    assert places == sorted(places), "in order, ring by ring"
+    positions = [int(position) for *_, position in atoms]
+    assert positions == sorted(positions), "in order, ring by ring"

@@ -1,4 +1,4 @@
-"""What Shift-Tab shows of every public name: all parameters, each with a line that says what it is."""
+"""Shift-Tab shows all parameters of every public name, each documented on a line of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attnwidgets as aw
 
 from .public import classes, functions, public
 
-# Forwards a method's own options, and says which method has them.
+# Forwards a method's own options, and documents where to find them.
 FORWARDS = {"explain"}
 MOST = 105
 
@@ -19,20 +19,20 @@ MOST = 105
 def parameters(item) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(item).parameters.values())
-    except ValueError:  # an exception or a tuple of Python's own making
+    except ValueError:  # an exception or a named tuple without a signature
         return []
 
 
 def documented(item) -> set[str]:
-    """The names that stand as entries under "Args:"."""
-    said = inspect.getdoc(item) or ""
-    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", said, re.MULTILINE | re.DOTALL)
+    """Return the names with an entry under "Args:"."""
+    text = inspect.getdoc(item) or ""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     entries = re.findall(r"^    (?! )(\*{0,2}\w+)(?: \(.*?\))?:", section[1], re.MULTILINE) if section else []
     return {name.lstrip("*") for name in entries}
 
 
 def test_the_top_level_stays_small():
-    assert len(aw.__all__) <= MOST, "new functions belong into a namespace: aw.evaluate, aw.statistics, ..."
+    assert len(aw.__all__) <= MOST, "new functions belong in a namespace: aw.evaluate, aw.statistics, ..."
 
 
 @pytest.mark.parametrize("name", [*functions(), *classes()])
@@ -46,7 +46,7 @@ def test_every_parameter_is_documented(name):
     item = public()[name]
     assert inspect.getdoc(item)
     if inspect.isclass(item) and not item.__module__.startswith("attnwidgets.views"):
-        return  # results: made by functions, which document what they make
+        return  # results, documented by the functions that return them
     assert {parameter.name for parameter in parameters(item)} - documented(item) == set()
 
 

@@ -80,14 +80,16 @@ def states(tokens: int = 30, d_in: int = 8, seed: int = 5) -> torch.Tensor:
 
 def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, texts=TEXTS, **options) -> aw.SAE:
     """An SAE that explains a model's states, along their principal components; other features are dead."""
-    from attnwidgets.sae.check import counted
+    from attnwidgets.sae.check import read_states
     from attnwidgets.sae.corpus import Corpus
     from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
     from attnwidgets.tracing.recording.borrow import borrowed
 
     with borrowed(model) as twin:
         corpus = Corpus(model, tokenizer, texts)
-        h = torch.cat([found for found, _ in counted(twin, corpus, resolve_hook_point(model, site))]).float()
+        h = torch.cat(
+            [found for found, _ in read_states(twin, corpus, resolve_hook_point(model, site))]
+        ).float()
     components = torch.linalg.svd(h - h.mean(0), full_matrices=False).Vh[:rank]
     directions = torch.zeros(d_sae, h.shape[-1])
     directions[: 2 * rank] = torch.cat([components, -components])

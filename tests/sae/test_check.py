@@ -5,8 +5,8 @@ import warnings
 import pytest
 import torch
 
-from attnwidgets.sae import locate as elsewhere
-from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, counted
+from attnwidgets.sae import locate
+from attnwidgets.sae.check import TEXTS, SAEMismatchWarning, read_states
 from attnwidgets.sae.corpus import Corpus
 from attnwidgets.tracing.hooks.hook_point import hook_points_of_blocks
 from tests.tracing import tiny
@@ -67,7 +67,7 @@ def test_a_layer_beside_the_right_one_is_noticed_where_much_is_explained_still(m
         with pytest.warns(SAEMismatchWarning) as caught:
             checked = sae.check(*minilm, site=wrong)
         assert 0.25 < checked.explained_variance < right.explained_variance - 0.05
-        assert "it may be of another layer" in str(caught[0].message)
+        assert "it may belong to another layer" in str(caught[0].message)
         assert f"explains {right.explained_variance:.2f} at blocks.2.hook_resid_post." in checked.warnings[-1]
 
 
@@ -88,10 +88,10 @@ IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 
 def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared():
     model = tiny.build(tiny.TEXT["ALBERT"])
     corpus, places = Corpus(model, None, IDS), hook_points_of_blocks(model)
-    together = elsewhere._states(model, corpus, places)
+    together = locate._states(model, corpus, places)
     assert len(together) == len(places) > 9
     for place in places:
-        alone = torch.cat([states for states, _ in counted(model, corpus, place)])
+        alone = torch.cat([states for states, _ in read_states(model, corpus, place)])
         assert torch.equal(together[place.name], alone), place.name
 
 
@@ -126,17 +126,19 @@ def test_a_scale_that_is_off_is_noticed(bert):
     off = sae.replaced(b_enc=sae.b_enc + 1.5)
     with pytest.warns(SAEMismatchWarning) as caught:
         off.check(model, tokenizer, made.TEXTS)
-    assert any("features fire on a token: the states are scaled" in str(one.message) for one in caught)
+    assert any(
+        "features fire on a token: the states have another scale" in str(one.message) for one in caught
+    )
 
 
 def test_width_and_layer_that_do_not_match_are_named(bert):
     model, tokenizer = bert
     with pytest.raises(
-        ValueError, match=r"width 8, and 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
+        ValueError, match=r"width 8, but 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
     ):
         made.sae(site="blocks.1.hook_resid_post").check(model, tokenizer)
     with pytest.raises(
-        ValueError, match=r"width 8, and 'blocks.1.mlp.hook_post' of BertForMaskedLM is 37 wide"
+        ValueError, match=r"width 8, but 'blocks.1.mlp.hook_post' of BertForMaskedLM is 37 wide"
     ):
         made.sae(site="blocks.1.mlp.hook_post").check(model, tokenizer)
     with pytest.raises(ValueError, match="no block 7 in BertForMaskedLM, which has 2"):

@@ -66,11 +66,11 @@ def test_rows_of_a_data_set_are_read_as_texts_or_as_ids(bert):
     assert spelled == next(Corpus(bert, tiny.wordpiece(), ["the cat"]).windows())
     (given,) = Corpus(bert, None, rows).windows()
     assert given.ids == (7, 8)
-    with pytest.raises(ValueError, match="neither 'text' nor 'input_ids', but 'sentence'; rename"):
+    with pytest.raises(ValueError, match="without 'text' or 'input_ids'; its columns are 'sentence': rename"):
         list(Corpus(bert, None, [{"sentence": "the cat"}]).windows())
-    with pytest.raises(ValueError, match="not a mapping with 'train', 'test'; pass one of them"):
+    with pytest.raises(ValueError, match="not a mapping of 'train', 'test'; pass one of them"):
         Corpus(bert, None, {"train": rows, "test": rows})
-    with pytest.raises(ValueError, match="not a table; pass its column"):
+    with pytest.raises(ValueError, match="not a table; pass a column"):
         Corpus(bert, None, pd.DataFrame(rows))
 
 
@@ -94,8 +94,8 @@ def test_batches_hold_every_window_once_and_keep_their_size(bert, sort):
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        ("one string", {}, "several texts, not one string"),
-        (["the"], {"context": 2}, "leaves no room for text: 2 special tokens"),
+        ("one string", {}, "a collection of texts, not one string"),
+        (["the"], {"context": 2}, "leaves no room for text: it is surrounded by 2 special tokens"),
     ],
 )
 def test_bad_corpora_are_refused(bert, texts, options, message):
@@ -104,5 +104,5 @@ def test_bad_corpora_are_refused(bert, texts, options, message):
 
 
 def test_strings_need_a_tokenizer(bert):
-    with pytest.raises(ValueError, match="pass the tokenizer"):
+    with pytest.raises(ValueError, match="pass their tokenizer"):
         next(Corpus(bert, None, ["the cat"]).windows())

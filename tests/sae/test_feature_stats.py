@@ -103,7 +103,7 @@ def test_some_features_alone_count_the_same(bert, sae, stats):
     assert np.isnan(some.maxima[0])
     with pytest.raises(IndexError, match="feature 0 is out of range: there are features 7, 3"):
         some.feature(0)
-    with pytest.raises(ValueError, match="not of all of these features"):
+    with pytest.raises(ValueError, match="lack some of these features"):
         aw.steer(bert[0], sae, [3, 4], 1.0, maximum=some)
 
 
@@ -228,11 +228,11 @@ def test_statistics_have_a_picture_and_a_table(stats):
     [
         ([], {}, ValueError, "no token that counts"),
         (["", " "], {}, ValueError, "no token that counts"),
-        ("the cat", {}, ValueError, "several texts, not one string"),
+        ("the cat", {}, ValueError, "a collection of texts, not one string"),
         (["the cat"], {"features": 20}, IndexError, "feature 20 is out of range"),
         (["the cat"], {"examples": 0}, ValueError, "examples must be at least 1"),
         (["the cat"], {"site": "blocks.7.hook_resid_post"}, ValueError, "no block 7"),
-        (["the cat"], {"site": "blocks.0.mlp.hook_post"}, ValueError, "width 32, and .* is 37 wide"),
+        (["the cat"], {"site": "blocks.0.mlp.hook_post"}, ValueError, "width 32, but .* is 37 wide"),
         (["the cat"], {"context": 2}, ValueError, "leaves no room"),
     ],
 )
@@ -268,11 +268,11 @@ def test_the_loudest_features_come_first_and_dead_ones_never(stats):
     [
         (
             lambda arrays, _: arrays.update(features=arrays["features"] + 1000),
-            "'features' holds what is not there",
+            "'features' refers to unknown features or tokens",
         ),
         (
             lambda arrays, _: arrays.update({"top.ids": arrays["top.ids"] - 7}),
-            "'top.ids' holds what is not there",
+            "'top.ids' refers to unknown features or tokens",
         ),
         (lambda arrays, _: arrays.update(count=arrays["count"][1:]), "'count' has shape"),
         (lambda arrays, _: arrays.update(suppressed=arrays["near"]), "'suppressed.effect' is missing"),

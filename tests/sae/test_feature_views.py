@@ -29,7 +29,7 @@ def found(trace, sae):
 
 def told(view, topic, **args):
     """What a view answers to its browser side, buffers as arrays of bytes."""
-    return view._questions.ask(topic, args)
+    return view._requests.answer(topic, args)
 
 
 def contexts(answer):
@@ -202,7 +202,7 @@ def test_explore_shows_features_as_well(bert, sae, stats):
     found = aw.sae_features(aw.trace(*bert, "the unbelievable cat sat."), sae)
     assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
     assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
-    with pytest.raises(ValueError, match="states of width 8, and"):
+    with pytest.raises(ValueError, match="states of width 8, but"):
         aw.explore(*bert, "the cat", features=made.sae(site=made.SITE))
 
 
@@ -217,10 +217,10 @@ def test_explore_shows_features_as_well(bert, sae, stats):
             IndexError,
             "no feature 20; the features are 0 to 19",
         ),
-        (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable, aw\.FeaturePanel"),
+        (lambda s, f: aw.FeatureStrip(s), TypeError, r"aw\.FeatureTable or aw\.FeaturePanel"),
         (lambda s, f: aw.FeatureStrip(f, tabs=[20]), IndexError, "no feature 20"),
         (lambda s, f: aw.FeatureTable(f, stats=f), TypeError, "not FeatureActivations"),
-        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 of them for 1 SAEs"),
+        (lambda s, f: aw.FeatureTable(f, stats=[s, s]), ValueError, "2 statistics for 1 SAEs"),
         (lambda s, f: aw.FeatureTable(s, featur=3), TypeError, "'featur'.*'feature'"),
         (lambda s, f: aw.FeatureStrip(f, tab=[3]), TypeError, "'tab'.*'tabs'"),
         (lambda s, f: aw.FeatureStrip(f, index_bas=1), TypeError, "'index_bas'.*'index_base'"),
@@ -269,7 +269,7 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
     panel.selection.feature = 5
     assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "what is selected when the page is written"
     stats.rename({8: "cats"})
-    assert b'"feature":5' in panel._questions.opening(10**6)  # as the notebook opens it
+    assert b'"feature":5' in panel._requests.opening(10**6)  # as the notebook opens it
 
 
 def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):

@@ -144,8 +144,8 @@ def test_it_has_a_picture_and_a_view():
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        (np.zeros((5, 9)), {}, "5 rows; the axis has 6 elements, one for each token"),
-        (np.zeros(9), {}, r"shape \(9,\); taken is \[token, feature\]"),
+        (np.zeros((5, 9)), {}, "5 rows, but the axis has 6 elements by token"),
+        (np.zeros(9), {}, r"shape \(9,\); expected \[token, feature\]"),
         (np.full((6, 2), np.nan), {}, "values holds 12 values that are NaN"),
         (np.zeros((6, 2)), {"error": np.zeros(5)}, r"error has shape \(5,\)"),
         (np.zeros((6, 2)), {"unit": "line"}, "unit 'line' is not on the axis"),
@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_named(values, options, message):
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        ("cat", "token 'cat' is not there. Did you mean 'cats'"),
+        ("cat", "token 'cat' is not in the text. Did you mean 'cats'"),
         (6, "token 6 is out of range"),
         (True, "integer"),
     ],
@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_named(values, options, message):
 def test_tokens_that_are_not_there_are_named(token, message):
     with pytest.raises((ValueError, IndexError, TypeError), match=message):
         activations().top(token)
-    with pytest.raises(ValueError, match="'b' is at 1, 2: name one by its place"):
+    with pytest.raises(ValueError, match="'b' is at 1, 2: pass one index"):
         aw.FeatureActivations(np.ones((3, 2)), axis=["a", "b", "b"]).top("b")
     with pytest.raises(ValueError, match="k must be at least 1"):
         activations().top(1, k=0)
@@ -221,7 +221,7 @@ def test_of_two_stacks_the_sites_own_tokens_are_taken():
         found = aw.sae_features(trace, sae, site=f"{side}.1.hook_resid_post")
         assert found.stack == side
         assert found.labels == trace.axes(side)[0].tokens
-    with pytest.raises(UnsupportedModelError, match="name the stack they belong to"):
+    with pytest.raises(UnsupportedModelError, match="pass the stack they belong to"):
         aw.sae_features(trace, sae, site="encoder.1.hook_resid_post", stack="decoder")
 
 
@@ -252,7 +252,7 @@ def test_the_model_comes_back_as_it_was(traced):
 
 def test_what_cannot_be_encoded_is_refused(traced):
     with pytest.raises(
-        ValueError, match=r"width 8, and 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
+        ValueError, match=r"width 8, but 'blocks.1.hook_resid_post' of BertForMaskedLM is 32 wide"
     ):
         aw.sae_features(traced, made.sae(site="blocks.1.hook_resid_post"))
     with pytest.raises(ValueError, match="no block 5 in BertForMaskedLM, which has 2"):
@@ -262,7 +262,7 @@ def test_what_cannot_be_encoded_is_refused(traced):
     with pytest.raises(TypeError, match=r"opened with aw.SAE.from_pretrained"):
         aw.sae_features(traced, "some/folder")
     given_ = aw.from_attentions(np.full((1, 1, 1, 3, 3), 1 / 3), list("abc"))
-    with pytest.raises(UnsupportedModelError, match="this trace has none"):
+    with pytest.raises(UnsupportedModelError, match="this trace has no model"):
         aw.sae_features(given_, made.sae())
 
 

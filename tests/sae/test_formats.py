@@ -289,7 +289,7 @@ def test_what_is_written_is_what_saelens_6_writes(tmp_path):
 def test_a_folder_that_holds_something_else_is_not_written_over(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "thesis.txt").write_text("all of it")
-    with pytest.raises(FileExistsError, match="is no saved SAE"):
+    with pytest.raises(FileExistsError, match="is not a saved SAE"):
         made.sae().save_pretrained(tmp_path / "there")
     with pytest.raises(FileNotFoundError, match=r"make .* first"):
         made.sae().save_pretrained(tmp_path / "not" / "there")
@@ -335,10 +335,10 @@ TRANSCODER = {"d_in": 8, "d_sae": 20, "metadata": {"sae_lens_version": "6.0.0"}}
         (TRANSCODER | {"architecture": "temporal"}, "a temporal SAE"),
         (TRANSCODER | {"architecture": "matching_pursuit"}, "matching-pursuit"),
         (TRANSCODER | {"architecture": "matryoshka_batchtopk"}, "in training; save it for inference"),
-        (TRANSCODER | {"architecture": "sigmoid"}, "'sigmoid', which is not known"),
+        (TRANSCODER | {"architecture": "sigmoid"}, "'sigmoid', which is unknown"),
         (TRANSCODER | {"normalize_activations": "covariance_whitening"}, "covariance_whitening"),
         (TRANSCODER | {"metadata": {"hook_head_index": 3}}, "SAE of one head"),
-        (TRANSCODER | {"d_in": 9}, "says d_in=9, and the weights say 8"),
+        (TRANSCODER | {"d_in": 9}, "says d_in=9, but the weights say 8"),
         (OLD | {"activation_fn_str": "tanh-relu"}, "'tanh-relu', which is not supported"),
     ],
 )
@@ -392,13 +392,13 @@ def test_a_folder_in_no_known_format_lists_what_was_looked_for(tmp_path):
     for reader in READERS:
         assert reader.name in str(caught.value)
         assert all(file in str(caught.value) for file in reader.files)
-    assert "It holds model.bin" in str(caught.value)
+    assert "The folder contains model.bin" in str(caught.value)
 
 
 def test_a_folder_of_several_saes_names_them():
     with pytest.raises(SAEFormatError, match=r"'layers\.1\.mlp': name one as sae_id"):
         aw.SAE.from_pretrained(made.FIXTURES / "sparsify")
-    with pytest.raises(FileNotFoundError, match=r"holds no 'layers\.2'.*'layers\.1\.mlp'"):
+    with pytest.raises(FileNotFoundError, match=r"contains no 'layers\.2'.*'layers\.1\.mlp'"):
         aw.SAE.from_pretrained(made.FIXTURES / "sparsify", "layers.2")
 
 
@@ -414,15 +414,15 @@ def test_damaged_files_are_named(tmp_path):
 
 
 def test_what_is_neither_folder_nor_hub_id_says_what_is_taken():
-    with pytest.raises(FileNotFoundError, match="does not exist, and is no hub id"):
+    with pytest.raises(FileNotFoundError, match="does not exist and is not a hub id"):
         aw.SAE.from_pretrained("nothing-here")
-    with pytest.raises(TypeError, match="Did you mean 'sae_id'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'saeid'"):
         aw.SAE.from_pretrained("nothing-here", saeid="x")
 
 
 def test_a_hub_that_cannot_be_reached_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="could not be had from the hub"):
+    with pytest.raises(FileNotFoundError, match="could not be downloaded from the hub"):
         aw.SAE.from_pretrained("someone/no-such-sae")
 
 

@@ -97,7 +97,7 @@ def test_folding_changes_neither_reconstructions_nor_the_lectures_activations(
     torch.testing.assert_close(scaled.encode(h), sae.encode(scale * h))
     torch.testing.assert_close(scaled(h), sae(scale * h) / scale)
     if architecture == "topk" and not rescaled:
-        with pytest.raises(ValueError, match="k largest would be others"):
+        with pytest.raises(ValueError, match="other features would be the k largest"):
             sae.fold_decoder_norm()
         return
     unit = sae.fold_decoder_norm()
@@ -166,17 +166,17 @@ def test_nothing_requires_a_gradient_until_asked_to():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "topk"}, r"k=None: a topk SAE needs a k from 1 to 20"),
+        ({"architecture": "topk"}, r"k=None: a topk SAE needs k from 1 to 20"),
         ({"architecture": "topk", "k": 21}, "from 1 to 20"),
-        ({"k": 3}, "others have none"),
+        ({"k": 3}, "other architectures take none"),
         ({"architecture": "jumprel"}, "Did you mean 'jumprelu'"),
         ({"normalize_activations": "layernorm"}, "Did you mean 'layer_norm'"),
-        ({"rescale_acts_by_decoder_norm": True}, "only topk"),
-        ({"threshold": 0.1}, "threshold: a standard SAE has no one"),
+        ({"rescale_acts_by_decoder_norm": True}, "only available for topk"),
+        ({"threshold": 0.1}, "a standard SAE has no threshold"),
         ({"architecture": "gated"}, "gated SAE"),
         ({"b_dec": torch.zeros(9)}, r"b_dec has shape \(9,\); with this W_enc it must be \(8,\)"),
         ({"W_dec": torch.zeros(8, 20)}, r"W_dec has shape \(8, 20\).*\(20, 8\)"),
-        ({"b_enc": torch.full((20,), float("nan"))}, "b_enc holds NaN"),
+        ({"b_enc": torch.full((20,), float("nan"))}, "b_enc contains NaN"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(changes, message):
@@ -187,9 +187,9 @@ def test_weights_that_do_not_fit_are_named(changes, message):
 
 
 def test_states_of_another_width_are_refused_with_both_widths():
-    with pytest.raises(ValueError, match="h is 12 wide, and the SAE reads states of width 8"):
+    with pytest.raises(ValueError, match="h is 12 wide, but the SAE reads states of width 8"):
         made.sae().encode(torch.zeros(3, 12))
-    with pytest.raises(ValueError, match="a has 8 features, and the SAE has 20"):
+    with pytest.raises(ValueError, match="a has 8 features, but the SAE has 20"):
         made.sae().decode(torch.zeros(3, 8))
     with pytest.raises(IndexError, match="feature 20 is out of range"):
         made.sae().encode(made.states(), features=[20])

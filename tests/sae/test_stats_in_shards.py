@@ -94,7 +94,7 @@ def test_model_and_sae_by_name_are_loaded_in_the_workers(sae, tmp_path):
 def test_a_model_that_is_changed_here_is_not_run_unchanged_elsewhere(bert, sae):
     with aw.ablate_heads(bert[0], [(0, 0)]):
         aw.feature_stats(sae, *bert, TEXTS[:5], **OPTIONS)
-        with pytest.raises(ValueError, match="which workers do not see: use jobs=1"):
+        with pytest.raises(ValueError, match="that workers would not have: use jobs=1"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
 
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
     refused(aw.feature_stats(sae, *bert, TEXTS[4:6], **OPTIONS | {"seed": 1}), r"of other options \(seed\)")
     refused(aw.feature_stats(sae, model, None, [[5, 9, 11]], **OPTIONS), "of another tokenizer")
     refused("no such file", "does not exist", FileNotFoundError)
-    refused(3, r"parts\[1\] must be FeatureStats or a file of them, not int", TypeError)
+    refused(3, r"parts\[1\] must be FeatureStats or their file, not int", TypeError)
     older = {name: array for name, array in arrays(part).items() if name != "drawn.key"}
     refused(aw.FeatureStats(older, part.facts), "saved by an earlier version")
     with pytest.raises(ValueError, match="parts is empty"):
@@ -180,9 +180,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         aw.feature_stats(sae, *bert, made.interrupted(TEXTS, after), checkpoint=folder, **OPTIONS)
     assert len(list(folder.glob("*.safetensors"))) == files
     numbers = []
-    call = counting.Count.__call__
+    call = counting.ShardCounter.__call__
     monkeypatch.setattr(
-        counting.Count, "__call__", lambda self, shard: numbers.append(shard.number) or call(self, shard)
+        counting.ShardCounter,
+        "__call__",
+        lambda self, shard: numbers.append(shard.number) or call(self, shard),
     )
     resumed = aw.feature_stats(sae, *bert, iter(TEXTS), checkpoint=folder, **OPTIONS)
     assert made.content(resumed) == whole
@@ -204,9 +206,9 @@ def test_a_corpus_that_changed_where_shards_are_merged_is_refused(bert, sae, tmp
     options = OPTIONS | {"checkpoint": tmp_path / "counts"}
     with pytest.raises(made.StopError):
         aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
-    with pytest.raises(ValueError, match=r"of other texts .texts 4 to 7 are not those that were counted"):
+    with pytest.raises(ValueError, match=r"of other texts .texts 4 to 7 differ"):
         aw.feature_stats(sae, *bert, [*TEXTS[:5], "x", *TEXTS[6:]], **options)
-    with pytest.raises(ValueError, match=r"of other texts .the corpus ends before those that were counted"):
+    with pytest.raises(ValueError, match=r"of other texts .the corpus is shorter"):
         aw.feature_stats(sae, *bert, TEXTS[:4], **options)
     (tmp_path / "counts" / "merged.safetensors").write_bytes(b"x" * 40)
     with pytest.raises(ValueError, match=r"merged\.safetensors' is damaged; remove it"):
@@ -237,13 +239,11 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
     refused(r"is of other options \(context, seed\);", seed=1, context=15)
     refused("is of other features;", features=[1])
     refused("is of another site;", site="blocks.0.hook_resid_post")
-    refused(
-        "is of other texts .texts 4 to 7 are not those", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]]
-    )
+    refused("is of other texts .texts 4 to 7 differ", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]])
     with aw.ablate_heads(model, [(0, 0)]):
         refused("another model's weights .or other hooks")
     (folder / "shard-000001.safetensors").write_bytes(b"x" * 40)
-    refused("shard-000001.safetensors' is damaged; remove it, and its texts are counted again")
+    refused("shard-000001.safetensors' is damaged; remove it, and its texts will be counted again")
     (folder / "statistics.json").write_bytes(b"x" * 40)
     refused("is damaged")
 
@@ -251,11 +251,11 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
 def test_what_is_no_checkpoint_is_refused(bert, sae, tmp_path):
     (tmp_path / "old").write_bytes(b"x" * 40)
     with pytest.raises(
-        ValueError, match=r"is a file, as an earlier version wrote it.*remove it, or name a folder"
+        ValueError, match=r"is a file, written by an earlier version.*remove it, or name a folder"
     ):
         aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "old")
     assert (tmp_path / "old").exists()
-    with pytest.raises(ValueError, match="holds something else; name another"):
+    with pytest.raises(ValueError, match="a folder with other contents; name another"):
         aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path)
     with pytest.raises(FileNotFoundError, match="folder that does not exist"):
         aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "not" / "there")
@@ -264,7 +264,7 @@ def test_what_is_no_checkpoint_is_refused(bert, sae, tmp_path):
 def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
     read, ahead = count(1), []
     latest = 0
-    call = counting.Count.__call__
+    call = counting.ShardCounter.__call__
 
     def watched(self, shard):
         ahead.append(latest - 4 * shard.number)
@@ -276,7 +276,7 @@ def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
             latest = next(read)
             yield {"text": text, "label": 0}
 
-    monkeypatch.setattr(counting.Count, "__call__", watched)
+    monkeypatch.setattr(counting.ShardCounter, "__call__", watched)
     found = aw.feature_stats(sae, *bert, stream(), **OPTIONS)
     assert found.facts["texts"] == len(TEXTS)
     assert max(ahead) <= 4, "the texts of one shard"
@@ -312,7 +312,7 @@ def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_p
         steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
         with pytest.raises(made.StopError):
             aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
-        with pytest.raises(ValueError, match=r"has hooks \(.*Tap\._after.*which workers do not see: use"):
+        with pytest.raises(ValueError, match=r"has hooks \(.*Hook\._after.*that workers would not have: use"):
             aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
     with pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"):
         aw.feature_stats(sae, *bert, TEXTS, **options)

@@ -49,7 +49,7 @@ def view(gpt2, sae):
 
 
 def asked(view, kind, feature, scale):
-    return view._questions.ask("steered", {"kind": kind, "feature": feature, "scale": scale})[0]
+    return view._requests.answer("steered", {"kind": kind, "feature": feature, "scale": scale})[0]
 
 
 def test_it_says_what_the_model_predicts_before_and_after(view, gpt2, sae):
@@ -165,12 +165,12 @@ def test_a_model_and_a_text_are_traced(gpt2, sae):
         ({"kind": "outcomes", "feature": 3, "scale": 6}, ValueError, "from -2 to 5"),
         ({"kind": "outcomes", "feature": 3, "scale": float("nan")}, ValueError, "from -2 to 5"),
         ({"kind": "outcomes", "feature": 20, "scale": 1}, IndexError, "0 to 19"),
-        ({"kind": "sentences", "feature": 3, "scale": 1}, LookupError, "there is outcomes, text"),
+        ({"kind": "sentences", "feature": 3, "scale": 1}, LookupError, "possible: outcomes, text"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(view, args, error, message):
     with pytest.raises(error, match=message):
-        view._questions.ask("steered", args)
+        view._requests.answer("steered", args)
 
 
 def test_without_a_maximum_it_says_what_to_pass(gpt2):

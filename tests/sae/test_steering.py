@@ -322,7 +322,7 @@ def test_special_tokens_are_left_alone_where_asked_to():
     embedded = model.get_input_embeddings()(encoded["input_ids"])
     with (
         aw.steer(model, sae, 4, 3.0, skip_special=tokenizer),
-        pytest.raises(ValueError, match="needs the ids"),
+        pytest.raises(ValueError, match="needs token ids"),
     ):
         model(inputs_embeds=embedded)
 
@@ -377,7 +377,7 @@ def test_steerings_nest_and_can_be_used_again(llama):
         with inner:
             both = logits(llama)
         assert torch.equal(logits(llama), alone)
-        with pytest.raises(RuntimeError, match="entered already"):
+        with pytest.raises(RuntimeError, match="already active"):
             outer.__enter__()
     assert not torch.equal(both, alone)
     with outer:
@@ -454,24 +454,24 @@ def test_maxima_come_from_the_sae_numbers_or_statistics(llama):
         (20, 1.0, {}, IndexError, "feature 20 is out of range: there are features 0 to 19"),
         (4, 1.0, {"mode": "clmp"}, ValueError, "Did you mean 'clamp'"),
         (4, None, {"mode": "scale"}, ValueError, 'mode "scale" needs a scale'),
-        (4, 2.0, {"mode": "ablate"}, ValueError, "takes none"),
-        (None, 1.0, {}, ValueError, "only a splice needs none"),
-        (None, 1.0, {"mode": "splice"}, ValueError, "there is no feature to set"),
+        (4, 2.0, {"mode": "ablate"}, ValueError, "takes no scale"),
+        (None, 1.0, {}, ValueError, "only 'splice' works without one"),
+        (None, 1.0, {"mode": "splice"}, ValueError, "nothing to set"),
         (
             [4, 5],
             [1.0, 2.0, 3.0],
             {},
             ValueError,
-            "scale has 3 numbers; taken is one, or one for each feature",
+            "scale has 3 numbers; pass one, or one for each feature",
         ),
         (4, float("nan"), {}, ValueError, "scale must be finite"),
         (4, 1.0, {"maximum": torch.ones(3)}, ValueError, "maximum has 3 numbers"),
         (4, 1.0, {"positions": "first"}, ValueError, "positions must be"),
         (4, 1.0, {"positions": "promt"}, ValueError, "Did you mean 'prompt'"),
-        (4, 1.0, {"positions": []}, ValueError, "names no token"),
-        (4, 1.0, {"positions": slice(5, 0, -1)}, ValueError, "goes forwards"),
+        (4, 1.0, {"positions": []}, ValueError, "positions is empty"),
+        (4, 1.0, {"positions": slice(5, 0, -1)}, ValueError, "must be positive"),
         (4, 1.0, {"positions": 1.5}, TypeError, "positions must be numbers"),
-        (4, 1.0, {"skip_special": "[CLS]"}, TypeError, "takes a tokenizer or token ids"),
+        (4, 1.0, {"skip_special": "[CLS]"}, TypeError, "must be a tokenizer or token ids"),
         (4, 1.0, {"site": "blocks.9.hook_resid_post"}, ValueError, "no block 9"),
     ],
 )
@@ -484,7 +484,7 @@ def test_what_does_not_fit_is_named_before_anything_runs(llama, feature, scale, 
 
 def test_another_models_sae_is_refused_with_both_widths(llama):
     with pytest.raises(
-        ValueError, match=r"width 8, and 'blocks.0.hook_resid_post' of LlamaForCausalLM is 32 wide"
+        ValueError, match=r"width 8, but 'blocks.0.hook_resid_post' of LlamaForCausalLM is 32 wide"
     ):
         aw.steer(llama, sae_of(8), 4, 1.0)
 
@@ -504,5 +504,5 @@ def test_a_site_that_is_not_reached_is_said(llama):
         logits(model.inner)  # the model itself is not run: nothing to complain of
     steering.__enter__()
     model(input_ids=IDS)
-    with pytest.warns(RuntimeWarning, match="nothing was steered: passes of Skipping did not reach 'unused'"):
+    with pytest.warns(RuntimeWarning, match="nothing was steered: no pass of Skipping reached 'unused'"):
         steering.__exit__(None, None, None)

@@ -83,7 +83,6 @@ def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
     require_better(sae, torch.cat(states[40:])[:200], torch.cat(states[:40]))
 
 
-@pytest.mark.slow
 def test_the_lectures_sae_of_a_real_model_beats_pca_and_random_directions_of_its_l0(minilm, shared):
     lines = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").split("\n")
     texts = [line for line in lines if len(line) > 100]
@@ -241,7 +240,7 @@ def test_an_interrupt_gives_the_sae_that_was_reached(bert, tmp_path, monkeypatch
         return advance(run)
 
     monkeypatch.setattr(training_run.Run, "_advance", interrupted)
-    with pytest.warns(UserWarning, match="stopped at step 40 of 60; the SAE is what was reached"):
+    with pytest.warns(UserWarning, match="stopped at step 40 of 60; the SAE is the one trained so far"):
         sae = train(bert, checkpoint=tmp_path / "run")
     assert sae.history.note == "stopped at step 40 of 60"
     assert sae.history.last["explained_variance"] > 0.3
@@ -357,7 +356,9 @@ def test_a_full_disk_is_said_and_nothing_is_left_behind(bert, tmp_path, kept):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
-        with pytest.raises(OSError, match=r"is full: .* MB of states were written and are removed") as caught:
+        with pytest.raises(
+            OSError, match=r"is full: .* MB of states were written and have been removed"
+        ) as caught:
             train(bert, **where)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -421,17 +422,17 @@ def test_max_tokens_and_stacks_are_taken(bert):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"texts": corpus(2)}, ValueError, "tokens to train on, and a batch has 64: give more texts"),
+        ({"texts": corpus(2)}, ValueError, "tokens to train on, fewer than batch_size=64: pass more texts"),
         ({"texts": []}, ValueError, "no token that counts"),
-        ({"texts": (text * 9 for text in corpus(3))}, ValueError, "no text is held out.*Give more texts"),
-        ({"texts": "the cat"}, ValueError, "several texts"),
+        ({"texts": (text * 9 for text in corpus(3))}, ValueError, "no text is held out.*Pass more texts"),
+        ({"texts": "the cat"}, ValueError, "a collection of texts"),
         ({"l1": 1.0, "k": 3}, ValueError, "not both"),
-        ({"k": 65}, ValueError, "k must be from 1 to d_sae, which is 64"),
+        ({"k": 65}, ValueError, "k must be from 1 to d_sae=64"),
         ({"l1": -1.0}, ValueError, "l1 must not be negative"),
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"lr": 0.0}, ValueError, "lr must be positive"),
         ({"site": "blocks.3.hook_resid_post"}, ValueError, "no block 3"),
-        ({"dsae": 3}, TypeError, "Did you mean 'd_sae'"),
+        ({"dsae": 3}, TypeError, "unexpected keyword argument 'dsae'"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(bert, tmp_path, options, error, message):

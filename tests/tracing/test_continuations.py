@@ -164,7 +164,7 @@ def test_the_model_and_the_random_numbers_are_as_they_were(gpt: Any, begun: Any)
         ({"how": "sample", "top_p": 1.5}, "at most 1"),
         ({"how": "beam", "n": 4, "beams": 2}, "at least n"),
         ({"max_new_tokens": 0}, "1 or more"),
-        ({"max_new_tokens": 36}, "takes 40 tokens, and has 5"),
+        ({"max_new_tokens": 36}, "takes 40 tokens, and the text has 5"),
     ],
 )
 def test_options_out_of_range_are_refused(begun: Any, options: Any, words: str) -> None:

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from tests.tracing import tiny
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 COPIES = {
     "pickle": lambda trace: pickle.loads(pickle.dumps(trace)),
@@ -105,3 +105,15 @@ print(repr(trace)); print(float(aw.value_zeroing(trace).values.sum()), trace.pre
     )
     total = float(aw.value_zeroing(trace).values.sum())
     assert run.stdout.splitlines() == [repr(trace), f"{total} {trace.predictions(1)[0].label}"]
+
+
+def test_traces_pickled_when_stacks_were_streams_open() -> None:
+    # Made at commit 1d8a6fc: module `given`, class `Stream`, attribute `stream_table`.
+    given, by_hand = pickle.loads(Path(__file__).with_name("before_stacks.pickle").read_bytes())
+    assert given.stacks == ("encoder", "decoder", "cross")
+    assert given.attention_layer(0, "cross")[0, 1].tolist() == [0.5, 0.5, 0]
+    assert given.axes("cross")[1].tokens == ("x", "y", "z")
+    again = aw.from_qkv(np.eye(2), np.eye(2), np.eye(2), np.eye(2), mask="causal", tokens=["one", "two"])
+    assert by_hand.attention_layer(0).equal(again.attention_layer(0))
+    assert by_hand.head_outputs.equal(again.head_outputs)
+    assert pickle.loads(pickle.dumps(given)).stacks == given.stacks

@@ -31,7 +31,6 @@ def test_encoder() -> None:
     assert 0.3 < float(found.attention_layer(2)[:, :, 0].mean()) < 0.7
 
 
-@pytest.mark.slow
 def test_decoder_knows_the_capital_of_france() -> None:
     model, tokenizer = load("decoder")
     found = trace(model, tokenizer, "The capital of France is")

@@ -150,7 +150,7 @@ def test_what_cannot_be_differentiated_is_refused_by_name() -> None:
         pass
     model.lm_head.weight = nn.Parameter(torch.zeros(120, 32, dtype=torch.int8), requires_grad=False)
     with (
-        pytest.raises(ValueError, match=r"quantised weights, as lm_head\.weight \(int8\)"),
+        pytest.raises(ValueError, match=r"quantised weights such as lm_head\.weight \(int8\)"),
         differentiable(found, "test"),
     ):
         pass

@@ -10,7 +10,8 @@ import pytest
 import torch
 import transformers
 
-from attnwidgets.tracing.fingerprint import fingerprint_of, tokenizer_fingerprint
+from attnwidgets.tracing.content import tokenizer_fingerprint
+from attnwidgets.tracing.fingerprint import fingerprint_of
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

@@ -110,7 +110,7 @@ def test_it_is_a_trace_like_another():
     ("change", "words"),
     [
         ({"W_q": [[1, 0], [0, 1]]}, r"W_q has 2 rows, and E has 4 columns.*E \[3, 4\], W_q \[2, 2\]"),
-        ({"W_k": np.ones((4, 2))}, "W_q and W_k must have one shape"),
+        ({"W_k": np.ones((4, 2))}, "W_q and W_k must have the same shape"),
         (
             {"W_v": np.ones((4, 3)), "W_q": np.ones((4, 4)), "W_k": np.ones((4, 4)), "heads": 2},
             "W_v has 3 columns",
@@ -124,7 +124,7 @@ def test_it_is_a_trace_like_another():
         ({"scale": "1"}, "scale must be a finite number"),
         ({"mask": "casual"}, "Did you mean 'causal'"),
         ({"mask": np.ones((2, 3), dtype=bool)}, r"mask has shape \(2, 3\)"),
-        ({"mask": np.tri(3)}, "mask holds 0.0 and 1.0: give mask == 1"),
+        ({"mask": np.tri(3)}, "mask holds 0.0 and 1.0: pass mask == 1"),
         ({"mask": np.tri(3, k=-1, dtype=bool)}, "mask lets query 0 read nothing"),
         ({"mask": np.full((3, 3), np.nan)}, "NaN"),
     ],
@@ -136,10 +136,10 @@ def test_what_does_not_fit_is_said_with_all_shapes(change, words):
 
 
 def test_what_is_no_array_is_named():
-    with pytest.raises(TypeError, match="W_k is no array of numbers"):
+    with pytest.raises(TypeError, match="W_k is not a numeric array"):
         aw.from_qkv(E, W_Q, [["a", "b"]])
 
 
 def test_what_heads_write_needs_values():
-    with pytest.raises(ValueError, match="give W_v"):
+    with pytest.raises(ValueError, match="pass W_v"):
         _ = aw.from_qkv(E, W_Q, W_K).head_outputs

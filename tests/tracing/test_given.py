@@ -151,9 +151,9 @@ def test_missing_weights_explain_sdpa(nothing: Any) -> None:
     ("shape", "says"),
     [
         ((2, 3, 2, 4, 4), r"\(2, 3, 2, 4, 4\): a batch of 3"),
-        ((1, 1, 1, 1, 2, 2), r"\(1, 1, 1, 1, 2, 2\); taken are \(layer, head, query, key\)"),
-        ((), r"\(\); taken are"),
-        ((2, 0, 3, 3), "nothing in it"),
+        ((1, 1, 1, 1, 2, 2), r"\(1, 1, 1, 1, 2, 2\); accepted: \(layer, head, query, key\)"),
+        ((), r"\(\); accepted:"),
+        ((2, 0, 3, 3), "it is empty"),
     ],
 )
 def test_wrong_shapes_are_named(shape: tuple[int, ...], says: str) -> None:
@@ -176,7 +176,7 @@ def test_labels_must_fit() -> None:
         from_attentions(stochastic(L, H, N, N), "abcd")
     with pytest.raises(ValueError, match="holds token 9"):
         from_attentions(stochastic(L, H, N, N), list("abcd"), words=[[9]])
-    with pytest.raises(ValueError, match="no array of numbers"):
+    with pytest.raises(ValueError, match="not a numeric array"):
         from_attentions([["a", "b"]])
 
 
@@ -278,7 +278,7 @@ def test_a_cache_of_an_encoder_decoder_has_its_stacks() -> None:
         (["blocks.0.attn.hook_pattern", "blocks.3.attn.hook_pattern"], "layers 0, 3, without those of 1, 2"),
         (["blocks.1.attn.hook_pattern"], "layers 1, without those of 0"),
         (["blocks.0.attn.hook_q", "hook_embed"], "without attention patterns"),
-        (["blocks.0.attn.hook_pattern", "loss"], "'loss' is not the name of one"),
+        (["blocks.0.attn.hook_pattern", "loss"], "'loss' does not name a hook"),
         (["atentions"], "'atentions'.*'attentions'"),
         ([0, 1], "with the name 0"),
     ],

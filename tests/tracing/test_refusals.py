@@ -255,9 +255,9 @@ def test_labels_with_half_a_character_are_written(tmp_path: Any, ending: str) ->
     [
         (torch.rand(2, 2, 3, 3).to("meta"), "attentions is on the meta device"),
         ([torch.rand(2, 3, 3), torch.rand(2, 3, 3).to("meta")], r"attentions\[1\] is on the meta device"),
-        (torch.rand(3, 3).to(torch.complex64), "complex64 is no weight"),
-        (np.eye(3) * 1j, "complex128 is no weight"),
-        (np.array([["2020-01-01"]], dtype="datetime64[s]"), "datetime64.* is no weight"),
+        (torch.rand(3, 3).to(torch.complex64), "complex64 numbers cannot be weights"),
+        (np.eye(3) * 1j, "complex128 numbers cannot be weights"),
+        (np.array([["2020-01-01"]], dtype="datetime64[s]"), "datetime64.* numbers cannot be weights"),
     ],
 )
 def test_arrays_that_hold_no_weights(given: Any, says: str) -> None:

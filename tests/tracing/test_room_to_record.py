@@ -24,7 +24,7 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
     monkeypatch.setattr(room, "free_bytes", lambda _: need - 1)
     words = (
         r"a trace of 300 tokens by LlamaForCausalLM takes about [\d.]+ [kM]B, and [\d.]+ [kM]B are free\. "
-        r"Take a shorter text .* or pass force=True to run it all the same\."
+        r"Take a shorter text .* or pass force=True to run it anyway\."
     )
     with pytest.raises(ValueError, match=words):
         trace(model, None, ids)
@@ -44,7 +44,7 @@ def test_what_the_allocator_refuses_is_said_in_words() -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes")
 
     handle = model.register_forward_pre_hook(fail)
-    with pytest.raises(ValueError, match=r"takes more memory than there is\. Take a shorter text"):
+    with pytest.raises(ValueError, match=r"takes more memory than is free\. Take a shorter text"):
         trace(model, None, long_ids())
     handle.remove()
     assert trace(model, None, long_ids()).tokens
@@ -57,7 +57,7 @@ def test_attention_that_is_returned_by_the_model_is_refused_for_its_own_size(
     model, ids = tiny.build(tiny.OUTSIDE[family]), long_ids()
     need = recording_bytes(model, {"input_ids": torch.tensor([ids])})
     monkeypatch.setattr(room, "free_bytes", lambda _: need)
-    with pytest.raises(ValueError, match="of all layers at once: that takes about"):
+    with pytest.raises(ValueError, match="for all layers at once: that takes about"):
         trace(model, None, ids)
     assert trace(model, None, ids, force=True).tokens
 

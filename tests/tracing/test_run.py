@@ -11,8 +11,8 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.attribution.saliency import saliency
+from attnwidgets.tracing.free_memory import byte_budget
 from attnwidgets.tracing.recording.run import trace
-from attnwidgets.tracing.trace import byte_budget
 from tests.tracing import tiny
 
 TEMPLATE = (
@@ -56,7 +56,7 @@ def test_names_and_folders(bert: Any, tmp_path: Any) -> None:
         found = trace(given, None, "the cat sat")
         assert type(found.model) is type(model), "the class it was saved with"
         assert torch.equal(found.attention_layer(1), expected.attention_layer(1))
-    with pytest.raises(ValueError, match="'no/such-model' is no folder"):
+    with pytest.raises(ValueError, match="'no/such-model' is not a folder"):
         trace("no/such-model", None, "text")
 
 
@@ -309,9 +309,9 @@ def test_wrong_arguments_are_answered(bert: Any) -> None:
         trace(object(), tokenizer, "the cat")
     with pytest.raises(ValueError, match="needs a tokenizer"):
         trace(model, None, "the cat")
-    with pytest.raises(TypeError, match=r"text must be a string, .*not a dict; pictures are given as image="):
+    with pytest.raises(TypeError, match=r"text must be a string, .*not a dict; pass pictures as image="):
         trace(model, tokenizer, {"pixel_values": torch.zeros(1, 3, 8, 8)})
-    with pytest.raises(ValueError, match=r"torch\.uint8 \(8, 8, 3\); pictures are given as image="):
+    with pytest.raises(ValueError, match=r"torch\.uint8 \(8, 8, 3\); pass pictures as image="):
         trace(model, tokenizer, np.zeros((8, 8, 3), dtype="uint8"))
     with pytest.raises(ValueError, match="not text or words and input_ids"):
         trace(model, tokenizer, "the cat", input_ids=[5])

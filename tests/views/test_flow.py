@@ -61,7 +61,7 @@ def test_a_view_has_one_matrix_a_layer_in_every_unit(given):
 
 
 def test_what_leads_down_already_is_refused(given):
-    with pytest.raises(ValueError, match="'rollout' has followed them already"):
+    with pytest.raises(ValueError, match="'rollout' is already cumulative"):
         aw.FlowView(aw.rollout(given()))
 
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.still import saving
-from attnwidgets.views.still.view_state import Shown
 from attnwidgets.views.wire import replies
 from attnwidgets.views.wire.codec import decode
 
@@ -97,15 +95,15 @@ def test_a_token_is_told_exactly_in_every_head(given, side):
     view = aw.HeadView(given())
     source = view.sources()[0]
     args = {"source": source.id, "layer": 2, "side": side, "index": 3}
-    meta, (data,) = view._questions.ask("token", args)
+    meta, (data,) = view._requests.answer("token", args)
     assert meta["heads"] == [0, 1, 2, 3]
     told = np.frombuffer(data, dtype="<f4").reshape(4, 8)
     values = source.layer(2)
     np.testing.assert_array_equal(told, values[:, 3] if side == "query" else values[:, :, 3])
     with pytest.raises(IndexError, match="8 is out of range"):
-        view._questions.ask("token", args | {"index": 8})
-    with pytest.raises(LookupError, match="no longer shown"):
-        view._questions.ask("token", args | {"source": "another"})
+        view._requests.answer("token", args | {"index": 8})
+    with pytest.raises(LookupError, match="shows no"):
+        view._requests.answer("token", args | {"source": "another"})
 
 
 def test_only_a_view_s_own_maps_are_told(given):
@@ -113,7 +111,7 @@ def test_only_a_view_s_own_maps_are_told(given):
     aw.Heatmap(aw.rollout(trace))
     view = aw.HeadView(trace)
     with pytest.raises(LookupError):
-        view._questions.ask(
+        view._requests.answer(
             "token", {"source": "rollout/token/self", "layer": 0, "side": "query", "index": 0}
         )
 
@@ -122,7 +120,7 @@ def test_only_a_view_s_own_maps_are_told(given):
 
 
 def figure_of(view):
-    return saving._FIGURES[view.name](Shown.of(view))
+    return view._figure()
 
 
 @pytest.mark.parametrize("name", ["HeadView", "Heatmap", "HeadGrid", "TokenStrip"])
@@ -179,7 +177,7 @@ def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
 
 
 def test_what_has_no_figure_says_what_has(given, tmp_path):
-    with pytest.raises(TypeError, match="there are figures of Heatmap, HeadGrid, TokenStrip, HeadView"):
+    with pytest.raises(TypeError, match=r"Explorer has no figure.*Heatmap, HeadGrid, TokenStrip or HeadView"):
         aw.Explorer(given()).save(tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"must end in .*Did you mean '\.png'"):
         aw.Heatmap(given()).save(tmp_path / "a.pgn")
@@ -187,9 +185,9 @@ def test_what_has_no_figure_says_what_has(given, tmp_path):
 
 def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
-    assert list(view.questions_for_page()) == []
+    assert list(view.answers_for_page()) == []
     view.selection.pinned = (3, 1)
-    told = [one for one in view.questions_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
+    told = [one for one in view.answers_for_page() if one[0] == "token" and "/token/" in one[1]["source"]]
     assert [args["layer"] for _, args, _ in told] == [1, 0]  # the selected layer first
     for _, args, answer in told:
         meta, (data,) = answer()

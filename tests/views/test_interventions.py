@@ -34,7 +34,7 @@ def classified():
 
 
 def asked(view, topic="changed", **args):
-    return view._questions.ask(topic, args)
+    return view._requests.answer(topic, args)
 
 
 def after(trace, *interventions):
@@ -81,8 +81,8 @@ def test_what_a_browser_sends_is_the_list_of_python(read):
         ([OUT, OUT | {"how": "mean"}], ValueError, "already"),
         ([ROW], ValueError, "'uniform'"),
         ([ROW | {"to": "uniform", "query": 23}], IndexError, "0 to 16"),
-        ([ROW | {"to": "one_hot"}], ValueError, "'key' is the token"),
-        ([ROW | {"to": "uniform", "key": 2}], ValueError, "'key' is the token"),
+        ([ROW | {"to": "one_hot"}], ValueError, "goes with to='one_hot'"),
+        ([ROW | {"to": "uniform", "key": 2}], ValueError, "goes with to='one_hot'"),
         ([ROW | {"to": "one_hot", "key": 99}], IndexError, "0 to 16"),
         ([ROW | {"to": "free", "amount": 1.5}], ValueError, "to 1"),
         ([ROW | {"to": "uniform", "amount": 1}], ValueError, "'amount'"),
@@ -216,7 +216,7 @@ def test_inside_of_another_intervention_nothing_is_pulled(read):
     with aw.ablate_heads(read, (0, 0)):
         view = aw.InterventionView(read)
         assert "recorded before" in asked(view, "interventions")[0]["refusal"]
-        assert "changed" not in {topic for topic, _, _ in view.questions_for_page()}
+        assert "changed" not in {topic for topic, _, _ in view.answers_for_page()}
 
 
 # -- pages -----------------------------------------------------------------------------------------

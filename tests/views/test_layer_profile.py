@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.wire.handlers import Questions
+from attnwidgets.views.wire.handlers import RequestHandlers
 
 
 def profile(view, query=None, unit="token"):
-    meta, (data,) = view._questions.ask("profile", {"query": query, "unit": unit})
+    meta, (data,) = view._requests.answer("profile", {"query": query, "unit": unit})
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(meta["layers"]), -1)
 
 
@@ -92,7 +92,7 @@ def test_cues_are_marked_by_label_or_number(minilm_trace):
     tokens = list(minilm_trace.tokens)
     view = aw.LayerProfile(minilm_trace, cues=["trace", 1])
     assert view.options["marks"] == [tokens.index("trace"), 1]
-    with pytest.raises(ValueError, match=r"'tarce' is none of the tokens\. Did you mean 'trace'"):
+    with pytest.raises(ValueError, match=r"'tarce' is not one of the tokens\. Did you mean 'trace'"):
         aw.LayerProfile(minilm_trace, cues=["tarce"])
     with pytest.raises(IndexError, match="token 99 is out of range"):
         aw.LayerProfile(minilm_trace, cues=[99])
@@ -103,7 +103,7 @@ def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
     view = aw.LayerProfile(zeroing)
     assert len(zeroing.computed_layers) == 1  # the one that the view opens with
     told = []
-    questions = Questions(view._topics(), lambda reply, _: told.append(reply))
+    questions = RequestHandlers(view._handlers(), lambda reply, _: told.append(reply))
     args = {"query": 2, "unit": "token"}
     questions.receive({"kind": "ask", "id": 1, "topic": "profile", "args": args})
     assert told[-1]["kind"] == "answer"
@@ -112,13 +112,13 @@ def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
 
 
 def test_what_has_one_layer_has_no_profile(given):
-    with pytest.raises(ValueError, match="nothing of several layers"):
+    with pytest.raises(ValueError, match="no values for several layers"):
         aw.LayerProfile(aw.attention(given()).select(layer=1))
-    with pytest.raises(ValueError, match="nothing of several layers"):
+    with pytest.raises(ValueError, match="no values for several layers"):
         aw.LayerProfile(aw.Attributions([1.0], axis=["a"]))
 
 
 def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
     view = aw.LayerProfile(given(n=4), units=["token"])
-    asked = [args for _, args, _ in view.questions_for_page()]
+    asked = [args for _, args, _ in view.answers_for_page()]
     assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]

@@ -125,7 +125,7 @@ def test_every_reply_stays_below_four_megabytes(long):
         got += [tile["head"] for tile in meta["tiles"]]
     source = view.store.header["sources"][0]["id"]
     for side in ("query", "key"):
-        told, (values,) = view._questions.ask(
+        told, (values,) = view._requests.answer(
             "token", {"source": source, "layer": 1, "side": side, "index": 900}
         )
         layer = long.stack_table["self"].layers[1].weights().numpy()
@@ -289,7 +289,7 @@ def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long,
     monkeypatch.setattr(type(long), "attention_layer", lambda *place: layers.append(place))
     view = aw.HeadGrid(long)
     source = view.store.header["sources"][0]["id"]
-    meta, (values,) = view._questions.ask("head_statistics", {"source": source})
+    meta, (values,) = view._requests.answer("head_statistics", {"source": source})
     assert layers == []
     told = np.frombuffer(values, "<f4").reshape(len(meta["names"]), LAYERS, HEADS)
     monkeypatch.undo()

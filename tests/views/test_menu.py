@@ -148,7 +148,7 @@ def test_a_row_and_thumbnails_compute_nothing(given, slow, front):
 
 
 def test_progress_is_told_in_words_and_steps(given, slow, front, monkeypatch):
-    monkeypatch.setattr("attnwidgets.views.wire.jobs._TELL_EVERY", 0.0)
+    monkeypatch.setattr("attnwidgets.views.wire.jobs._PROGRESS_EVERY", 0.0)
     page = front(aw.Explorer(given()).store)
     number = page.choose("slow")
     told = [(r["text"], r["done"], r["total"]) for r, _ in page.replies if r["kind"] == "progress"]

@@ -1,4 +1,4 @@
-"""Questions of a view to its Python side: answered, refused in words, cancelled, and told in pages."""
+"""Requests of a view to its Python side: answered, refused in words, cancelled, and included in pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets._progress import progress
-from attnwidgets.views.wire.handlers import Handler, Questions
+from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def told():
 
 
 @pytest.fixture
-def questions(told):
+def handlers(told):
     def steps(n: int):
         return [{"step": i} for i in progress(range(n), desc="steps")], []
 
@@ -29,11 +29,11 @@ def questions(told):
         ),
         "steps": Handler(steps, runs_model=True),
     }
-    return Questions(topics, lambda reply, buffers: told.append((reply, list(buffers))))
+    return RequestHandlers(topics, lambda reply, buffers: told.append((reply, list(buffers))))
 
 
-def test_an_answer_carries_its_number_and_buffers(questions, told):
-    questions.receive({"kind": "ask", "id": 7, "topic": "square", "args": {"of": 3}})
+def test_an_answer_carries_its_number_and_buffers(handlers, told):
+    handlers.receive({"kind": "ask", "id": 7, "topic": "square", "args": {"of": 3}})
     assert told == [({"kind": "answer", "id": 7, "meta": {"is": 9}}, [np.float32([3]).tobytes()])]
 
 
@@ -41,36 +41,36 @@ def test_an_answer_carries_its_number_and_buffers(questions, told):
     ("topic", "args", "words"),
     [("sqare", {"of": 3}, "'square'"), ("square", {"of": None}, "NoneType"), ("square", {"off": 1}, "off")],
 )
-def test_what_is_wrong_is_told_in_words(questions, told, topic, args, words):
-    questions.receive({"kind": "ask", "id": 1, "topic": topic, "args": args})
+def test_what_is_wrong_is_told_in_words(handlers, told, topic, args, words):
+    handlers.receive({"kind": "ask", "id": 1, "topic": topic, "args": args})
     ((reply, buffers),) = told
     assert (reply["kind"], reply["id"], buffers) == ("error", 1, [])
     assert words in reply["message"]
 
 
 @pytest.mark.parametrize("content", [None, "ask", {}, {"kind": "tile", "id": 1}])
-def test_what_is_no_question_is_left_alone(questions, told, content):
-    questions.receive(content)
+def test_other_messages_are_ignored(handlers, told, content):
+    handlers.receive(content)
     assert told == []
 
 
-def test_what_runs_a_model_tells_its_progress(questions, told):
-    questions.receive({"kind": "ask", "id": 2, "topic": "steps", "args": {"n": 2}})
+def test_what_runs_a_model_tells_its_progress(handlers, told):
+    handlers.receive({"kind": "ask", "id": 2, "topic": "steps", "args": {"n": 2}})
     kinds = [reply["kind"] for reply, _ in told]
     assert kinds[0] == "progress"
     assert kinds[-1] == "answer"
     assert {reply["id"] for reply, _ in told} == {2}
 
 
-def test_a_page_holds_what_is_named_for_it(questions):
-    ((topic, args, answer),) = questions.for_page()
+def test_a_page_holds_what_is_named_for_it(handlers):
+    ((topic, args, answer),) = handlers.for_page()
     assert (topic, args) == ("square", {"of": 3})
     assert answer()[0] == {"is": 9}
 
 
 def test_a_view_tells_its_answers_in_a_page(tmp_path):
     class Asked(aw.TokenStrip):
-        def _topics(self):
+        def _handlers(self):
             return {"square": Handler(lambda of: ({"is": of * of}, [b"abc"]), for_page=lambda: [{"of": 3}])}
 
     view = Asked(aw.Attributions([0.5, -0.5], axis=["a", "b"]))
@@ -79,3 +79,16 @@ def test_a_view_tells_its_answers_in_a_page(tmp_path):
     (answer,) = state["answers"]["view0"]
     assert (answer["topic"], answer["args"], answer["meta"]) == ("square", {"of": 3}, {"is": 9})
     assert len(answer["buffers"]) == 1
+
+
+def test_a_chart_without_arguments_is_in_pages_and_travels_with_its_view(told):
+    chart = RequestHandlers({"data": Handler(lambda: ({"x": [1, 2]}, []))}, told.append)
+    assert [(topic, args) for topic, args, _ in chart.for_page()] == [("data", {})]
+    assert b'"x":[1,2]' in chart.opening(10**6)
+    with_model = RequestHandlers({"data": Handler(lambda: ({}, []), runs_model=True)}, told.append)
+    assert list(with_model.for_page()) == []
+    assert with_model.opening(10**6) is None
+
+
+def test_the_first_answer_of_a_page_travels_with_the_view(handlers):
+    assert b'"is":9' in handlers.opening(10**6)

@@ -9,8 +9,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.removals.removal_curves import steps_of
-from attnwidgets.views.evaluate.handlers import removal_topics
-from attnwidgets.views.wire.handlers import Questions
+from attnwidgets.views.evaluate.handlers import removal_handlers
+from attnwidgets.views.wire.handlers import RequestHandlers
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
@@ -29,11 +29,11 @@ def given(trace, seed=0, **options):
 
 def shown(view):
     """The arguments of what a view opens with."""
-    return next(args for topic, args, _ in view.questions_for_page() if topic == "removal")
+    return next(args for topic, args, _ in view.answers_for_page() if topic == "removal")
 
 
 def asked(view, **changes):
-    meta, buffers = view._questions.ask("removal", shown(view) | changes)
+    meta, buffers = view._requests.answer("removal", shown(view) | changes)
     values, decided, certainty, weights = (np.frombuffer(data, "<f8") for data in buffers)
     halves = [part.reshape(2, -1) for part in (values, decided, certainty)]
     return meta, *halves, weights
@@ -53,7 +53,7 @@ def test_curves_are_those_of_faithfulness(trace, operator, unit):
     np.testing.assert_allclose(values, card.of("made")[0], rtol=1e-9)
     np.testing.assert_array_equal(weights, found.to(unit).values)
     others = {name: shown(view)[name] for name in ("source", "target", "operator")}
-    beside, buffers = view._questions.ask("removal_baselines", others)
+    beside, buffers = view._requests.answer("removal_baselines", others)
     mean, low, high, oracle = (np.frombuffer(data, "<f8").reshape(2, -1) for data in buffers)
     places = [meta["steps"].index(k) for k in beside["steps"]]
     np.testing.assert_allclose(mean, card.of("random")[0][:, places], rtol=1e-9)
@@ -131,7 +131,7 @@ def test_what_cannot_be_ranked_or_removed_is_told(trace):
 
 def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
     view = aw.RemovalView(trace, given(trace))
-    held = [(topic, args) for topic, args, _ in view.questions_for_page()]
+    held = [(topic, args) for topic, args, _ in view.answers_for_page()]
     units = {args["source"].split("/")[1] for topic, args in held if topic == "removal"}
     assert units == {source.unit for source in view.sources()}
     first = next(args for topic, args in held if topic == "removal")
@@ -142,18 +142,18 @@ def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
 
 def test_an_explorer_answers_what_was_asked_and_runs_nothing_else(trace, given):
     view = aw.Heatmap(aw.attention(trace))
-    topics = removal_topics(view, trace)
-    assert not [args for topic in topics.values() for args in topic.for_page()]
+    handlers = removal_handlers(view, trace)
+    assert not [args for handler in handlers.values() for args in handler.for_page()]
     source = view.sources()[0].id
     args = {"source": source, "layer": 0, "head": 0, "row": 2, "target": None, "operator": None}
     told = []
-    Questions(topics, lambda reply, _: told.append(reply)).receive(
+    RequestHandlers(handlers, lambda reply, _: told.append(reply)).receive(
         {"kind": "ask", "id": 1, "topic": "removal", "args": args}
     )
     assert told[-1]["kind"] == "answer"
     assert {reply["kind"] for reply in told} == {"progress", "answer"}
-    assert list(topics["removal"].for_page()) == [args]
-    assert removal_topics(view, given()) == {}
+    assert list(handlers["removal"].for_page()) == [args]
+    assert removal_handlers(view, given()) == {}
 
 
 def test_steps_of_long_texts_are_dense_where_the_most_happens():

@@ -7,7 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
-from attnwidgets.views.text.target_rows import beside
+from attnwidgets.views.text.target_rows import target_rows
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, method_of
 
 from .slow import Front
@@ -202,7 +202,7 @@ def test_attributions_of_other_elements_are_not_laid_beside_each_other():
     one, other = (aw.Attributions([1.0] * n, axis=[str(i) for i in range(n)], target="t") for n in (2, 3))
     with pytest.raises(ValueError, match="the same elements"):
         aw.TokenStrip([one, other])
-    both = beside([one, aw.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")])
+    both = target_rows([one, aw.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")])
     assert both.targets == ("given: t", "mine: u")
     assert both.signed
 

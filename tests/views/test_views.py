@@ -12,13 +12,13 @@ import attnwidgets as aw
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.stub import COMMON_PARTS
 
-VIEWS = ("Heatmap", "HeadGrid", "TokenStrip", "LayerSlider", "RelevanceMap", "Explorer")
+from .every import every_view, make
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", every_view())
 def test_an_unknown_keyword_is_refused_with_the_nearest(given, name):
-    with pytest.raises(TypeError, match=rf"{name}\(\) takes no keyword 'index_bas'.*'index_base'"):
-        getattr(aw, name)(given(), index_bas=1)
+    with pytest.raises(TypeError, match=rf"{name}\(\) takes no keyword 'titl'.*'title'"):
+        make(name, given, titl="")
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_an_explanation_shows_itself(given):
     assert type(aw.Attributions([1.0, -1.0], axis=["a", "b"]).view()).__name__ == "TokenStrip"
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", every_view())
 def test_a_view_without_its_data_saves_in_2000_bytes(given, name):
-    view = getattr(aw, name)(given())
+    view = make(name, given)
     for drop_defaults in (True, False):
         assert len(json.dumps(view._get_embed_state(drop_defaults=drop_defaults))) <= 2000
 
@@ -107,9 +107,9 @@ def test_a_view_displays_as_widget_picture_and_text(given):
     assert data["text/plain"].startswith("Heatmap(")
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", every_view())
 def test_closing_the_last_view_leaves_only_code(given, models, name):
-    views = [getattr(aw, name)(given()) for _ in range(10)]
+    views = [make(name, given) for _ in range(10)]
     assert models()[name] == 10
     for view in views:
         view.close()

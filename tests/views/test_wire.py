@@ -12,26 +12,8 @@ import attnwidgets as aw
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
-from tests.explanations.made import random_classifier
-from tests.tracing import tiny
 
-VIEWS = (
-    "Heatmap",
-    "InterventionView",
-    "HeadGrid",
-    "TokenStrip",
-    "LayerSlider",
-    "RelevanceMap",
-    "CompareView",
-    "NeuronView",
-    "HeadView",
-    "LayerProfile",
-    "Predictions",
-    "FlowView",
-    "RemovalView",
-    "ScorecardView",
-    "Explorer",
-)
+from .every import every_view, make
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +34,7 @@ def traits_of(widget_class):
     return sorted(set(widget_class.class_traits(sync=True)) - shared)
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", every_view())
 def test_views_have_five_traits_and_no_more(wire, name):
     assert traits_of(getattr(aw, name)) == sorted(interface(wire, "ViewState"))
 
@@ -90,21 +72,9 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(header["thumbs"][0]) == sorted(interface(wire, "Thumbs") + placed)
 
 
-def shown_by(name, given):
-    """The least that a view shows."""
-    if name == "NeuronView":
-        eye = ((1.0, 0.0), (0.0, 1.0))
-        return aw.from_qkv(eye, eye, eye)
-    if name == "RemovalView":
-        return aw.trace(random_classifier(), tiny.wordpiece(), "cat")
-    if name == "ScorecardView":
-        return aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])
-    return given()
-
-
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", every_view())
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
-    view = getattr(aw, name)(shown_by(name, given))
+    view = make(name, given)
     assert f".exports.render(c,'{name}'" in view._esm
     assert len(view._esm) <= 640
     state = view.get_state()

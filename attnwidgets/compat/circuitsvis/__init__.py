@@ -1,4 +1,4 @@
-"""CircuitsVis' calls: `import attnwidgets.compat.circuitsvis as cv` instead of `import circuitsvis as cv`."""
+"""Functions of CircuitsVis 1.43: `import attnwidgets.compat.circuitsvis as cv` instead of `circuitsvis`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CircuitsVis' attention calls."""
+"""Attention functions of CircuitsVis."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def attention_heads(
     positive_color: str | None = None,
     mask_upper_tri: bool | None = None,
 ) -> HeadGrid:
-    """Show a group of heads as thumbnails, as CircuitsVis' `attention_heads` is called.
+    """Show a group of heads as thumbnails, with the signature of CircuitsVis' `attention_heads`.
 
     Args:
         attention: [head, destination, source]: rows are queries, columns are keys.
-        tokens: One string for each token.
-        attention_head_names: What the heads are called, said in the title: 0 is the first.
-        max_value: Taken and not followed, with a warning: the range is that of the numbers.
-        min_value: The same.
-        negative_color: Taken and not followed, with a warning.
-        positive_color: The same.
-        mask_upper_tri: Whether what lies after a query is hidden. By default where it is zero everywhere
-            (CircuitsVis hides it unless told otherwise); True hides it and says how much that was.
+        tokens: One string per token.
+        attention_head_names: Names of the heads, shown in the title: 0 is the first.
+        max_value: Ignored with a warning: the range is that of the numbers.
+        min_value: Ignored with a warning.
+        negative_color: Ignored with a warning.
+        positive_color: Ignored with a warning.
+        mask_upper_tri: Whether keys after a query are hidden. By default only if they are all zero
+            (CircuitsVis hides them by default); True hides them and says how much attention that was.
 
     Raises:
-        ValueError: For another shape, names or tokens whose number does not fit, or NaN.
+        ValueError: If the shape or the number of names or tokens does not match, or a value is NaN.
     """
     say_unused(
         "attention_heads",
@@ -52,11 +52,11 @@ def attention_heads(
         negative_color=negative_color,
         positive_color=positive_color,
     )
-    shown = _map(attention, tokens, _HEADS, "[head, destination, source]", mask_upper_tri)
+    heads = _map(attention, tokens, _HEADS, "[head, destination, source]", mask_upper_tri)
     names = list(attention_head_names or ())
-    if names and len(names) != len(shown.heads or ()):
-        raise ValueError(f"attention_head_names has {len(names)} names for {len(shown.heads or ())} heads.")
-    return HeadGrid(shown, title=", ".join(f"{number}: {name}" for number, name in enumerate(names)))
+    if names and len(names) != len(heads.heads or ()):
+        raise ValueError(f"attention_head_names has {len(names)} names for {len(heads.heads or ())} heads.")
+    return HeadGrid(heads, title=", ".join(f"{number}: {name}" for number, name in enumerate(names)))
 
 
 def attention_pattern(
@@ -69,20 +69,20 @@ def attention_pattern(
     positive_color: str | None = None,
     mask_upper_tri: bool | None = None,
 ) -> Heatmap:
-    """Show one head as a heatmap, as CircuitsVis' `attention_pattern` is called (tokens come first).
+    """Show one head as a heatmap, with the signature of CircuitsVis' `attention_pattern` (tokens first).
 
     Args:
-        tokens: One string for each token.
+        tokens: One string per token.
         attention: [destination, source]: rows are queries, columns are keys.
-        max_value: Taken and not followed, with a warning: the range is that of the numbers.
-        min_value: The same.
-        negative_color: Taken and not followed, with a warning.
-        show_axis_labels: Taken; axes are always labelled.
-        positive_color: Taken and not followed, with a warning.
+        max_value: Ignored with a warning: the range is that of the numbers.
+        min_value: Ignored with a warning.
+        negative_color: Ignored with a warning.
+        show_axis_labels: Axes are always labelled; False is ignored with a warning.
+        positive_color: Ignored with a warning.
         mask_upper_tri: See `attention_heads`.
 
     Raises:
-        ValueError: For another shape, tokens whose number does not fit, or NaN.
+        ValueError: If the shape or the number of tokens does not match, or a value is NaN.
     """
     say_unused(
         "attention_pattern",
@@ -96,10 +96,10 @@ def attention_pattern(
 
 
 def attention_patterns(tokens: Sequence[str], attention: Any) -> HeadGrid:
-    """Show a group of heads, as CircuitsVis' deprecated `attention_patterns` is called.
+    """Show a group of heads, with the signature of CircuitsVis' deprecated `attention_patterns`.
 
     Args:
-        tokens: One string for each token.
+        tokens: One string per token.
         attention: [head, destination, source].
     """
     return attention_heads(attention, tokens)
@@ -112,8 +112,8 @@ def _map(attention: Any, tokens: Sequence[str], dimensions: int, shape: str, mas
     n = len(tokens)
     if values.ndim != dimensions or values.shape[-2:] != (n, n):
         raise ValueError(
-            f"attention has shape {values.shape}; of {n} tokens {shape} is taken, with {n} destinations and "
-            f"{n} sources."
+            f"attention has shape {values.shape}; for {n} tokens it must be {shape} with {n} destinations "
+            f"and {n} sources."
         )
     warning = ""
     if mask:
@@ -121,7 +121,7 @@ def _map(attention: Any, tokens: Sequence[str], dimensions: int, shape: str, mas
         hidden = 1 - np.abs(kept).sum() / total if total else 0.0
         values = kept
         if hidden > 0:
-            warning = f"mask_upper_tri=True hides {hidden:.1%} of the attention: this is no causal map"
+            warning = f"mask_upper_tri=True hides {hidden:.1%} of the attention: this is not a causal map"
     return MixingMap(
         values if dimensions == _PATTERN else values[None],
         query=axis_of_tokens(list(tokens)),

@@ -1,4 +1,4 @@
-"""Options of CircuitsVis that our views have no counterpart of."""
+"""Options of CircuitsVis that our views do not have."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import warnings
 
 
 def say_unused(function: str, **options: object) -> None:
-    """Warn of options that were given and are not followed."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        message = (
-            f"{function}() does not follow {', '.join(given)}: colours are those of the notebook's theme, "
-            "and the range that they stand for is printed beside them."
+    """Warn of options that were passed and have no effect.
+
+    Args:
+        function: Name of the function.
+        options: The options it ignores, None if they were not passed.
+    """
+    if given := [name for name, value in options.items() if value is not None]:
+        warnings.warn(
+            f"{function}() ignores {', '.join(given)}: colours are those of the notebook's theme, and their "
+            "range is printed beside them.",
+            UserWarning,
+            stacklevel=3,
         )
-        warnings.warn(message, UserWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""CircuitsVis' calls that colour tokens."""
+"""Functions of CircuitsVis that colour tokens."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def colored_tokens(
     negative_color: str | None = None,
     positive_color: str | None = None,
 ) -> TokenStrip:
-    """Show text coloured by one value a token, as CircuitsVis' `colored_tokens` is called.
+    """Show text coloured by one value per token, with the signature of CircuitsVis' `colored_tokens`.
 
     Args:
-        tokens: One string for each token.
-        values: [token].
-        min_value: Taken and not followed, with a warning: the range is that of the numbers.
-        max_value: The same.
-        negative_color: Taken and not followed, with a warning.
-        positive_color: The same.
+        tokens: One string per token.
+        values: Values [token].
+        min_value: Ignored with a warning: the range is that of the numbers.
+        max_value: Ignored with a warning.
+        negative_color: Ignored with a warning.
+        positive_color: Ignored with a warning.
 
     Raises:
-        ValueError: Where values and tokens do not fit, or a value is NaN.
+        ValueError: If values and tokens do not match, or a value is NaN.
     """
     say_unused(
         "colored_tokens",
@@ -50,27 +50,27 @@ def colored_tokens(
 def colored_tokens_multi(
     tokens: Sequence[str], values: Any, labels: Sequence[str] | None = None
 ) -> TokenStrip:
-    """Show text coloured by one of several values a token, as CircuitsVis' `colored_tokens_multi` is called.
+    """Show text coloured by one of several values per token, as CircuitsVis' `colored_tokens_multi`.
 
     Args:
-        tokens: One string for each token.
-        values: [token, series].
-        labels: What the series are called; 0, 1, ... by default.
+        tokens: One string per token.
+        values: Values [token, series].
+        labels: Names of the series; by default 0, 1, ...
 
     Raises:
-        ValueError: Where values, tokens and labels do not fit, or a value is NaN.
+        ValueError: If values, tokens and labels do not match, or a value is NaN.
     """
     array = as_floats(values)
     if array.ndim != _SEVERAL or len(array) != len(tokens):
         raise ValueError(
-            f"values has shape {array.shape}; [token, series] with {len(tokens)} tokens is taken."
+            f"values has shape {array.shape}; it must be [token, series] with {len(tokens)} tokens."
         )
     if labels is not None and len(labels) != array.shape[1]:
         raise ValueError(f"labels has {len(labels)} names for {array.shape[1]} series.")
-    named = Attributions(
+    attributions = Attributions(
         array.T,
         axis=axis_of_tokens(list(tokens)),
         target=None if labels is None else list(labels),
         method="values",
     )
-    return TokenStrip(named)
+    return TokenStrip(attributions)

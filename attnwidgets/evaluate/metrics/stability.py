@@ -144,7 +144,7 @@ def _scores(
     lengths = []
     for one in progress(noise, "adding noise"):
         with perturbed(trace.model, ids, torch.from_numpy(one)):
-            again = trace_again(trace.model, trace.tokenizer, input_ids=ids)
+            again = trace_again(trace.model, trace.tokenizer, input_ids=ids.tolist())
             if same and _decision(again, target) != before:
                 continue
             lengths.append(float(np.linalg.norm(one)))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import trusted
-from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
+from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
@@ -50,7 +50,7 @@ class _Rules:
         found: Float = kept.sum(0) if self.head_reduce == "sum" else kept.mean(0)
         if not self.places:
             return found
-        left = without(found, self.places)
+        left = drop_columns(found, self.places)
         # Rows are no shares here: they keep their size instead of summing to one.
         before, after = np.abs(found).sum(-1, keepdims=True), np.abs(left).sum(-1, keepdims=True)
         return left * np.divide(before, after, out=np.zeros_like(after), where=after > 0)
@@ -143,7 +143,7 @@ def chefer(
         raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
-    places = discarded(discard, key_unit, "chefer")
+    places = discard_positions(discard, key_unit, "chefer")
     found = _weighted(trace, question) if rule == "cvpr2021" else _gradients(trace, question)
     rules = _Rules(clamp, head_reduce, identity, order, start_layer, places)
     relevance = _across(found, rules) if source == "cross" else _within(found, stack, rules)
@@ -255,5 +255,5 @@ def _departures(options: dict[str, Any], unit: str) -> list[str]:
         "input first": options["order"] == "input_first",
         f"from layer {options['start_layer']}": options["start_layer"] > 0,
     }
-    left_out = said(options["discard"], unit)
+    left_out = discard_note(options["discard"], unit)
     return [*(words for words, true in departs.items() if true), *([left_out] if left_out else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnwidgets.explanations.mixing.block_maps import require_choice
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, resolve_stack
 

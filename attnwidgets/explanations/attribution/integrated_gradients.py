@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import (
@@ -19,7 +20,6 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     reduced,
     require_reduction,
 )
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.targets.target_set import TargetSet, asked
 

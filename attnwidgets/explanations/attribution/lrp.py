@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import listed, pick
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, other_tokens
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, trusted
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import asked
@@ -85,7 +85,7 @@ def neuron_relevance(
         "neuron_relevance",
         rule=rule,
         bias=bias,
-        sites=[place],
+        hook_points=[place],
         hidden_states=question.hidden_states,
         precision=precision,
         insist=force,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
-from attnwidgets.explanations.mixing.block_maps import require_choice
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, resolve_stack

@@ -1,1 +1,1 @@
-"""Methods that say how much of every token is in every other, one a file."""
+"""Methods that measure how much of each token is in each other token, one per file."""

@@ -1,4 +1,4 @@
-"""ALTI: how near every token's vector comes to what they add up to.
+"""ALTI: how close each token's vector is to the sum of all of them.
 
 Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sections 3 and 4.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.block_maps import (
-    NO_NORM_AFTER,
     block_map,
     described_stack,
+    distance_options,
     in_unit,
-    own_stack,
-    require_choice,
+    no_norm_note,
     shares,
 )
 from attnwidgets.explanations.mixing.layer_product import decoder_alone
@@ -26,25 +26,18 @@ from attnwidgets.explanations.results.joint_units import unit_grid
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torch import Tensor
-
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.text.units import Unit
 
 PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer"
 
-_POWERS = {"l1": 1, "l2": 2}
-# What torch.nn.functional.pairwise_distance adds to every component unless told otherwise; the authors' code
-# leaves it in.
-_AUTHORS_SHIFT = 1e-6
-
 
 @method(
     "alti",
     paper=PAPER,
     needs="a model whose blocks are described",
-    returns="MixingMap [layer, query, key]; cumulative to that layer where rolled out",
+    returns="MixingMap [layer, query, key]; cumulative to that layer if rolled out",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
     takes=measured_on_blocks,
 )
@@ -60,101 +53,97 @@ def alti(
     stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> MixingMap:
-    """How much of every token is in every other: how near its vector comes to the sum of all of them.
+    """How much of each token is in each other: how close its vector is to the sum of all vectors.
 
     With t_ij the vector of token j in token i after norm 1 (`aw.attention_norm`, "res_ln") and y_i the real
-    output of norm 1, with all biases: the contribution is max(0, |y_i| - |t_ij - y_i|), every row divided by
-    its sum (equations 9 and 10). Blocks that norm before they mix have no norm there: t_ij is what j adds to
-    the residual sum and y_i is that sum. Feed-forward layers do not mix tokens and are left out.
+    output of norm 1, with all biases: the contribution is max(0, |y_i| - |t_ij - y_i|), each row divided by
+    its sum (equations 9 and 10). Pre-norm blocks have no norm there: t_ij is what j adds to the residual sum
+    and y_i is that sum. Feed-forward layers do not mix tokens and are left out.
 
     Args:
-        trace: What `aw.trace` returned.
-        distance: The norm of the above: "l1" as published, or "l2".
-        rolled_out: Multiply the layers, R_l = C_l R_{l-1}, as the paper does for whole models; a layer is
-            then the contribution of the input's tokens. Rows hold the residual already.
-        after: "norm1" as published; "norm2" compares after the block's second norm with the block's
-            output, which differs for post-norm blocks only.
-        compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does; it
-            moves contributions by up to about 7e-5, and leaves up to about 1e-7 at keys that a query does not
-            read, also at those that a causal model cannot.
-        unit: Whose vectors are added before they are compared: tokens by default; a unit's name ("word",
-            "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
-            vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
-            (query, key) serves "cross".
-        chunk_size: Source tokens (or elements of the unit) that are compared at a time; None for as many as
-            fit 4 MB (256 MB on an accelerator).
-        stack: Which stack of a model with several. In "cross" the residual connection is one more part,
-            the decoder's own token: what a row misses of one is its share (Ferrando et al. 2022b, Towards
-            Opening the Black Box of Neural Machine Translation).
-        layers: Some layers by number; all by default.
+        trace: A trace made by `aw.trace`.
+        distance: The norm |.| above: "l1" as published, or "l2".
+        rolled_out: Whether layers are multiplied, R_l = C_l R_{l-1}, as the paper does for whole models; a
+            layer then holds the contributions of the input tokens. Rows already include the residual.
+        after: "norm1" as published; "norm2" compares after the block's second norm with the block's output,
+            which only differs in post-norm blocks.
+        compat: "authors" adds 1e-6 to every component inside the distance, as the authors' code does. It
+            changes contributions by up to about 7e-5, and leaves up to about 1e-7 at keys that a query does
+            not read, including those hidden by a causal mask.
+        unit: Unit whose vectors are added before they are compared: tokens by default; a name ("word",
+            "sentence") or a Unit. This differs from `.to(unit)`, which adds the contributions of tokens:
+            vectors in opposite directions cancel. Rows are averaged over a unit's tokens, as in `.to(unit)`.
+            A pair of Units (query, key) serves "cross".
+        chunk_size: Number of source tokens (or elements of the unit) compared at a time; by default as many
+            as fit 4 MB (256 MB on an accelerator).
+        stack: Stack of a model that has several; the trace's default if omitted. In "cross" the residual
+            connection is a further part, the decoder's own token, whose share is one minus the sum of the row
+            (Ferrando et al. 2022b, Towards Opening the Black Box of Neural Machine Translation).
+        layers: Numbers of the layers to include; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in the unit asked for. Rows sum to one, except that a token's row in
-        which every token is farther from the sum than nothing at all stays zero.
+        A lazy map [layer, query, key] in the requested unit, 0 to 1. Rows sum to one; a row in which every
+        vector is farther from the sum than a zero vector is zero.
 
     Raises:
-        ValueError: For an unknown option or unit, or where the model's blocks are not described or do not
-            compute what their description says (`UnsupportedModelError`; the message names what still works).
-        IndexError: Where the model has no such layer.
+        ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
+            model's blocks or they do not compute what it says (the message names the methods that work).
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> contributions = aw.alti(trace, rolled_out=True)
+        >>> trace.tokens[contributions.layer(-1)[0].argmax()]
+        'cat'
     """
-    require_choice("distance", distance, tuple(_POWERS))
+    power, shift = distance_options(distance, compat, chunk_size)
     require_choice("after", after, ("norm1", "norm2"))
-    require_choice("compat", compat, ("authors", None))
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
-    stack = (own_stack if after == "norm2" else described_stack)(trace, stack, "alti")
+    stack = described_stack(trace, stack, "alti", alone="after='norm2'" if after == "norm2" else "")
     import torch
 
-    from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
+    from attnwidgets.tracing.algebra.block_runs import block_of
     from attnwidgets.tracing.algebra.contributions import parts_of
 
-    power = _POWERS[distance]
     grid = unit_grid(trace, stack, unit)
     if compat == "authors":
         grid = replace(grid, causal=False)
 
-    def compared(layer: int) -> Tensor:
+    def measure(layer: int) -> Any:
         block = block_of(trace, layer, stack, "alti")
         parts = parts_of(block, "res_ln" if after == "norm1" else "enc")
         whole = block.middle if parts.reference is None else parts.reference
-        shift = _AUTHORS_SHIFT if compat == "authors" else 0.0
-        near = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size, spans=grid.spans)
-        near.clamp_(min=0)
+        gains = parts.nearness(whole, power, shift=shift, chunk_size=chunk_size, spans=grid.spans)
+        gains.clamp_(min=0)
         if compat is None:
-            near.masked_fill_(parts.unread(grid.spans), 0.0)
-        if stack != "cross":
-            return shares(near)
-        own = parts.own_nearness(whole, power, shift=shift).clamp_(min=0)
-        return shares(torch.cat([near, own[:, None]], dim=1))[:, :-1]
+            gains.masked_fill_(parts.unread(grid.spans), 0.0)
+        if stack == "cross":
+            residual = parts.residual_nearness(whole, power, shift=shift).clamp_(min=0)
+            return in_unit(shares(torch.cat([gains, residual[:, None]], dim=1))[:, :-1], grid)
+        return in_unit(shares(gains), grid)
 
-    def measure(layer: int) -> Any:
-        return in_unit(compared(layer), grid)
-
-    notes = [
-        NO_NORM_AFTER if after == "norm2" and not norms_last(trace, stack, "alti") else "",
-        "what a row misses of one is what the token keeps of itself" if stack == "cross" else "",
-        decoder_alone(stack) if rolled_out else "",
-    ]
-    options = {
-        "distance": distance,
-        "rolled_out": rolled_out,
-        "after": after,
-        "compat": compat,
-        "unit": grid.name,
-    }
     common: dict[str, Any] = {
         "method": "alti",
         "paper": PAPER,
-        "options": options,
+        "options": {
+            "distance": distance,
+            "rolled_out": rolled_out,
+            "after": after,
+            "compat": compat,
+            "unit": grid.name,
+        },
         "stack": stack,
         "stochastic": False if stack == "cross" else None,
-        "warning": "; ".join(filter(None, notes)),
+        "notes": (
+            no_norm_note(trace, stack, "alti") if after == "norm2" else "",
+            "the share missing from a row is what the token keeps of itself" if stack == "cross" else "",
+            decoder_alone(stack) if rolled_out else "",
+        ),
         "grid": grid,
     }
     title = "ALTI" if distance == "l1" else "ALTI (L2)"
+    single = block_map(trace, measure, title=title, layers=None if rolled_out else layers, **common)
     if not rolled_out:
-        return block_map(trace, measure, title=title, layers=layers, **common)
-    single = block_map(trace, measure, title=title, layers=None, **common)
+        return single
     product = rollout(single, residual=None, normalize=False)
     return block_map(
         trace,

@@ -1,10 +1,10 @@
-"""Raw attention: the weights that the model itself used."""
+"""Raw attention: the weights that the model used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnwidgets._selecting import pick
+from attnwidgets.explanations.mixing.block_maps import chosen_layers
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import (
@@ -22,38 +22,43 @@ PAPER = "Vaswani et al. 2017, Attention Is All You Need"
     paper=PAPER,
     needs="recorded attention",
     returns="MixingMap [layer, head, query, key]",
-    cost="nothing: it was recorded",
+    cost="none: it was recorded",
 )
 def attention(
     trace: TraceLike, stack: str | None = None, layers: int | Iterable[int] | slice | None = None
 ) -> MixingMap:
-    """The attention weights of every layer and head, as the model used them.
+    """The attention weights of all layers and heads, as the model used them.
 
     Args:
-        trace: What `aw.trace` or `aw.from_attentions` returned.
-        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise.
-        layers: Some layers by number; all by default.
+        trace: A trace made by `aw.trace` or `aw.from_attentions`.
+        stack: Stack of a model that has several: "encoder", "decoder" or "cross"; the trace's default if
+            omitted.
+        layers: Numbers of the layers to include; all by default.
 
     Returns:
-        A lazy map [layer, head, query, key]: a layer is fetched from the trace when asked for, and rows and
-        heads alone where that is not kept (`.rows`, `.blocks`, `.matrix`). Rows sum to one (where
-        `aw.from_attentions` was given other numbers, `.stochastic` says so).
+        A lazy map [layer, head, query, key]. A layer is fetched from the trace when it is used; `.rows`,
+        `.blocks` and `.matrix` fetch single rows and heads if the trace does not keep the layer. Rows sum to
+        one, unless `aw.from_attentions` was given other numbers (see `.stochastic`).
 
     Raises:
-        ValueError: Where the trace has no such stack.
-        IndexError: Where the model has no such layer.
+        ValueError: If the trace has no such stack.
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.attention(trace).shape
+        (6, 12, 9, 9)
     """
     require_trace(trace, "attention")
     stack = resolve_stack(trace, stack)
     query, key = trace.axes(stack)
-    numbers = tuple(range(trace.n_layers(stack)))
     counts = trace.n_heads(stack)
     n_heads = max(counts) if isinstance(counts, Iterable) else int(counts)
     return MixingMap.lazy(
         lambda layer: trace.attention_layer(layer, stack),
         query=query,
         key=key,
-        layers=numbers if layers is None else pick(layers, numbers, "layer"),
+        layers=chosen_layers(trace, stack, layers),
         heads=range(n_heads),
         unit=next(name for name in query.units if name in key.units),
         row_fn=lambda layer, heads, queries: trace.attention_rows(layer, heads, queries, stack),

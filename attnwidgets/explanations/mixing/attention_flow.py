@@ -1,4 +1,4 @@
-"""Attention flow: how much can flow from an input token to a token of a layer, with attention as capacity.
+"""Attention flow: the maximum flow from input tokens to tokens of a layer, with attention as capacities.
 
 Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers, section 3.
 """
@@ -12,14 +12,14 @@ import numpy as np
 
 from attnwidgets._errors import duration
 from attnwidgets._progress import progress
-from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
+from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
-    carried_on,
-    followed,
-    mixed,
+    map_fields,
+    mix_residual,
     require_share,
     shares,
+    source_map,
 )
 from attnwidgets.explanations.registry.memory_estimates import network
 from attnwidgets.explanations.registry.registry import method
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
 LIMIT = 64
-"""Tokens beyond which `force=True` is asked for."""
+"""Number of tokens above which `force=True` is required."""
 
 SCALE = 10**9
-"""Integer capacity of a weight of one: capacities have 32 bits, and a token passes on at most one."""
+"""Integer capacity of a weight of one; capacities have 32 bits, and a token passes on at most one."""
 
 _PROBES = 5
 
@@ -61,50 +61,57 @@ def attention_flow(
     stack: str | None = None,
     force: bool = False,
 ) -> MixingMap:
-    """How much can flow from an input token to a token of layer l, with attention as the capacity of edges.
+    """The maximum flow from each input token to each token of a layer, with attention weights as capacities.
 
-    Nodes are the tokens at every layer. With A_l the attention of layer l over heads and w =
+    Nodes are the tokens at every layer. With A_l the attention of layer l, heads combined, and w =
     `residual_weight`, the edge from token i above layer l to token j below it carries at most A'_l[i, j],
-    where A'_l = (1 - w) A_l + w I with every row divided by its sum; for w = 0.5 this is the published
+    where A'_l = (1 - w) A_l + w I with each row divided by its sum; for w = 0.5 this is the published
     (A + I) / rowsum. The flow of layer l is the maximum flow from token i above it to input token j.
 
-    Computed by `scipy.sparse.csgraph.maximum_flow` (Dinic) with capacities round(1e9 * A'): a flow through
-    l layers of n tokens is off by at most n * n * l / 2e9, and by far less in practice.
+    Computed by `scipy.sparse.csgraph.maximum_flow` (Dinic) with capacities round(1e9 * A'). The error of a
+    flow through l layers of n tokens is at most n * n * l / 2e9, and far less in practice.
 
     Args:
-        trace: A trace, or any map of a stack that attends to itself.
-        residual_weight: Share of the residual connection, 0 to 1.
-        head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
+        trace: A trace, or a map of a stack with self-attention.
+        residual_weight: Weight of the residual connection, 0 to 1.
+        head_reduce: How heads are combined: "mean", "max", "sum", or a function of [head, query, key].
         normalize: Whether the rows of the flow are divided by their sums, as published. A row of zeros
             stays zero.
-        discard: Elements that nothing is drawn from: "first", "special" (tokens) or positions. In every layer
-            their columns of A_l, heads joined, are set to zero before the residual is mixed in; rows are
-            divided by their sums after that, so that what rested on them goes to all that is left, the
-            residual included. A row with nothing left is its own token alone; without a residual, zero.
-        stack: Which stack of an encoder-decoder trace; "cross" is refused.
-        force: Run it beyond 64 tokens.
+        discard: Tokens that receive no attention: "first", "special" or a list of positions. In every layer
+            their columns of A_l are set to zero before the residual is mixed in and rows are divided by
+            their sums, so their weight goes to the remaining tokens and the residual. A row without any
+            remaining weight becomes the token itself; without a residual, zero.
+        stack: Stack of an encoder-decoder trace; "cross" is not supported.
+        force: Whether to run beyond 64 tokens.
 
     Returns:
-        A lazy map [layer, query, key]. A layer costs n * n flows through all layers below it, so take
-        `.layer(-1)` where the last is enough; a progress bar shows what takes longer than a second.
+        A lazy map [layer, query, key], cumulative from the input. A layer costs n * n flows through all
+        layers below it, so prefer `.layer(-1)` if the last is enough. Computations over a second show a
+        progress bar.
 
     Raises:
         ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
-            a map from one sequence to another or a signed one, a weight that is no share, or a `discard` that
-            leaves nothing or names nothing.
-        IndexError: Where `discard` names no such position.
+            a signed map or one from one sequence to another, a weight outside 0 to 1, or a `discard` that
+            matches nothing or leaves nothing.
+        IndexError: If a position in `discard` does not exist.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> flow = aw.attention_flow(trace)
+        >>> flow.layer(1).shape
+        (9, 9)
     """
     require_share(residual_weight)
-    source = followed(trace, "attention_flow", stack)
+    source = source_map(trace, "attention_flow", stack)
     if source.signed:
-        raise ValueError("attention_flow needs capacities that are not negative; this map is signed.")
+        raise ValueError("attention_flow needs capacities that are not negative, and this map is signed.")
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)
     n_tokens = source.shape[-1]
-    places = discarded(discard, source.key_unit, "attention_flow")
+    dropped = discard_positions(discard, source.key_unit, "attention_flow")
 
     def capacities(number: int) -> NDArray[np.float64]:
         matrix = np.asarray(per_layer.layer(number), dtype=np.float64)
-        return shares(mixed(without(matrix, places), residual_weight))
+        return shares(mix_residual(drop_columns(matrix, dropped), residual_weight))
 
     def layer_of(number: int) -> NDArray[np.float64]:
         below = [capacities(layer) for layer in source.layers[: source.layers.index(number) + 1]]
@@ -115,7 +122,7 @@ def attention_flow(
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
         raise ValueError(
             f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
-            f"{source.layers[-1]} alone; pass force=True to run it, give it words "
+            f"{source.layers[-1]} alone; pass force=True to run it, pass a map of words "
             "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
         )
     options = {
@@ -124,21 +131,25 @@ def attention_flow(
         "normalize": normalize,
         "discard": discard,
     }
-    steps = list(filter(None, [said(discard, source.unit)]))
+    fields = map_fields(
+        source,
+        "attention_flow",
+        title="attention flow",
+        paper=PAPER,
+        options=options,
+        steps=[note for note in (discard_note(discard, source.unit),) if note],
+    )
     return MixingMap.lazy(
         layer_of,
         layers=source.layers,
         causal=source.causal if source.heads is None or not callable(head_reduce) else None,
         stochastic=True if normalize else None,
-        **carried_on(
-            source, "attention_flow", title="attention flow", paper=PAPER, options=options, steps=steps
-        )
-        | {"on_demand": True},
+        **fields | {"on_demand": True},
     )
 
 
 def _network(layers: list[NDArray[np.float64]]) -> Any:
-    """Return the graph as a CSR matrix of integer capacities: node l * n + i is token i below layer l."""
+    """Return the CSR matrix of integer capacities; node l * n + i is token i below layer l."""
     from scipy.sparse import csr_matrix
 
     n_tokens = len(layers[0])
@@ -165,7 +176,7 @@ def _flows(network: Any, n_tokens: int, label: str) -> NDArray[np.float64]:
 
 
 def _estimate(layers: list[NDArray[np.float64]], n_tokens: int) -> float:
-    """Return the seconds that all flows through a network take, from the time of a few of them."""
+    """Return the estimated seconds for all flows through a network, from the time of a few of them."""
     from scipy.sparse.csgraph import maximum_flow
 
     network = _network(layers)

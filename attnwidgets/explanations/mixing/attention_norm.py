@@ -1,22 +1,21 @@
-"""Norm-based analysis: the length of what a token gives to another, not its weight alone.
+"""Norm-based analysis: the norm of the vector one token contributes to another, not its weight alone.
 
 Kobayashi et al. 2020, Attention is Not Only a Weight, equation 3; Kobayashi et al. 2021, Incorporating
-Residual and Normalization Layers into Analysis of Masked Language Models, section 3; the variant "enc" is
-that of GlobEnc.
+Residual and Normalization Layers into Analysis of Masked Language Models, section 3. The variant "enc" is
+GlobEnc's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.block_maps import (
-    NO_NORM_AFTER,
     NO_RESIDUAL,
     block_map,
     described_stack,
     in_unit,
-    own_stack,
-    require_choice,
+    no_norm_note,
     shares,
 )
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
@@ -63,58 +62,59 @@ def attention_norm(
     stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> MixingMap:
-    """The length of the vector that every token gives to every other.
+    """The norm of the vector that each token contributes to each other token.
 
-    With A^h the attention weights, v^h_j the values (with their bias) and W_O^h the output projection of
-    head h, token j gives token i the vector c_ij = sum_h A^h_ij v^h_j W_O^h; heads are summed before the
-    length is taken. The bias of W_O belongs to no token and is left out. The variants, in the papers' names:
+    With A^h the attention weights, v^h_j the value vectors (with their bias) and W_O^h the output projection
+    of head h, token j contributes c_ij = sum_h A^h_ij v^h_j W_O^h to token i; heads are summed before the
+    norm is taken. The bias of W_O belongs to no token and is left out. The variants, with the papers' names:
 
         attn     |c_ij|                                             (2020, equation 3)
         res      |c_ij + [i = j] x_i|, x_i the block's input        (2021, AttnRes-N)
-        res_ln   the same after norm 1: the mean is taken from each vector, the deviation is the real one of
+        res_ln   the same after norm 1: the mean is subtracted from each vector, the deviation is that of
                  the sum, and the shift is left out                 (2021, AttnResLn-N)
-        enc      the same after norm 2 with its real deviation; the feed-forward layer between them is
+        enc      the same after norm 2 with its real deviation; the feed-forward layer between the norms is
                  skipped                                            (GlobEnc, N-Enc)
 
-    Blocks that norm before they mix (GPT-2, Llama) have no norm after the sum: "res_ln" and "enc" are then
-    the numbers of "res", and the map's warning says so. In Gemma 2 and 3, c_ij is what the norm after the
-    attention makes of it.
+    Pre-norm blocks (GPT-2, Llama) have no norm after the sum: "res_ln" and "enc" then equal "res", and the
+    map's warning says so. In Gemma 2 and 3, c_ij is taken after the norm that follows attention.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: A trace made by `aw.trace`.
         variant: "attn", "res", "res_ln" or "enc".
-        per_head: One map a head, |A^h_ij v^h_j W_O^h| (2020, equation 2); for "attn" only.
-        normalize: "none" as the authors do, lengths as they are; "row" divides every row by its sum (a row of
+        per_head: Whether to return a map per head, |A^h_ij v^h_j W_O^h| (2020, equation 2); for "attn" only.
+        normalize: "none", as the authors do, for plain norms; "row" divides each row by its sum (a row of
             zeros stays zero).
-        unit: Whose vectors are added before they are measured: tokens by default; a unit's name ("word",
-            "sentence") or a Unit. It differs from `.to(unit)`, which adds what was measured token by token:
-            vectors that point apart cancel. Rows are averaged over a unit's tokens, as there. A pair of Units
-            (query, key) serves "cross".
-        stack: Which stack of a model with several. In "cross" the tokens read are those of the other
-            sequence and the residual connection is of none of them: "res" is "attn" there, and the map's
-            warning says so. "enc" is of blocks that read one sequence only.
-        layers: Some layers by number; all by default.
+        unit: Unit whose vectors are added before they are measured: tokens by default; a name ("word",
+            "sentence") or a Unit. This differs from `.to(unit)`, which adds the norms of tokens: vectors in
+            opposite directions cancel. Rows are averaged over a unit's tokens, as in `.to(unit)`. A pair of
+            Units (query, key) serves "cross".
+        stack: Stack of a model that has several; the trace's default if omitted. In "cross" the keys belong
+            to the other sequence and the residual connection to none of them, so "res" equals "attn" there,
+            and the map's warning says so. "enc" needs blocks with self-attention only.
+        layers: Numbers of the layers to include; all by default.
 
     Returns:
-        A lazy map [layer, query, key] in the unit asked for; with `per_head`, [layer, head, query, key]. For
-        half-precision models everything after the recorded queries, keys and values is computed in float32.
+        A lazy map [layer, query, key] in the requested unit; with `per_head`, [layer, head, query, key]. For
+        half-precision models, everything after the recorded queries, keys and values is float32.
 
     Raises:
-        ValueError: For an unknown option or unit, or where the model's blocks are not described or do not
-            compute what their description says (`UnsupportedModelError`; the message names what still works).
-        IndexError: Where the model has no such layer.
+        ValueError: For an unknown option or unit; as `UnsupportedModelError`, if no description fits the
+            model's blocks or they do not compute what it says (the message names the methods that work).
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.attention_norm(trace, "res_ln").shape
+        (6, 9, 9)
     """
     require_choice("variant", variant, VARIANTS)
     require_choice("normalize", normalize, ("none", "row"))
     if per_head and variant != "attn":
         raise ValueError(
-            f"per_head is for variant 'attn': the residual connection in {variant!r} belongs to no head."
+            f"per_head requires variant='attn': the residual connection in {variant!r} belongs to no head."
         )
-    if variant == "enc":
-        stack = own_stack(trace, stack, "attention_norm", what="variant 'enc'")
-    else:
-        stack = described_stack(trace, stack, "attention_norm")
-    from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
+    stack = described_stack(trace, stack, "attention_norm", alone="variant='enc'" if variant == "enc" else "")
+    from attnwidgets.tracing.algebra.block_runs import block_of
     from attnwidgets.tracing.algebra.contributions import parts_of
 
     grid = unit_grid(trace, stack, unit)
@@ -124,10 +124,10 @@ def attention_norm(
         lengths = parts.head_norms(grid.spans) if per_head else parts.norms(grid.spans)
         return in_unit(shares(lengths) if normalize == "row" else lengths, grid)
 
-    after = variant in ("attn", "res") or norms_last(trace, stack, "attention_norm")
-    notes = [] if after else [NO_NORM_AFTER]
-    if stack == "cross" and variant != "attn":
-        notes.append(NO_RESIDUAL)
+    notes = (
+        no_norm_note(trace, stack, "attention_norm") if variant in ("res_ln", "enc") else "",
+        NO_RESIDUAL if stack == "cross" and variant != "attn" else "",
+    )
     return block_map(
         trace,
         measure,
@@ -139,6 +139,6 @@ def attention_norm(
         layers=layers,
         stochastic=None if normalize == "row" else False,
         per_head=per_head,
-        warning="; ".join(notes),
+        notes=notes,
         grid=grid,
     )

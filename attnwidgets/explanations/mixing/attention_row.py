@@ -1,4 +1,4 @@
-"""How one row of attention comes about: q, every k, their products, scaling, mask, softmax, step by step."""
+"""One row of attention step by step: query, keys, products, scaling, mask and softmax."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 MASKED = -1e4
-"""What a mask adds to make a share exactly 0; what it adds above that is a bias (ALiBi)."""
+"""A mask hides a key by adding at most this; a greater term is a bias (ALiBi)."""
 
 
 @dataclass(frozen=True)
 class AttentionRow:
-    """One query of one head, in float64: each array follows from those before it.
+    """One query of one head, in float64; each array follows from those before it.
 
     Attributes:
         query: q [dim], after any rotary embedding.
-        keys: Every k of the head [key, dim], after any rotary embedding.
-        kv_head: The key/value head that this head reads: fewer than heads where queries share keys.
+        keys: The keys k of the head [key, dim], after any rotary embedding.
+        kv_head: Number of the key/value head that this head reads; heads share them with grouped queries.
         dot: q . k [key].
         scaling: The model's factor on the scores.
         scaled: dot * scaling [key].
-        softcap: The bound c of scores c * tanh(score / c), or None.
-        capped: `scaled` within that bound [key]; the same where there is none.
-        bias: What the model adds to the scores by position [key] (T5's bias, ALiBi), or None.
-        masked: Keys that the query may not read [key].
-        scores: What the softmax is given [key]; -inf where masked.
+        softcap: The bound c in c * tanh(score / c), or None.
+        capped: `scaled` after the soft cap [key]; equal to `scaled` without one.
+        bias: Positional term added to the scores [key] (T5's bias, ALiBi), or None.
+        masked: Whether a key is hidden from the query [key].
+        scores: Input of the softmax [key]; -inf where masked.
         weights: softmax(scores) [key].
-        recorded: The weights as the trace has them [key].
-        dtype: What the model computes in: "float32", "bfloat16", ... In half precision its weights are
-            rounded at every step, and differ from these.
+        recorded: The weights in the trace [key].
+        dtype: The model's precision: "float32", "bfloat16", ... In half precision the model rounds at every
+            step, so its weights differ from these.
     """
 
     query: Float
@@ -62,42 +62,42 @@ class AttentionRow:
 def attention_row(
     trace: Trace, layer: int, head: int, query: int, *, stack: str | None = None
 ) -> AttentionRow:
-    """Return how one row of attention comes about, from recorded queries and keys.
+    """Return one row of attention step by step, from recorded queries and keys.
 
     Args:
-        trace: What `aw.trace` or `aw.from_qkv` returned.
+        trace: A trace made by `aw.trace` or `aw.from_qkv`.
         layer: Number of the layer.
         head: Number of the head.
         query: Index of the query's token.
-        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise.
+        stack: Stack of a model that has several; the trace's default if omitted.
 
     Raises:
-        UnsupportedModelError: Where only attention weights are known.
-        IndexError: Where there is no such layer, head or query.
-        ValueError: Where there is no such stack.
+        UnsupportedModelError: If the trace only has attention weights.
+        IndexError: If there is no such layer, head or query.
+        ValueError: If there is no such stack.
     """
     require_trace(trace, "attention_row")
     stack = resolve_stack(trace, stack)
     every_query, every_key = trace.query_key(layer, stack)
     settings = trace.attention_settings(layer, stack)
-    heads, queries, depth = every_query.shape
+    heads, queries, head_dim = every_query.shape
     for name, index, count in (("head", head, heads), ("query", query, queries)):
         if not 0 <= index < count:
             raise IndexError(f"{name} {index} is out of range: layer {layer} has {name} 0 to {count - 1}")
     kv_head = head // (heads // every_key.shape[0])
     q, keys = _floats(every_query[head, query]), _floats(every_key[kv_head])
     dot = keys @ q
-    scaling = depth**-0.5 if settings.get("scaling") is None else float(settings["scaling"])
+    scaling = head_dim**-0.5 if settings.get("scaling") is None else float(settings["scaling"])
     scaled = dot * scaling
     softcap = settings.get("softcap")
     capped = scaled if softcap is None else softcap * np.tanh(scaled / softcap)
-    added = [_row(settings.get(name), head, query, len(keys)) for name in ("position_bias", "mask")]
-    masked = added[1] <= MASKED
-    # A query that may read nothing reads everything alike: the model's mask is a number like any other there.
+    bias, mask = (_row(settings.get(name), head, query, len(keys)) for name in ("position_bias", "mask"))
+    masked = mask <= MASKED
+    # With all keys hidden, the query reads all of them: the mask is then an ordinary term of the scores.
     masked = masked & ~masked.all()
-    bias = added[0] + np.where(masked, 0.0, added[1])
+    bias = bias + np.where(masked, 0.0, mask)
     scores = np.where(masked, -np.inf, capped + bias)
-    shares = np.exp(scores - scores.max())
+    exponentials = np.exp(scores - scores.max())
     return AttentionRow(
         query=q,
         keys=keys,
@@ -110,18 +110,18 @@ def attention_row(
         bias=bias if bias.any() else None,
         masked=masked,
         scores=scores,
-        weights=shares / shares.sum(),
+        weights=exponentials / exponentials.sum(),
         recorded=_floats(trace.attention_rows(layer, [head], [query], stack)[0, 0]),
         dtype=str(every_query.dtype).removeprefix("torch."),
     )
 
 
 def key_vectors(trace: Trace, layer: int, kv_head: int, *, stack: str | None = None) -> Float:
-    """Return every key of a key/value head [key, dim], after any rotary embedding.
+    """Return the keys of a key/value head [key, dim], after any rotary embedding.
 
     Raises:
-        UnsupportedModelError: Where only attention weights are known.
-        IndexError: Where there is no such layer or head.
+        UnsupportedModelError: If the trace only has attention weights.
+        IndexError: If there is no such layer or head.
     """
     keys = trace.query_key(layer, stack)[1]
     if not 0 <= kv_head < len(keys):
@@ -134,9 +134,8 @@ def _floats(states: Tensor) -> Float:
 
 
 def _row(added: Any, head: int, query: int, keys: int) -> Float:
-    """Return what a mask or bias [1, head or 1, query or 1, key] adds to one row [key]."""
+    """Return the row [key] of a mask or bias [1, head or 1, query or 1, key]."""
     if added is None:
         return np.zeros(keys)
-    one = added[0]
-    row = one[head if len(one) > 1 else 0]
-    return np.broadcast_to(_floats(row[query if len(row) > 1 else 0]), (keys,))
+    by_query = added[0, head if added.shape[1] > 1 else 0]
+    return np.broadcast_to(_floats(by_query[query if len(by_query) > 1 else 0]), (keys,))

@@ -1,10 +1,10 @@
-"""Maps that are measured on a model's blocks: what they share, whatever is measured."""
+"""Maps measured on a model's blocks: checks of their options, and the lazy map itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.results.joint_units import Grid, unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -16,64 +16,89 @@ from attnwidgets.explanations.results.trace_protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from torch import Tensor
 
-
 NO_RESIDUAL = (
-    "the residual connection is of no token that is read here: 'res' is 'attn', and 'res_ln' norms what "
-    "attention gives alone"
+    "the residual connection belongs to none of the tokens read here: 'res' equals 'attn', and 'res_ln' "
+    "normalises the attention output alone"
 )
 NO_NORM_AFTER = (
     "this model's blocks norm before they mix and have no norm after the residual connection, so the "
     "numbers are those of the residual sum"
 )
 
-
-def require_choice(name: str, value: object, taken: Sequence[str | None]) -> None:
-    """Raise ValueError where an option is none of those taken; the message names the nearest."""
-    if value not in taken:
-        near = suggest(str(value), [choice for choice in taken if choice])
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
+_POWERS = {"l1": 1, "l2": 2}
+# Added to every component by torch.nn.functional.pairwise_distance, whose default the authors' code keeps.
+_AUTHORS_SHIFT = 1e-6
 
 
-def described_stack(trace: TraceLike, stack: str | None, method: str) -> str:
-    """Return the stack that is meant, which must lie in blocks that are described.
+def distance_options(distance: str, compat: str | None, chunk_size: int | None) -> tuple[int, float]:
+    """Return the power of a distance ("l1", "l2") and the shift added to differences, the options checked.
 
     Raises:
-        TypeError: Where `trace` is no trace.
-        ValueError: Where there is no such stack, or no description fits its blocks.
+        ValueError: For an unknown distance or compat, or a chunk_size below 1.
     """
-    from attnwidgets.tracing.algebra.block_runs import described
+    require_choice("distance", distance, tuple(_POWERS))
+    require_choice("compat", compat, ("authors", None))
+    require_chunk_size(chunk_size)
+    return _POWERS[distance], _AUTHORS_SHIFT if compat == "authors" else 0.0
+
+
+def require_chunk_size(chunk_size: int | None) -> None:
+    """Raise a ValueError if a chunk size is below 1."""
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
+
+
+def chosen_layers(
+    trace: TraceLike, stack: str, layers: int | Iterable[int] | slice | None
+) -> tuple[int, ...]:
+    """Return the numbers of the layers that `layers` selects; all for None.
+
+    Raises:
+        IndexError: If the stack has no such layer.
+    """
+    numbers = tuple(range(trace.n_layers(stack)))
+    return numbers if layers is None else pick(layers, numbers, "layer")
+
+
+def described_stack(trace: TraceLike, stack: str | None, method: str, *, alone: str = "") -> str:
+    """Return the stack to use, which must have blocks that a description fits.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        stack: The stack's name; None for the trace's default.
+        method: The method's name, for messages.
+        alone: The method or option that needs blocks with self-attention only; "" if none does.
+
+    Raises:
+        TypeError: If `trace` is not a trace.
+        ValueError: If there is no such stack, its blocks read another sequence despite `alone`, or no
+            description fits them.
+    """
+    from attnwidgets.tracing.algebra.block_runs import require_description
 
     require_trace(trace, method)
     stack = resolve_stack(trace, stack)
-    described(trace, stack, method)
+    reading = ("decoder", "cross") if "cross" in trace.stacks else ()
+    if alone and stack in reading:
+        names = " or ".join(repr(name) for name in trace.stacks if name not in reading)
+        raise ValueError(
+            f"{alone} needs blocks with self-attention only, and the blocks of stack {stack!r} also read "
+            f"another sequence; pass stack={names}."
+        )
+    require_description(trace, stack, method)
     return stack
 
 
-def own_stack(trace: TraceLike, stack: str | None, method: str, *, what: str = "") -> str:
-    """Return the stack that is meant, of described blocks that attend to themselves and to nothing else.
+def no_norm_note(trace: TraceLike, stack: str, method: str) -> str:
+    """Return a note for blocks that have no norm after the residual connection; "" for post-norm blocks."""
+    from attnwidgets.tracing.algebra.block_runs import norms_last
 
-    `what` names the option that asks for such blocks, where it is not the method itself.
-
-    Raises:
-        TypeError: Where `trace` is no trace.
-        ValueError: Where there is no such stack, its blocks read another sequence, or no description fits
-            them.
-    """
-    require_trace(trace, method)
-    stack = resolve_stack(trace, stack)
-    reading = [name for name in ("decoder", "cross") if "cross" in trace.stacks]
-    if stack in reading:
-        own = [name for name in trace.stacks if name not in reading]
-        raise ValueError(
-            f"{what or method} is of blocks of one attention and a feed-forward layer, and the blocks of "
-            f"stack {stack!r} also read another sequence; pass stack={' or '.join(map(repr, own))}."
-        )
-    return described_stack(trace, stack, method)
+    return "" if norms_last(trace, stack, method) else NO_NORM_AFTER
 
 
 def block_map(
@@ -88,19 +113,17 @@ def block_map(
     layers: int | Iterable[int] | slice | None,
     stochastic: bool | None,
     per_head: bool = False,
-    warning: str = "",
+    notes: Iterable[str] = (),
     kind: type[MixingMap] = MixingMap,
     grid: Grid | None = None,
 ) -> MixingMap:
-    """Return a lazy map of what `measure` says of a layer, with everything it carries on from its trace.
+    """Return a lazy map whose layers `measure` computes, with the provenance of its trace.
 
-    `kind` is the class of the map, and takes from its `lazy` what `measure` returns; `grid` is the unit that
-    this is in, tokens by default.
+    `kind` is the class of the map, whose `lazy` accepts the results of `measure`. `grid` is the unit of the
+    map, tokens by default.
     """
     grid = unit_grid(trace, stack, None) if grid is None else grid
-    numbers = tuple(range(trace.n_layers(stack)))
-    common = provenance_of(trace, stack, method, paper=paper, options=options)
-    common["warning"] = "; ".join(note for note in (common["warning"], warning) if note)
+    common = provenance_of(trace, stack, method, paper=paper, options=options, notes=notes)
     common["provenance"]["title"] = title
 
     def compute(number: int) -> Any:
@@ -113,7 +136,7 @@ def block_map(
         compute,
         query=grid.query,
         key=grid.key,
-        layers=numbers if layers is None else pick(layers, numbers, "layer"),
+        layers=chosen_layers(trace, stack, layers),
         heads=range(trace.n_heads(stack)) if per_head else None,
         unit=grid.name,
         causal=grid.causal,

@@ -1,4 +1,4 @@
-"""Contribution graph: of what every state is made, head by head, for information flow routes.
+"""Contribution graph: the parts that make up each state, head by head, for information flow routes.
 
 Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale,
 section 2.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
-from attnwidgets.explanations.mixing.block_maps import block_map, own_stack, require_choice
+from attnwidgets.explanations.mixing.block_maps import block_map, described_stack, distance_options
 from attnwidgets.explanations.registry.memory_estimates import measured_by_head
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.contribution_graph import ContributionGraph
@@ -23,11 +23,7 @@ PAPER = (
     "Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale"
 )
 
-_POWERS = {"l1": 1, "l2": 2}
 _FLOOR = 1e-5
-# What torch.nn.functional.pairwise_distance adds to every component unless told otherwise; the authors' code
-# leaves it in.
-_AUTHORS_SHIFT = 1e-6
 
 
 @method(
@@ -47,45 +43,47 @@ def contribution_graph(
     stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> ContributionGraph:
-    """Of what every state is made: every head's reading of every token, the residual, the feed-forward layer.
+    """The shares of each head and token, the residual connection and the feed-forward layer in every state.
 
-    The state y_i of token i after attention is the sum of the vectors A^h_ij v^h_j W_O^h of every key j and
-    head h, of the residual connection x_i, and of the output bias. The contribution of each but the bias is
-    max(1e-5, |y_i| - |part - y_i|), divided by their sum. The same is said of the block's output, whose two
-    parts are the feed-forward layer and the state it is added to. Unlike in ALTI heads are not summed, and
-    the residual is a part of its own.
+    The state y_i of token i after attention is the sum of the vectors A^h_ij v^h_j W_O^h of all keys j and
+    heads h, the residual connection x_i, and the output bias. The contribution of each part but the bias is
+    max(1e-5, |y_i| - |part - y_i|), divided by the sum of all. The same is computed for the block's output,
+    whose two parts are the feed-forward layer and the state it is added to. Unlike in ALTI, heads are not
+    summed, and the residual is a separate part.
 
-    Beyond the models of the paper: parts of blocks that norm what they mixed (BERT) are taken after that
-    norm, with the real state's deviation held fixed; of blocks with a norm behind attention (Gemma), after
-    that norm as well; in parallel blocks (GPT-NeoX) the feed-forward layer reads the block's input.
+    Beyond the models of the paper: in post-norm blocks (BERT) parts are taken after the norm, with the real
+    state's deviation held fixed, and likewise after a norm on the attention output (Gemma); in parallel
+    blocks (GPT-NeoX) the feed-forward layer reads the block's input.
 
     Args:
-        trace: What `aw.trace` returned.
-        distance: The norm of the above: "l1" as published, or "l2".
-        compat: "authors" also gives the least contribution, 1e-5, to tokens that a query does not read, and
-            adds 1e-6 to every component inside the distance, as the authors' code does. Without it a causal
+        trace: A trace made by `aw.trace`.
+        distance: The norm |.| above: "l1" as published, or "l2".
+        compat: "authors" also gives the minimum contribution, 1e-5, to tokens that a query does not read, and
+            adds 1e-6 to every component inside the distance, as the authors' code does. Otherwise a causal
             map has zeros there.
-        chunk_size: Source tokens that are compared at a time; None for as many as fit 8 MB (256 MB on an
+        chunk_size: Number of source tokens compared at a time; by default as many as fit 8 MB (256 MB on an
             accelerator).
-        stack: Which stack of a model with several; one that attends to itself.
-        layers: Some layers by number; all by default.
+        stack: Stack of a model that has several, with self-attention only; the trace's default if omitted.
+        layers: Numbers of the layers to include; all by default.
 
     Returns:
         A lazy map [layer, head, query, key], 0 to 1, with `.residual`, `.mlp` and `.mlp_residual` [layer,
-        query]; a row summed over heads and keys and its residual are one, and so are the other two.
-        `.routes(target, threshold)` gives the edges over which something reaches a token.
+        query]. A row summed over heads and keys plus its residual is one, and so is `.mlp` plus
+        `.mlp_residual`. `.routes(target, threshold)` gives the edges along which information reaches a token.
 
     Raises:
-        ValueError: For an unknown option, or where the model's blocks are not described or do not compute
-            what their description says (`UnsupportedModelError`; the message names what still works).
-        IndexError: Where the model has no such layer.
+        ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
+            blocks or they do not compute what it says (the message names the methods that work).
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> graph = aw.contribution_graph(trace)
+        >>> float(np.round(graph.layer(0)[:, 2].sum() + graph.residual[0, 2], 3))
+        1.0
     """
-    require_choice("distance", distance, tuple(_POWERS))
-    require_choice("compat", compat, ("authors", None))
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
-    stack = own_stack(trace, stack, "contribution_graph")
-    authors = compat == "authors"
+    power, shift = distance_options(distance, compat, chunk_size)
+    stack = described_stack(trace, stack, "contribution_graph", alone="contribution_graph")
 
     from attnwidgets.tracing.algebra.block_runs import block_of
     from attnwidgets.tracing.algebra.head_contributions import shares_of
@@ -93,14 +91,14 @@ def contribution_graph(
     def measure(layer: int) -> BlockShares:
         return shares_of(
             block_of(trace, layer, stack, "contribution_graph"),
-            _POWERS[distance],
+            power,
             floor=_FLOOR,
-            shift=_AUTHORS_SHIFT if authors else 0.0,
-            unread=authors,
+            shift=shift,
+            unread=compat == "authors",
             chunk_size=chunk_size,
         )
 
-    found = block_map(
+    graph = block_map(
         trace,
         measure,
         kind=ContributionGraph,
@@ -113,4 +111,4 @@ def contribution_graph(
         stochastic=False,
         per_head=True,
     )
-    return cast("ContributionGraph", found)
+    return cast("ContributionGraph", graph)

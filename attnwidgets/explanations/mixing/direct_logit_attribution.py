@@ -1,4 +1,4 @@
-"""Direct logit attribution: what every component of a model adds to a logit.
+"""Direct logit attribution: the direct contribution of each component of a model to a logit.
 
 Ferrando et al. 2023, Explaining How Transformers Use Context to Build Predictions, equation 5; Elhage et al.
 2021, A Mathematical Framework for Transformer Circuits.
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets.explanations.mixing.block_maps import require_choice
-from attnwidgets.explanations.mixing.logit_targets import layer_map, logit_result, wanted_logits
-from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.mixing.logit_targets import decompose_logits, layer_map, logit_result
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.trace_protocol import TraceLike
     from attnwidgets.tracing.algebra.logit_parts import LogitParts
 
@@ -33,68 +33,73 @@ def direct_logit_attribution(
     by: Literal["layer", "head"] = "layer",
     stack: str | None = None,
 ) -> Attributions:
-    """What every component adds to a logit by itself: every layer's attention or heads, MLP and biases.
+    """The direct contribution of each component to a logit: attention or heads, MLP and biases of all layers.
 
-    A logit is the sum of what was added to the residual stream, each through the final norm (with the real
-    state's deviation) and the token's column of the unembedding. What a component does through later layers
-    is theirs. See `aw.alti_logit` for the algebra and what it takes as linear.
+    A logit is the sum of all terms added to the residual stream, each passed through the final norm (with the
+    real state's deviation) and the token's column of the unembedding. Effects of a component through later
+    layers count for these layers. See `aw.alti_logit` for the algebra and its linear approximations.
 
     Args:
-        trace: What `aw.trace` returned, of a model with a head.
-        target: The logit: a token by its string or id, a class, `aw.targets.token(token, position=...)`; by
-            default what the model predicts. A list of them gives [target, component].
-        foil: A token or class that the target is contrasted with: the attributions of target - foil.
-        by: "layer" gives every layer's attention as one component, "head" its heads one by one.
-        stack: The stack that the head reads, where there are several.
+        trace: A trace made by `aw.trace`, of a model with a head.
+        target: The logit: a token by string or id, a class, or `aw.targets.token(token, position=...)`; by
+            default the model's prediction. A list of them gives [target, component].
+        foil: A token or class to contrast the target with, for the contributions to target - foil.
+        by: "layer" makes each layer's attention one component, "head" each of its heads.
+        stack: Stack that the head reads, if the model has several.
 
     Returns:
-        Attributions [component] (or [target, component]) in logits, signed: "initial" (the embedding that the
-        first block reads), then for every layer "attention 0" or "head 0.1", "bias 0" (of attention's output,
-        and of norms in post-norm blocks) where there is one, "mlp 0", and "final bias" (of the final norm and
-        the head) where there is one. They sum to the logit; `.residual` is what rounding leaves.
-        `.map` has what every head reads of every token's state at its layer [layer, head, target, source].
+        Attributions [component] (or [target, component]) in logits, signed: "initial" (the input of the first
+        block), then for each layer "attention 0" or "head 0.1", "bias 0" (of the attention output, and of
+        norms in post-norm blocks) if not zero, "mlp 0", and "final bias" (of the final norm and the head) if
+        not zero. They sum to the logit up to rounding, which is `.residual`. `.map` holds the contributions
+        of each head and the tokens it reads [layer, head, target, source].
 
     Raises:
-        ValueError, IndexError, TypeError: see `aw.alti_logit`.
+        ValueError: For an unknown option; if the model has no head, or a target is not a single logit (a
+            string of several tokens) or is its own foil; as `UnsupportedModelError`, if no description fits
+            blocks or head.
+        IndexError: If there is no such token or position.
+        TypeError: If `target` or `foil` cannot name a logit.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A great film.")
+        >>> parts = aw.direct_logit_attribution(trace)
+        >>> parts.labels[parts.values.argmax()]
+        'attention 5'
     """
     require_choice("by", by, ("layer", "head"))
-    wanted = wanted_logits(
+    logits = decompose_logits(
         trace, target, foil, method="direct_logit_attribution", stack=stack, value_bias=False
     )
-    table = _components(wanted.parts, by)
-    values = np.stack(list(table.values()), axis=-1)
-    rest = np.asarray(wanted.scores) - values.sum(-1)
+    table = _components(logits.parts, by)
     common = logit_result(
         trace,
-        wanted,
+        logits,
         "direct_logit_attribution",
         title="direct logit attribution",
         paper=PAPER,
         options={"by": by},
     )
-    heads = wanted.parts.attention.numpy()
-    made = layer_map(
-        wanted,
+    heads = logits.parts.attention.numpy()
+    by_head = layer_map(
+        logits,
         lambda number: heads[:, number].transpose(1, 0, 2),
-        trace.axes(wanted.stack)[1],
+        trace.axes(logits.stack)[1],
         common,
         layers=range(heads.shape[1]),
         heads=range(heads.shape[2]),
     )
-    return Attributions(
-        values if wanted.several else values[0],
+    return logits.attributions(
+        np.stack(list(table.values()), axis=-1),
         axis=TokenAxis.plain(tuple(table), name="component"),
-        target=wanted.labels,
-        foil=None if wanted.foil is None else wanted.foil.label,
-        residual=rest.tolist() if wanted.several else float(rest[0]),
-        map=made,
+        map=by_head,
         unit="component",
         **common,
     )
 
 
 def _components(parts: LogitParts, by: str) -> dict[str, Any]:
-    """Return what every component adds [target], by its name."""
+    """Return the contribution of each component [target], by name."""
     table = {"initial": parts.initial.sum(-1).numpy()}
     heads = parts.attention.sum(-1).numpy()
     bias = (parts.output_bias + parts.norm_bias).numpy()

@@ -1,7 +1,7 @@
-"""Tokens left out of a map before it is followed through its layers, and a note where one would take all.
+"""Tokens left out of a map before its layers are multiplied, and a note if the first token dominates.
 
-In causal models much attention rests on the first token whatever it says (Xiao et al. 2024, Efficient
-Streaming Language Models with Attention Sinks), and a product of layers hands nearly everything to it.
+In causal models much attention goes to the first token, whatever it is (Xiao et al. 2024, Efficient Streaming
+Language Models with Attention Sinks), and a product of layers assigns nearly everything to it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ if TYPE_CHECKING:
 Discard: TypeAlias = Literal["first", "special"] | Sequence[int] | None
 
 MOST = 0.9
-"""Share of the rows above which a note says that the first token holds it."""
+"""Share of the rows held by the first token above which a note says so."""
 
 _NAMES = ("first", "special")
 
 
-def discarded(discard: Discard, unit: Unit, name: str) -> tuple[int, ...]:
-    """Return the positions that `discard` names.
+def discard_positions(discard: Discard, unit: Unit, name: str) -> tuple[int, ...]:
+    """Return the positions that `discard` selects.
 
     Args:
-        discard: "first"; "special": the special tokens; positions, negative ones from the end; None: none.
-        unit: What the positions count.
-        name: The method's name, for errors.
+        discard: "first"; "special" for the special tokens; a list of positions, negative ones counting from
+            the end; None for none.
+        unit: The unit whose elements the positions count.
+        name: The method's name, for messages.
 
     Raises:
-        ValueError: For an unknown name, a number alone, no special tokens, or where nothing would be left.
-        IndexError: For a position that is not there.
-        TypeError: For positions that are no whole numbers.
+        ValueError: For an unknown name, a number outside a list, no special tokens, or if nothing is left.
+        IndexError: For a position that does not exist.
+        TypeError: For positions that are not whole numbers.
     """
     count = len(unit)
     if discard is None:
@@ -51,43 +52,43 @@ def discarded(discard: Discard, unit: Unit, name: str) -> tuple[int, ...]:
         if discard not in _NAMES:
             near = suggest(discard, _NAMES) if isinstance(discard, str) else ""
             raise ValueError(
-                f"{name}: discard {discard!r} is not 'first', 'special' or a list of positions, as [0].{near}"
+                f"{name}: discard {discard!r} is not 'first', 'special' or a list of positions ([0]).{near}"
             )
-        places = [0] if discard == "first" else [i for i, apart in enumerate(unit.special) if apart]
-        if not places:
+        selected = [0] if discard == "first" else np.flatnonzero(unit.special).tolist()
+        if not selected:
             raise ValueError(
-                f"{name}: discard='special', and there is no special {unit.name} here; 'first' leaves out "
-                "the first one, a list of positions any others."
+                f"{name}: discard='special', and there is no special {unit.name} here; use 'first' or a list "
+                "of positions."
             )
     else:
-        places = [_position(one, count, name) for one in discard]
-    found = tuple(sorted(set(places)))
-    if len(found) == count:
+        selected = [_position(item, count, name) for item in discard]
+    positions = tuple(sorted(set(selected)))
+    if len(positions) == count:
         raise ValueError(f"{name}: discard={discard!r} leaves none of the {count} {unit.name}s; keep one.")
-    return found
+    return positions
 
 
-def _position(given: Any, count: int, name: str) -> int:
+def _position(item: Any, count: int, name: str) -> int:
     try:
-        place = index(given)
+        position = index(item)
     except TypeError as error:
-        raise TypeError(f"{name}: discard holds {given!r}; positions are whole numbers.") from error
-    if not -count <= place < count:
-        raise IndexError(f"{name}: discard names position {place}; there are 0 to {count - 1}.")
-    return place % count
+        raise TypeError(f"{name}: discard holds {item!r}; positions are whole numbers.") from error
+    if not -count <= position < count:
+        raise IndexError(f"{name}: discard names position {position}; there are 0 to {count - 1}.")
+    return position % count
 
 
-def without(matrix: Float, places: Sequence[int]) -> Float:
-    """Return [query, key] with the columns at `places` set to zero."""
-    if not places:
+def drop_columns(matrix: Float, positions: Sequence[int]) -> Float:
+    """Return a matrix [query, key] with the columns at `positions` set to zero."""
+    if not positions:
         return matrix
-    kept: Float = matrix.copy()
-    kept[:, list(places)] = 0
-    return kept
+    remaining: Float = matrix.copy()
+    remaining[:, list(positions)] = 0
+    return remaining
 
 
-def said(discard: Discard, unit: str) -> str:
-    """Return in words what was left out."""
+def discard_note(discard: Discard, unit: str) -> str:
+    """Return a note on the elements left out; "" if there are none."""
     if discard is None:
         return ""
     if isinstance(discard, str):
@@ -95,34 +96,31 @@ def said(discard: Discard, unit: str) -> str:
     return f"without {unit}s {', '.join(map(str, discard))}"
 
 
-def taken_by_first(found: MixingMap) -> str:
-    """Return what to say where one element holds most of a map that can leave elements out.
+def taken_by_first(mixing: MixingMap) -> str:
+    """Return a note if one element holds most of a map of a method that has `discard`; otherwise "".
 
-    That is the first element, or the first that is left where others were discarded. Its share is that of its
-    column in a row's absolute values, averaged over the queries after it. It is read from the layers that are
-    computed; none is computed for it.
+    That element is the first, or the first remaining one. Its share is that of its column in the absolute
+    values of a row, averaged over the queries after it. Only layers that are already computed are read.
     """
-    options = found.provenance["options"]
+    options = mixing.provenance["options"]
     if "discard" not in options:
         return ""
-    shares = {number: _share(found.layer(number)) for number in found.held_layers}
+    shares = {number: _share(mixing.layer(number)) for number in mixing.held_layers}
     layer = max(shares, key=lambda number: shares[number][1], default=None)
     if layer is None or shares[layer][1] <= MOST:
         return ""
-    place, share = shares[layer]
-    name = f"{found.unit} {place}, the first that is left," if place else f"the first {found.unit}"
+    position, share = shares[layer]
+    name = f"{mixing.unit} {position}, the first remaining one," if position else f"the first {mixing.unit}"
     remedy = '; discard="first" leaves it out' if options["discard"] is None else ""
     return f"{name} holds {share:.1%} of a row at layer {layer} (mean over the queries after it){remedy}"
 
 
 def _share(matrix: Any) -> tuple[int, float]:
-    """Return the first element that another one draws from, and its mean share of the rows after it."""
+    """Return the first element that another one reads, and its mean share of the rows after it."""
     sizes = np.abs(np.asarray(matrix, dtype=np.float64))
     totals = sizes.sum(-1)
-    if len(sizes) == sizes.shape[-1]:
-        read = (sizes - np.diag(np.diag(sizes))).any(axis=0)
-    else:
-        read = sizes.any(axis=0)
-    place = int(read.argmax())
-    filled = np.flatnonzero(totals[place + 1 :] > 0) + place + 1
-    return place, float((sizes[filled, place] / totals[filled]).mean()) if read.any() and len(filled) else 0.0
+    square = len(sizes) == sizes.shape[-1]
+    read = (sizes - np.diag(np.diag(sizes)) if square else sizes).any(axis=0)
+    first = int(read.argmax())
+    rows = np.flatnonzero(totals[first + 1 :] > 0) + first + 1
+    return first, float((sizes[rows, first] / totals[rows]).mean()) if read.any() and len(rows) else 0.0

@@ -1,4 +1,4 @@
-"""GlobEnc: lengths of whole blocks' vectors, followed through the layers.
+"""GlobEnc: norms of the vectors after whole blocks, multiplied through the layers.
 
 Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole Encoder
 Layer in Transformers, section 3.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.attention_norm import attention_norm
-from attnwidgets.explanations.mixing.block_maps import NO_NORM_AFTER, block_map, own_stack, require_choice
+from attnwidgets.explanations.mixing.block_maps import block_map, described_stack, no_norm_note
 from attnwidgets.explanations.mixing.rollout import BeyondPrecisionError, rollout
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 PAPER = (
     "Modarressi et al. 2022, GlobEnc: Quantifying Global Token Attribution by Incorporating the Whole "
-    "Encoder Layer "
-    "in Transformers"
+    "Encoder Layer in Transformers"
 )
 
 
@@ -44,43 +44,47 @@ def globenc(
     unit: str | Unit | tuple[Unit, Unit] | None = None,
     stack: str | None = None,
 ) -> MixingMap:
-    """Lengths of the vectors after whole blocks (N-Enc), multiplied from the input to every layer.
+    """The norms of the vectors after whole blocks (N-Enc), multiplied from the input to each layer.
 
-    With N_l the map `aw.attention_norm(trace, "enc")` of layer l: R_0 = N_0, R_l = N_l R_{l-1}. No residual
-    is added, since N_l holds it.
+    With N_l layer l of `aw.attention_norm(trace, "enc")`: R_0 = N_0, R_l = N_l R_{l-1}. No residual is added,
+    since N_l includes it.
 
     Args:
-        trace: What `aw.trace` returned.
-        normalize: "none" is the published GlobEnc: the product of lengths as they are, which grows from
-            layer to layer and whose rows do not sum to one. "row" divides every row of N_l by its sum before
-            the product, as later toolkits do; the two are different measures and order tokens differently. A
-            row of zeros stays zero.
-        unit: The unit of every N_l (see `aw.attention_norm`), and of their product.
-        stack: Which stack of a model with several, of blocks that read one sequence only.
+        trace: A trace made by `aw.trace`.
+        normalize: "none" is the published GlobEnc, a product of plain norms, which grows from layer to layer
+            and whose rows do not sum to one. "row" divides each row of N_l by its sum before the product, as
+            later toolkits do; the two are different measures and order tokens differently. A row of zeros
+            stays zero.
+        unit: Unit of every N_l (see `aw.attention_norm`) and of their product.
+        stack: Stack of a model that has several, with self-attention only; the trace's default if omitted.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer. The published numbers are the row of [CLS]
-        in the last.
+        in the last layer.
 
     Raises:
-        ValueError: For an unknown option, where the model's blocks are not described, or (when a layer is
-            opened) where the product of a deep model leaves the range of its precision; use "row" then.
+        ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
+            blocks; when a layer is computed, if the product exceeds the model's precision (use "row" then).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> first_row = aw.globenc(trace, normalize="row").layer(-1)[0]
+        >>> trace.tokens[first_row.argmax()]
+        '[CLS]'
     """
     require_choice("normalize", normalize, ("none", "row"))
-    blocks = attention_norm(trace, "enc", unit=unit, stack=own_stack(trace, stack, "globenc"))
-    from attnwidgets.tracing.algebra.block_runs import norms_last
-
+    stack = described_stack(trace, stack, "globenc", alone="globenc")
+    blocks = attention_norm(trace, "enc", unit=unit, stack=stack)
     product = rollout(blocks, residual=None, normalize=normalize == "row")
 
     def measure(layer: int) -> Tensor:
         import torch
 
         try:
-            found = product.layer(layer)
+            return torch.from_numpy(product.layer(layer).copy())
         except BeyondPrecisionError as error:
             remedy = "pass normalize='row', which divides rows before the product"
-            raise BeyondPrecisionError(error.said, remedy) from None
-        return torch.from_numpy(found.copy())
+            raise BeyondPrecisionError(error.reason, remedy) from None
 
     return block_map(
         trace,
@@ -89,9 +93,9 @@ def globenc(
         title="GlobEnc" if normalize == "none" else "GlobEnc, rows normalised",
         paper=PAPER,
         options={"normalize": normalize, "unit": blocks.unit},
-        stack=blocks.stack,
+        stack=stack,
         layers=None,
         stochastic=False if normalize == "none" else None,
-        warning="" if norms_last(trace, blocks.stack, "globenc") else NO_NORM_AFTER,
-        grid=unit_grid(trace, blocks.stack, unit),
+        notes=(no_norm_note(trace, stack, "globenc"),),
+        grid=unit_grid(trace, stack, unit),
     )

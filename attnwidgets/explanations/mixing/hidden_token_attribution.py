@@ -1,4 +1,4 @@
-"""Hidden token attribution: the size of the derivative of one hidden token by another.
+"""Hidden token attribution: the norm of the derivative of one hidden token by another.
 
 Brunner et al. 2020, On Identifiability in Transformers, section 5.
 """
@@ -10,12 +10,10 @@ import time
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from attnwidgets._errors import duration
+from attnwidgets._errors import duration, require_choice
 from attnwidgets._progress import progress
-from attnwidgets._selecting import pick
-from attnwidgets.explanations.mixing.block_maps import require_choice
+from attnwidgets.explanations.mixing.block_maps import chosen_layers
+from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import at_most, n_keys
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -29,6 +27,7 @@ from attnwidgets.explanations.results.trace_protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 PAPER = "Brunner et al. 2020, On Identifiability in Transformers"
 
 LIMIT = 25_000
-"""Input numbers (tokens * width) beyond which `force=True` is asked for."""
+"""Input numbers (tokens * width) above which `force=True` is required."""
 
 _CHUNK_BYTES = 256_000_000
 _PROBE = 8
 
 
 def _size(trace: Any, stack: str) -> int:
-    """Return how many numbers the first block reads, from the recorded queries and the model's config."""
+    """Return the size of the first block's input, from the recorded queries and the model's config."""
     heads, _, depth = trace.stack_table[stack].layers[0].query_key()[0].shape
     return n_keys(trace, stack) * int(getattr(trace.model.config, "hidden_size", heads * depth))
 
@@ -68,41 +67,48 @@ def hidden_token_attribution(
     chunk_size: int | None = None,
     force: bool = False,
 ) -> MixingMap:
-    """How strongly a token's output depends on another token's input: norms of Jacobian blocks.
+    """How strongly a token's output depends on another token's input, as norms of Jacobian blocks.
 
     Layer l holds S[i, j] = ||d h_i / d e_j||_F: the Frobenius norm of the [width, width] derivative of the
     output of token i by e_j, the input of token j to the first layer ("global") or to layer l itself
-    ("local"). Rows are divided by their sums. It is exact: all tokens * width directional derivatives are
-    taken (forward mode, vectorised by `torch.func`), not a gradient of sums, whose norm is another number.
-    One sweep through the layers serves all of them.
+    ("local"). Rows are divided by their sums. The result is exact: all tokens * width directional derivatives
+    are computed (forward mode, vectorised by `torch.func`), instead of a gradient of sums, whose norm is a
+    different number. One sweep through the layers serves all of them.
 
     Args:
-        trace: What `aw.trace` returned.
-        scope: "global" from the input of the first layer, "local" from the input of each layer.
+        trace: A trace made by `aw.trace`.
+        scope: "global" for the input of the first layer, "local" for the input of each layer.
         norm: How a block [width, width] becomes a number: "frobenius" as published, the root of the sum of
-            squares, or "spectral", its largest singular value (the matrix 2-norm). The latter takes all
-            directions of a token at once and tokens² eigenvalue problems [width, width] a layer.
+            squares, or "spectral", its largest singular value (the matrix 2-norm). The latter computes all
+            directions of a token at once and tokens² eigenvalue problems [width, width] per layer.
         normalize: Whether rows are divided by their sums (the paper's relative contribution). A row of
             zeros stays zero.
-        times_input: Whether every column of the Jacobian is multiplied by the input it belongs to, as in
-            GlobEnc's equation 18.
-        stack: "encoder" or "decoder" of an encoder-decoder; the trace's default otherwise. "cross" is
-            refused: its keys are no input of these blocks.
-        layers: Some layers by number; all by default. "global" stops after the last one named.
-        chunk_size: How many directions run at once, which bounds the memory; by default as fit 256 MB.
-        force: Run it beyond 25,000 input numbers (65 tokens of width 384, 32 of 768).
+        times_input: Whether each column of the Jacobian is multiplied by its input, as in GlobEnc's
+            equation 18.
+        stack: "encoder" or "decoder" of an encoder-decoder; the trace's default if omitted. "cross" is not
+            supported, as its keys are not an input of these blocks.
+        layers: Numbers of the layers to include; all by default. "global" stops after the last of them.
+        chunk_size: Number of directions computed at once, which bounds the memory; by default as many as fit
+            256 MB.
+        force: Whether to run beyond 25,000 input numbers (65 tokens of width 384, 32 of 768).
 
     Returns:
-        A map [layer, query, key], lazy: "local" computes a layer when it is first asked for, "global" all
-        of them at once. A progress bar shows what takes longer than a second.
+        A lazy map [layer, query, key]: "local" computes a layer when it is first used, "global" all of them
+        at once. Computations over a second show a progress bar.
 
     Raises:
-        UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError),
-            or where something stands between the blocks, for "global".
+        UnsupportedModelError: If the trace has no model or no recorded attention (a ValueError), or for
+            "global", if something lies between the blocks.
         ValueError: For an unknown scope, norm or stack, a chunk_size below 1 or with "spectral", too long an
             input without `force` (the message estimates the time), or NaN inside the model (the message names
             the first layer).
-        IndexError: Where the model has no such layer.
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "Hi there")
+        >>> jacobian_norms = aw.hidden_token_attribution(trace, scope="local", layers=0)
+        >>> jacobian_norms.layer(0).sum(-1).round(3)
+        array([1., 1., 1., 1.], dtype=float32)
     """
     require_trace(trace, "hidden_token_attribution")
     require_choice("scope", scope, ("global", "local"))
@@ -113,12 +119,11 @@ def hidden_token_attribution(
     stack = resolve_stack(trace, stack)
     if stack == "cross":
         raise ValueError(
-            'hidden_token_attribution follows a stack that attends to itself, and "cross" does not; '
+            'hidden_token_attribution needs self-attention, which "cross" is not; '
             'use stack="encoder" or stack="decoder".'
         )
     query, key = trace.axes(stack)
-    numbers = tuple(range(trace.n_layers(stack)))
-    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+    chosen = chosen_layers(trace, stack, layers)
 
     from attnwidgets.tracing.block_replay import capture
 
@@ -134,10 +139,20 @@ def hidden_token_attribution(
         )
     if scope == "global":
         _require_chain(blocks, max(chosen))
-    sweep = _Sweep(blocks, max(chosen), scope, norm, chunk_size, times_input=times_input)
+    sweep: dict[int, NDArray[np.float64]] = {}
+    lock = threading.Lock()
+
+    def layer_of(number: int) -> NDArray[np.float64]:
+        with lock:
+            if number not in sweep:
+                first, last = (0, max(chosen)) if scope == "global" else (number, number)
+                sweep.update(_norms(blocks, first, last, norm, chunk_size, times_input=times_input))
+            norms = sweep[number] if scope == "global" else sweep.pop(number)
+        return shares(norms) if normalize else norms
+
     options = {"scope": scope, "norm": norm, "normalize": normalize, "times_input": times_input}
     return MixingMap.lazy(
-        lambda number: _shares(sweep(number)) if normalize else sweep(number),
+        layer_of,
         query=query,
         key=key,
         layers=chosen,
@@ -149,45 +164,16 @@ def hidden_token_attribution(
     )
 
 
-class _Sweep:
-    """Norms [query, key] of a layer; "global" ones come together and are kept."""
-
-    def __init__(
-        self,
-        blocks: RecordedBlocks,
-        last: int,
-        scope: str,
-        norm: str,
-        chunk_size: int | None,
-        *,
-        times_input: bool,
-    ) -> None:
-        self._blocks, self._last, self._scope = blocks, last, scope
-        self._norm, self._chunk = norm, chunk_size
-        self._times_input = times_input
-        self._done: dict[int, NDArray[np.float64]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, layer: int) -> NDArray[np.float64]:
-        with self._lock:
-            if layer not in self._done:
-                first, last = (0, self._last) if self._scope == "global" else (layer, layer)
-                self._done |= _norms(
-                    self._blocks, first, last, self._norm, self._chunk, times_input=self._times_input
-                )
-            return self._done[layer] if self._scope == "global" else self._done.pop(layer)
-
-
 def _norms(
     blocks: RecordedBlocks, first: int, last: int, norm: str, chunk_size: int | None, *, times_input: bool
 ) -> dict[int, NDArray[np.float64]]:
-    """Return per layer the norms [query, key] of its output by the input of layer `first`."""
+    """Return by layer the norms [query, key] of its output's derivative by the input of layer `first`."""
     import torch
 
     start = _start(blocks, first)
     _, n_tokens, width = start.shape
-    whole = norm == "spectral"
-    size = width if whole else chunk_size or blocks.copies_within(first, _CHUNK_BYTES)
+    spectral = norm == "spectral"
+    size = width if spectral else chunk_size or blocks.copies_within(first, _CHUNK_BYTES)
     squares = {
         layer: torch.zeros(n_tokens, n_tokens, dtype=torch.float64) for layer in range(first, last + 1)
     }
@@ -202,17 +188,17 @@ def _norms(
             tangents.flatten(1)[torch.arange(len(index), device=start.device), index] = scale
         tangents = _push(blocks, layer, tangents)
         pushed = tangents[:, 0]  # [direction, query, width]
-        if whole:
+        if spectral:
             by_query = pushed.transpose(0, 1).cpu().double()
-            # The largest singular value, squared: several times faster than singular values.
+            # The largest singular value, squared: several times faster than `svdvals`.
             squares[layer][begin // width] = torch.linalg.eigvalsh(by_query @ by_query.mT)[:, -1].clamp(min=0)
         else:
             squares[layer].index_add_(0, (index // width).cpu(), pushed.square().sum(dim=-1).cpu().double())
-    return {layer: found.sqrt().T.numpy() for layer, found in squares.items()}
+    return {layer: square.sqrt().T.numpy() for layer, square in squares.items()}
 
 
 def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
-    """Return derivatives of a block's output along `tangents` [direction, 1, token, width] of its input."""
+    """Return derivatives of a block's output along directions of its input [direction, 1, token, width]."""
     import torch
 
     with blocks.ready(layer) as run:
@@ -224,8 +210,7 @@ def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
 
             return torch.func.jvp(step, (point,), (tangent,))[1]
 
-        found: Tensor = torch.func.vmap(along)(tangents)
-    return found
+        return torch.func.vmap(along)(tangents)
 
 
 def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
@@ -235,20 +220,20 @@ def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
 
 
 def _require_chain(blocks: RecordedBlocks, last: int) -> None:
-    """Raise unless every block reads what the one before returned: derivatives are multiplied along them."""
+    """Raise unless each block reads the output of the one before, along which derivatives are multiplied."""
     from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 
     for layer in range(last):
         before, after = blocks.layers[layer].output, blocks.layers[layer + 1].hidden
         if before.shape != after.shape or not bool((before == after).all()):
             raise UnsupportedModelError(
-                f"hidden_token_attribution cannot follow layers {layer} and {layer + 1}: something stands "
-                'between them; scope="local" takes each layer by itself.'
+                f"hidden_token_attribution cannot combine layers {layer} and {layer + 1}: something lies "
+                'between them; use scope="local", which takes each layer by itself.'
             )
 
 
 def _estimate(blocks: RecordedBlocks, size: int, *, times_input: bool) -> float:
-    """Return the seconds all directions take in one layer, from a few of them."""
+    """Return the estimated seconds for all directions in one layer, from the time of a few."""
     import torch
 
     start = _start(blocks, 0)
@@ -256,8 +241,3 @@ def _estimate(blocks: RecordedBlocks, size: int, *, times_input: bool) -> float:
     begin = time.perf_counter()
     _push(blocks, 0, tangents)
     return (time.perf_counter() - begin) * size / _PROBE
-
-
-def _shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    totals = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)

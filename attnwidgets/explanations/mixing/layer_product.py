@@ -1,4 +1,4 @@
-"""Following a stack through its layers: what rollout and flow both need of the map they follow."""
+"""Maps followed through their layers: the source, single layers and the result of rollout and flow."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_WEIGHT = 0.5
-"""Share of the residual connection that Abnar and Zuidema publish."""
+"""Weight of the residual connection in Abnar and Zuidema."""
 
 _MUCH = 2**22
-"""Values of a layer."""
+"""Values in a layer above which it is large."""
 _KEPT = ("model", "text", "stack", "words")
 
 
-def followed(trace: TraceLike | MixingMap, name: str, stack: str | None) -> MixingMap:
-    """Return the map to follow: the one given, or a trace's attention.
+def source_map(trace: TraceLike | MixingMap, name: str, stack: str | None) -> MixingMap:
+    """Return the map to follow through the layers: the given one, or a trace's attention.
 
     Args:
-        trace: A trace, or any map of a stack that attends to itself.
-        name: The method's name, for errors.
-        stack: Which stack of a trace.
+        trace: A trace, or a map of a stack with self-attention.
+        name: The method's name, for messages.
+        stack: Stack of a trace.
 
     Raises:
-        ValueError: For a map from one sequence to another, layers with gaps, or a stack not of the map.
+        ValueError: For a map from one sequence to another, gaps between layers, or a stack other than the
+            map's.
     """
     if isinstance(trace, MixingMap):
         if stack is not None and stack != trace.stack:
             raise ValueError(
-                f"stack {stack!r} is asked of a map of stack {trace.stack!r}; give the trace instead."
+                f"stack={stack!r} was passed with a map of stack {trace.stack!r}; pass the trace instead."
             )
         source = trace
     else:
@@ -47,9 +48,9 @@ def followed(trace: TraceLike | MixingMap, name: str, stack: str | None) -> Mixi
     n_queries, n_keys = source.shape[-2:]
     if source.stack == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
         raise ValueError(
-            f"{name} follows a stack that attends to itself; this map "
-            f"(stack {source.stack!r}, {n_queries} queries, {n_keys} keys) goes from one sequence to "
-            'another. Use stack="encoder" or stack="decoder".'
+            f"{name} needs a map of self-attention; this one (stack {source.stack!r}, {n_queries} queries, "
+            f"{n_keys} keys) goes from one sequence to another. "
+            'Use stack="encoder" or stack="decoder".'
         )
     if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
         raise ValueError(f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}.")
@@ -57,28 +58,28 @@ def followed(trace: TraceLike | MixingMap, name: str, stack: str | None) -> Mixi
 
 
 def _reads_much(source: MixingMap) -> bool:
-    """Return whether a layer is so large that no view should compute one before it is looked at."""
+    """Return whether a layer is so large that views should only compute it when it is shown."""
     return source.knows_rows and len(source.query) * len(source.key) * len(source.heads or (0,)) > _MUCH
 
 
 def decoder_alone(stack: str) -> str:
-    """Return what a reader must know of a stack that is followed through its layers, or ""."""
+    """Return a note for a decoder that is followed through its layers; "" for other stacks."""
     if stack != "decoder":
         return ""
-    return "the decoder's own tokens are followed, and what its blocks read of the encoder is left out"
+    return "only the decoder's own tokens are followed; what its blocks read from the encoder is left out"
 
 
 def require_share(residual_weight: float) -> None:
-    """Refuse a residual weight that is no share."""
+    """Raise a ValueError if a residual weight is not between 0 and 1."""
     if not 0.0 <= residual_weight <= 1.0:
-        raise ValueError(f"residual_weight is a share from 0 to 1, not {residual_weight}.")
+        raise ValueError(f"residual_weight must be between 0 and 1, not {residual_weight}.")
 
 
-def mixed(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
+def mix_residual(matrix: NDArray[np.float64], residual_weight: float) -> NDArray[np.float64]:
     """Return (1 - w) A + w I of one layer [query, key]."""
-    found: NDArray[np.float64] = (1.0 - residual_weight) * matrix
-    found[np.diag_indices(len(found))] += residual_weight
-    return found
+    mixture: NDArray[np.float64] = (1.0 - residual_weight) * matrix
+    mixture[np.diag_indices(len(mixture))] += residual_weight
+    return mixture
 
 
 def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,10 +89,10 @@ def shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return left right.
+    """Return the matrix product.
 
-    Where torch is in use it multiplies: its threads and those of numpy's own library, each waiting busily for
-    work, would take each other's processors.
+    If torch is loaded, it multiplies: its threads and those of numpy's library both wait actively for work
+    and would otherwise compete for the CPU.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -99,18 +100,18 @@ def product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np
     return (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
 
 
-def carried_on(
+def map_fields(
     source: MixingMap, method: str, *, title: str, paper: str, options: dict[str, Any], steps: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what a map made of `source` takes over from it: arguments of `MixingMap.lazy`.
+    """Return the arguments of `MixingMap.lazy` for a map computed from `source`.
 
     Args:
         source: The map that was followed.
         method: The method's name.
-        title: What it is called where it follows attention; of another map, that map is named with it.
+        title: Title for a map computed from attention; for other maps their name is added.
         paper: The method's paper.
-        options: The method's options; the level and the map followed are added.
-        steps: What departs from the published method, in words.
+        options: The method's options; the level and the source are added.
+        steps: Departures from the published method.
     """
     return {
         "query": source.query,

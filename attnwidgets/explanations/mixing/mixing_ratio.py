@@ -1,4 +1,4 @@
-"""Mixing ratio: how much of a token comes from the others, layer by layer.
+"""Mixing ratio: how much of a token comes from other tokens, layer by layer.
 
 Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language
 Models, section 4.1.
@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets._selecting import pick
+from attnwidgets._errors import require_choice
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
-from attnwidgets.explanations.mixing.block_maps import (
-    NO_NORM_AFTER,
-    described_stack,
-    own_stack,
-    require_choice,
-)
+from attnwidgets.explanations.mixing.block_maps import chosen_layers, described_stack, no_norm_note
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.arrays import as_floats
@@ -37,7 +32,7 @@ PAPER = (
     "mixing_ratio",
     paper=PAPER,
     needs="a model whose blocks are described",
-    returns="Attributions [layer, token]: one target a layer",
+    returns="Attributions [layer, token]: one target per layer",
     cost="one more pass",
     takes=measured_on_blocks,
 )
@@ -48,53 +43,56 @@ def mixing_ratio(
     stack: str | None = None,
     layers: int | Iterable[int] | slice | None = None,
 ) -> Attributions:
-    """How much of every token comes from other tokens, in every layer: 0 keeps itself, 1 is all others.
+    """How much of each token comes from other tokens, by layer: 0 if it only keeps itself, 1 if nothing.
 
-    With t_ij the vector that token j gives token i (see `aw.attention_norm` for the variants), the ratio is
-    |sum over j != i of t_ij| / (|sum over j != i of t_ij| + |t_ii|): the length of a sum of vectors, not a
-    sum of lengths.
+    With t_ij the vector that token j contributes to token i (see `aw.attention_norm` for the variants), the
+    ratio is |sum over j != i of t_ij| / (|sum over j != i of t_ij| + |t_ii|): the norm of a sum of vectors,
+    not a sum of norms.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: A trace made by `aw.trace`.
         variant: "res_ln" as published; "attn", "res" or "enc".
-        stack: Which stack of a model with several. In "cross" the others are the tokens of the other
-            sequence, and what a token keeps is its residual connection (nothing at all with "attn").
-            "enc" is of blocks that read one sequence only.
-        layers: Some layers by number; all by default.
+        stack: Stack of a model that has several; the trace's default if omitted. In "cross" the others are
+            the tokens of the other sequence, and a token keeps its residual connection (nothing with "attn").
+            "enc" needs blocks with self-attention only.
+        layers: Numbers of the layers to include; all by default.
 
     Returns:
-        Attributions [layer, token]; the targets are "layer 0", "layer 1", ... A token that gets nothing at
-        all has 0.
+        Attributions [layer, token], 0 to 1; the targets are "layer 0", "layer 1", ... A token that receives
+        nothing has 0.
 
     Raises:
-        ValueError: For an unknown option, or where the model's blocks are not described.
-        IndexError: Where the model has no such layer.
+        ValueError: For an unknown option; as `UnsupportedModelError`, if no description fits the model's
+            blocks.
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> ratios = aw.mixing_ratio(trace)
+        >>> ratios.values.shape, bool((ratios.values < 0.5).all())
+        ((6, 9), True)
     """
     require_choice("variant", variant, VARIANTS)
-    if variant == "enc":
-        stack = own_stack(trace, stack, "mixing_ratio", what="variant 'enc'")
-    else:
-        stack = described_stack(trace, stack, "mixing_ratio")
+    stack = described_stack(trace, stack, "mixing_ratio", alone="variant='enc'" if variant == "enc" else "")
     import torch
 
-    from attnwidgets.tracing.algebra.block_runs import block_of, norms_last
+    from attnwidgets.tracing.algebra.block_runs import block_of
     from attnwidgets.tracing.algebra.contributions import parts_of
 
-    numbers = tuple(range(trace.n_layers(stack)))
-    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+    chosen = chosen_layers(trace, stack, layers)
     rows = []
     with torch.no_grad():
         for layer in chosen:
             parts = parts_of(block_of(trace, layer, stack, "mixing_ratio"), variant)
-            own = parts.kept()
-            others = (parts.total() - own).norm(dim=-1)
-            whole = others + own.norm(dim=-1)
-            rows.append(as_floats(others / whole.masked_fill(whole == 0, 1.0)))
+            kept = parts.kept()
+            others = (parts.total() - kept).norm(dim=-1)
+            total = others + kept.norm(dim=-1)
+            rows.append(as_floats(others / total.masked_fill(total == 0, 1.0)))
     query = trace.axes(stack)[0]
-    common = provenance_of(trace, stack, "mixing_ratio", paper=PAPER, options={"variant": variant})
+    notes = [no_norm_note(trace, stack, "mixing_ratio")] if variant in ("res_ln", "enc") else []
+    options = {"variant": variant}
+    common = provenance_of(trace, stack, "mixing_ratio", paper=PAPER, options=options, notes=notes)
     common["provenance"]["title"] = f"mixing ratio ({TITLES[variant]})"
-    if variant in ("res_ln", "enc") and not norms_last(trace, stack, "mixing_ratio"):
-        common["warning"] = "; ".join(note for note in (common["warning"], NO_NORM_AFTER) if note)
     return Attributions(
         np.stack(rows),
         axis=query,

@@ -1,4 +1,4 @@
-"""Attention rollout: attention followed through the layers down to the input.
+"""Attention rollout: attention multiplied through the layers down to the input.
 
 Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers, section 3.
 """
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets.explanations.mixing.discarding import Discard, discarded, said, without
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
-    carried_on,
-    followed,
-    mixed,
+    map_fields,
+    mix_residual,
     product,
     require_share,
     shares,
+    source_map,
 )
 from attnwidgets.explanations.registry.memory_estimates import followed_through
 from attnwidgets.explanations.registry.registry import method
@@ -27,8 +27,6 @@ from attnwidgets.explanations.results.description import plain
 from attnwidgets.explanations.results.mixing_map import MixingMap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.results.arrays import Array
@@ -37,9 +35,7 @@ if TYPE_CHECKING:
 
 PAPER = "Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers"
 
-_REMEDY = (
-    "pass normalize=True, which divides rows before the product, or start_layer=, a later layer to start at"
-)
+_REMEDY = "pass normalize=True, which divides rows before the product, or a later start_layer"
 _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normalize=False."
 
 
@@ -48,7 +44,7 @@ _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normal
     paper=PAPER,
     needs="recorded attention, or any map of a stack that attends to itself",
     returns="MixingMap [layer, query, key], cumulative to that layer",
-    cost="one matrix product a layer",
+    cost="one matrix product per layer",
     takes=followed_through,
 )
 def rollout(
@@ -63,64 +59,79 @@ def rollout(
     discard: Discard = None,
     stack: str | None = None,
 ) -> MixingMap:
-    """Attention followed through the layers: what share of every input token is in a token of layer l.
+    """The share of each input token in each token of layer l: attention multiplied through the layers.
 
-    With A_l the attention of layer l over heads, w = `residual_weight` and I the residual connection:
+    With A_l the attention of layer l, heads combined, w = `residual_weight` and I the residual connection:
 
-        A'_l = (1 - w) A_l + w I, every row divided by its sum;   R_0 = A'_0;   R_l = A'_l R_{l-1}
+        A'_l = (1 - w) A_l + w I, each row divided by its sum;   R_0 = A'_0;   R_l = A'_l R_{l-1}
 
-    For w = 0.5 this is the published (A + I) / rowsum, also where rows of A do not sum to one.
-    It is computed in float64 in the unit of the map it is given: for a trace, tokens. `.to("word")`
-    aggregates the result; `aw.rollout(aw.attention(trace).to("word"))` rolls out over words, which is another
-    number, and the result says so.
+    For w = 0.5 this is the published (A + I) / rowsum, even if rows of A do not sum to one. It is computed in
+    float64, in the unit of the given map; tokens for a trace. `.to("word")` aggregates the result, while
+    `aw.rollout(aw.attention(trace).to("word"))` rolls out over words, which gives different numbers; the
+    result says which.
 
     Args:
-        trace: A trace, or any map of a stack that attends to itself (norms, ALTI, value zeroing, ...).
-        residual_weight: Share of the residual connection, 0 to 1. Used by residual="mix".
-        start_layer: Number of the layer to start from; the layers before it are left out.
-        head_reduce: How heads become one matrix: "mean", "max", "sum", or a function of [head, query, key].
-        normalize: Whether rows are divided by their sum. A row that sums to zero stays zero: nothing is
-            known of that token (with a residual this does not happen).
-        residual: "mix" as above; "add" for I + A without weights, as lectures write it; None for no
-            residual, for maps that hold it already (ALTI, value zeroing).
-        order: "output_first" is published, R_l = A'_l R_{l-1}; "input_first" is the product
-            A'_0 A'_1 ... A'_l that some lectures write. The order changes the numbers much more than the
-            form of the residual does.
-        discard: Elements that nothing is drawn from: "first", "special" (tokens) or positions. In every layer
-            their columns of A_l, heads joined, are set to zero before the residual is mixed in; rows are
-            divided by their sums after that (where `normalize` is on), so that what rested on them goes to
-            all that is left, the residual included. A row with nothing left is its own token alone; without a
-            residual, zero.
-        stack: Which stack of an encoder-decoder trace; "cross" is refused.
+        trace: A trace, or a map of a stack with self-attention (norms, ALTI, value zeroing, ...).
+        residual_weight: Weight of the residual connection, 0 to 1, for residual="mix".
+        start_layer: Number of the layer to start from; earlier layers are left out.
+        head_reduce: How heads are combined: "mean", "max", "sum", or a function of [head, query, key].
+        normalize: Whether rows are divided by their sum. A row that sums to zero stays zero, meaning that
+            nothing is known of that token (not with a residual).
+        residual: "mix" as above; "add" for I + A without weights, as in some lectures; None for maps that
+            already include the residual (ALTI, value zeroing).
+        order: "output_first" as published, R_l = A'_l R_{l-1}; "input_first" is the product
+            A'_0 A'_1 ... A'_l of some lectures. The order changes the numbers much more than the form of the
+            residual does.
+        discard: Tokens that receive no attention: "first", "special" or a list of positions. In every layer
+            their columns of A_l are set to zero before the residual is mixed in and rows are divided by
+            their sums (with `normalize`), so their weight goes to the remaining tokens and the residual. A
+            row without any remaining weight becomes the token itself; without a residual, zero.
+        stack: Stack of an encoder-decoder trace; "cross" is not supported.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
-        where `normalize` is on. `.note` says where the first token holds over 0.9 of the rows, as in causal
-        models it often does.
+        with `normalize`. `.note` says if the first token holds over 0.9 of the rows, as is common in causal
+        models.
 
     Raises:
-        ValueError: For a map from one sequence to another, a signed map that should be normalised, an
-            option out of its range, a `discard` that leaves nothing or names nothing, or a stack given with
-            a map.
-        IndexError: Where there is no such layer or position.
+        ValueError: For a map from one sequence to another, a signed map with `normalize`, an option out of
+            range, a `discard` that matches nothing or leaves nothing, or a stack passed with a map.
+        IndexError: If there is no such layer or position.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> rolled_out = aw.rollout(trace)
+        >>> rolled_out.shape, float(rolled_out.layer(-1)[0].sum().round(3))
+        ((6, 9, 9), 1.0)
     """
-    _check_options(residual_weight, residual, order)
-    source = followed(trace, "rollout", stack)
+    require_share(residual_weight)
+    require_choice("residual", residual, ("mix", "add", None))
+    require_choice("order", order, ("output_first", "input_first"))
+    if residual != "mix" and residual_weight != DEFAULT_WEIGHT:
+        raise ValueError(
+            f"residual_weight={residual_weight} has no effect with residual={residual!r}; omit one of them."
+        )
+    source = source_map(trace, "rollout", stack)
     if normalize and source.known("signed"):
         raise ValueError(_SIGNED)
     layers = _layers_from(source.layers, start_layer)
     reduced = source.reduce("head", head_reduce) if source.heads is not None else source
-    places = discarded(discard, source.key_unit, "rollout")
+    dropped = discard_positions(discard, source.key_unit, "rollout")
 
     def step(number: int) -> NDArray[np.float64]:
-        # What is kept is the product; the mean over heads is not.
+        # Only the product is kept, not the mean over heads.
         if source.heads is not None and isinstance(head_reduce, str):
             matrix = np.array(source.matrix(number, head_reduce), dtype=np.float64)
         else:
             matrix = np.array(reduced.layer(number), dtype=np.float64)
-        if normalize and matrix.min() < 0:  # where the source could not know before it was computed
+        if normalize and matrix.min() < 0:  # for sources that only know this when computed
             raise ValueError(_SIGNED)
-        return _with_residual(without(matrix, places), residual, residual_weight, normalize=normalize)
+        matrix = drop_columns(matrix, dropped)
+        if residual == "mix":
+            matrix = mix_residual(matrix, residual_weight)
+        elif residual == "add":
+            matrix[np.diag_indices(len(matrix))] += 1.0
+        return shares(matrix) if normalize else matrix
 
     options = {
         "residual": residual,
@@ -131,10 +142,19 @@ def rollout(
         "order": order,
         "discard": discard,
     }
-    steps = _departures(options, first_layer=source.layers[0])
-    steps += filter(None, [said(discard, source.unit)])
-    if source.unit != next(iter(source.query.units)):
-        steps.append(f"rolled out at {source.unit} level")
+    weight = options["residual_weight"]
+    departures = {
+        "no residual": residual is None,
+        "residual added without weights": residual == "add",
+        f"residual weight {weight}": weight not in (None, DEFAULT_WEIGHT),
+        f"{plain(options['head_reduce'])} over heads": options["head_reduce"] not in (None, "mean"),
+        "rows not normalised": not normalize,
+        "input first": order == "input_first",
+        f"from layer {layers[0]}": layers[0] != source.layers[0],
+        discard_note(discard, source.unit): discard is not None,
+        f"rolled out at {source.unit} level": source.unit != next(iter(source.query.units)),
+    }
+    steps = [phrase for phrase, holds in departures.items() if holds]
     own_reduction = callable(head_reduce) and source.heads is not None
     convex = residual != "add" and (source.heads is None or head_reduce == "mean")
     return MixingMap.lazy(
@@ -142,44 +162,29 @@ def rollout(
         layers=layers,
         # Products of lower triangular matrices are lower triangular, in either order.
         causal=None if own_reduction else source.known("causal"),
-        # Zero rows are the exception that only the numbers show, so a normalised map reads its own.
+        # Rows of zeros, the exception, only show in the numbers, so a normalised map checks its own.
         stochastic=None if normalize or convex else False,
         signed=None if own_reduction else source.known("signed"),
         keep=False,
-        **carried_on(source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps),
+        **map_fields(source, "rollout", title="rollout", paper=PAPER, options=options, steps=steps),
     )
 
 
-def _departures(options: Mapping[str, Any], *, first_layer: int) -> list[str]:
-    """Return in words how the options depart from the published method, for the reader of the result."""
-    weight = options["residual_weight"]
-    words = {
-        "no residual": options["residual"] is None,
-        "residual added without weights": options["residual"] == "add",
-        f"residual weight {weight}": weight not in (None, DEFAULT_WEIGHT),
-        f"{plain(options['head_reduce'])} over heads": options["head_reduce"] not in (None, "mean"),
-        "rows not normalised": not options["normalize"],
-        "input first": options["order"] == "input_first",
-        f"from layer {options['start_layer']}": options["start_layer"] != first_layer,
-    }
-    return [phrase for phrase, holds in words.items() if holds]
-
-
 class BeyondPrecisionError(ValueError):
-    """A product that has no place in the precision of its map.
+    """Raised if a product exceeds the precision of its map.
 
     Args:
-        said: What happened.
-        remedy: What to do about it.
+        reason: The cause.
+        remedy: Advice to the user.
     """
 
-    def __init__(self, said: str, remedy: str = _REMEDY) -> None:
-        super().__init__(f"{said}; {remedy}.")
-        self.said = said
+    def __init__(self, reason: str, remedy: str = _REMEDY) -> None:
+        super().__init__(f"{reason}; {remedy}.")
+        self.reason = reason
 
 
 class _Cumulative:
-    """Products of the layers so far. Keeps the result of every layer passed, and the last one in float64."""
+    """Computes cumulative products; keeps each in the map's precision, and the last one in float64."""
 
     def __init__(self, step: Any, layers: tuple[int, ...], order: str, dtype: str) -> None:
         self._step = step
@@ -199,45 +204,18 @@ class _Cumulative:
                     before = self._frontier
                     matrix = product(matrix, before) if self._output_first else product(before, matrix)
                 self._frontier = matrix
-                self._done[number] = _kept(matrix, number, self._dtype)
+                self._done[number] = _in_precision(matrix, number, self._dtype)
             return self._done[layer]
 
 
-def _kept(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]) -> Array:
-    """Return a product in `dtype`, if it has a place there."""
+def _in_precision(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.floating]) -> Array:
+    """Return a product in `dtype`, or raise a BeyondPrecisionError if it exceeds its range."""
     largest = max(float(matrix.max(initial=0.0)), -float(matrix.min(initial=0.0)))
     if not largest <= float(np.finfo(dtype).max):
         raise BeyondPrecisionError(
             f"the product of the layers up to {number} reaches {largest:.2g}, beyond {dtype}"
         )
     return matrix.astype(dtype)
-
-
-def _with_residual(
-    matrix: NDArray[np.float64], residual: str | None, weight: float, *, normalize: bool
-) -> NDArray[np.float64]:
-    """Return A' of one layer [query, key]."""
-    if residual == "mix":
-        matrix = mixed(matrix, weight)
-    elif residual == "add":
-        matrix[np.diag_indices(len(matrix))] += 1.0
-    return shares(matrix) if normalize else matrix
-
-
-def _check_options(residual_weight: float, residual: str | None, order: str) -> None:
-    require_share(residual_weight)
-    choices: tuple[tuple[str, str | None, tuple[str | None, ...]], ...] = (
-        ("residual", residual, ("mix", "add", None)),
-        ("order", order, ("output_first", "input_first")),
-    )
-    for name, value, taken in choices:
-        if value not in taken:
-            near = suggest(str(value), [choice for choice in taken if choice])
-            raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
-    if residual != "mix" and residual_weight != DEFAULT_WEIGHT:
-        raise ValueError(
-            f"residual_weight={residual_weight} has no place in residual={residual!r}; leave one of them out."
-        )
 
 
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:

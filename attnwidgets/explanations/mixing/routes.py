@@ -1,4 +1,4 @@
-"""Routes: the edges of a contribution graph over which something reaches one token.
+"""Information flow routes: the edges of a contribution graph that lead to one token.
 
 Ferrando and Voita 2024, Information Flow Routes: Automatically Interpreting Language Models at Scale,
 section 2.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _SHOWN = 20
-"""Edges that a notebook shows of a table."""
+"""Number of edges shown in a notebook."""
 
 Stage = Literal["input", "attention", "output"]
 Kind = Literal["attention", "residual", "mlp", "mlp_residual"]
@@ -36,9 +36,9 @@ class Node(NamedTuple):
 
     Attributes:
         layer: Number of the layer.
-        stage: "input": what the first layer reads; "attention": after a layer's attention and residual;
-            "output": after its feed-forward layer. A layer's output is what the next one reads.
-        token: Place of the token.
+        stage: "input": the input of the first layer; "attention": after a layer's attention and residual;
+            "output": after its feed-forward layer. The next layer reads this output.
+        token: Index of the token.
     """
 
     layer: int
@@ -50,12 +50,12 @@ class Edge(NamedTuple):
     """One part of a state.
 
     Attributes:
-        kind: What the part goes through: "attention", the "residual" beside it, the feed-forward layer
-            ("mlp"), or the residual beside that ("mlp_residual").
+        kind: The path of the part: "attention", the "residual" around it, the feed-forward layer ("mlp"),
+            or the residual around that ("mlp_residual").
         source: The state it comes from.
         target: The state it is part of.
-        weight: Its share of that state.
-        head: The head of an attention edge; None where heads are summed, and for other kinds.
+        weight: Its share of that state, 0 to 1.
+        head: The head of an attention edge; None if heads are summed, and for other kinds.
     """
 
     kind: Kind
@@ -67,14 +67,14 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Routes(Table):
-    """The edges that reach one token's state, from the top down.
+    """The edges that lead to one token's state, from the top down.
 
     Attributes:
-        target: The state that is reached.
-        edges: Every edge on a way to it; those of later layers first.
+        target: The state they lead to.
+        edges: All edges on a path to it; those of later layers first.
         labels: Display strings of the tokens.
-        threshold: What edges had to be above.
-        renormalized: Whether the threshold was taken to single parts and the rest made to sum to one.
+        threshold: Weight that edges exceed.
+        renormalized: Whether the threshold applied to single parts, with the rest renormalised to one.
     """
 
     target: Node
@@ -85,12 +85,12 @@ class Routes(Table):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every state on a way to the target, the target first."""
+        """All states on a path to the target, the target first."""
         return tuple(dict.fromkeys((self.target, *(edge.source for edge in self.edges))))
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Places of the tokens whose input embedding reaches the target."""
+        """Indices of the tokens whose input embedding reaches the target."""
         return tuple(sorted(node.token for node in self.nodes if node.stage == "input"))
 
     def __len__(self) -> int:
@@ -108,40 +108,34 @@ class Routes(Table):
         return html_table(self.to_rows(), _SHOWN)
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield one edge a row.
+        """Yield the columns of a table with one edge per row.
 
-        Columns: layer, kind, head (missing where heads are summed), source_layer, source_stage, source_index,
-        source, target_stage, target_index, target, weight. `source` and `target` are tokens, and a target's
-        layer is `layer`.
+        Columns: layer, kind, head (missing if heads are summed), source_layer, source_stage, source_index,
+        source, target_stage, target_index, target, weight. `source` and `target` are tokens; `layer` is the
+        layer of the target.
         """
-        rows = [
-            (
-                edge.target.layer,
-                edge.kind,
-                edge.head,
-                edge.source.layer,
-                edge.source.stage,
-                edge.source.token,
-                self.labels[edge.source.token],
-                edge.target.stage,
-                edge.target.token,
-                self.labels[edge.target.token],
-                edge.weight,
-            )
-            for edge in self.edges
-        ]
-        names = ["layer", "kind", "head", "source_layer", "source_stage", "source_index", "source"]
-        names += ["target_stage", "target_index", "target", "weight"]
-        yield {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        yield {
+            "layer": [edge.target.layer for edge in self.edges],
+            "kind": [edge.kind for edge in self.edges],
+            "head": [edge.head for edge in self.edges],
+            "source_layer": [edge.source.layer for edge in self.edges],
+            "source_stage": [edge.source.stage for edge in self.edges],
+            "source_index": [edge.source.token for edge in self.edges],
+            "source": [self.labels[edge.source.token] for edge in self.edges],
+            "target_stage": [edge.target.stage for edge in self.edges],
+            "target_index": [edge.target.token for edge in self.edges],
+            "target": [self.labels[edge.target.token] for edge in self.edges],
+            "weight": [edge.weight for edge in self.edges],
+        }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one edge a row; `head` is missing where heads are summed."""
+        """Return a pandas DataFrame with one edge per row; `head` is missing if heads are summed."""
         return super().to_dataframe().astype({"head": "Int64"})
 
 
 @dataclass(frozen=True)
 class Sums:
-    """One layer's two sums: attention [head, query, key] with residual [query], and mlp with mlp_residual."""
+    """Shares in a layer's sums: attention [head, query, key] and residual; mlp and mlp_residual [query]."""
 
     attention: Float
     residual: Float
@@ -149,21 +143,21 @@ class Sums:
     mlp_residual: Float
 
     def above(self, threshold: float) -> Sums:
-        """Return the parts above a threshold, divided by their sum; where none is left, all are zero."""
+        """Return the parts above a threshold, divided by their sum; if none is left, all are zero."""
         attention, residual, mlp, rest = (
             np.where(part > threshold, part, 0.0)
             for part in (self.attention, self.residual, self.mlp, self.mlp_residual)
         )
         first, second = attention.sum((0, 2)) + residual, mlp + rest
         return Sums(
-            _divided(attention, first[:, None]),
-            _divided(residual, first),
-            _divided(mlp, second),
-            _divided(rest, second),
+            _divide(attention, first[:, None]),
+            _divide(residual, first),
+            _divide(mlp, second),
+            _divide(rest, second),
         )
 
 
-def _divided(part: Float, total: Float) -> Float:
+def _divide(part: Float, total: Float) -> Float:
     total = np.broadcast_to(total, part.shape)
     return np.divide(part, total, out=np.zeros_like(part), where=total > 0)
 
@@ -178,15 +172,15 @@ def find_routes(
     per_head: bool,
     parallel: bool,
 ) -> Routes:
-    """Return the edges above a threshold that reach a token's state after the last of `layers`.
+    """Return the edges above a threshold that lead to a token's state after the last of `layers`.
 
     Args:
         layers: Numbers and sums of consecutive layers, first to last.
-        token: Place of the token.
+        token: Index of the token.
         labels: Display strings of the tokens.
-        threshold: see `ContributionGraph.routes`.
-        renormalize: the same.
-        per_head: the same.
+        threshold: See `ContributionGraph.routes`.
+        renormalize: See `ContributionGraph.routes`.
+        per_head: See `ContributionGraph.routes`.
         parallel: Whether feed-forward layers read their block's input.
     """
     first, last = layers[0][0], layers[-1][0]
@@ -204,7 +198,7 @@ def find_routes(
 
 @dataclass(frozen=True)
 class _Step:
-    """One layer, followed from its outputs to what it reads."""
+    """One layer, traversed from its outputs to its inputs."""
 
     sums: Sums
     limit: float
@@ -213,26 +207,26 @@ class _Step:
     below: Stage
 
     def follow(self, reached: Mask, edges: list[Edge], *, per_head: bool, parallel: bool) -> Mask:
-        """Append the edges that reach some outputs [token]; return which inputs are reached [token]."""
-        read = np.zeros_like(reached)
-        middle = np.zeros_like(reached)
+        """Append the edges that lead to some outputs [token]; return which inputs they start from [token]."""
+        inputs_reached = np.zeros_like(reached)
+        middle_reached = np.zeros_like(reached)
         kinds: tuple[tuple[Kind, Float, bool], ...] = (
             ("mlp", self.sums.mlp, parallel),
             ("mlp_residual", self.sums.mlp_residual, False),
         )
         for kind, share, from_input in kinds:
-            for place in np.flatnonzero(reached & (share > self.limit)).tolist():
-                source = self._input(place) if from_input else Node(self.layer, "attention", place)
-                edges.append(Edge(kind, source, Node(self.layer, "output", place), float(share[place])))
-                (read if from_input else middle)[place] = True
-        for place in np.flatnonzero(middle & (self.sums.residual > self.limit)).tolist():
-            target = Node(self.layer, "attention", place)
-            edges.append(Edge("residual", self._input(place), target, float(self.sums.residual[place])))
-            read[place] = True
-        for edge in self._attention(np.flatnonzero(middle), per_head=per_head):
+            for token in np.flatnonzero(reached & (share > self.limit)).tolist():
+                source = self._input(token) if from_input else Node(self.layer, "attention", token)
+                edges.append(Edge(kind, source, Node(self.layer, "output", token), float(share[token])))
+                (inputs_reached if from_input else middle_reached)[token] = True
+        for token in np.flatnonzero(middle_reached & (self.sums.residual > self.limit)).tolist():
+            target = Node(self.layer, "attention", token)
+            edges.append(Edge("residual", self._input(token), target, float(self.sums.residual[token])))
+            inputs_reached[token] = True
+        for edge in self._attention(np.flatnonzero(middle_reached), per_head=per_head):
             edges.append(edge)
-            read[edge.source.token] = True
-        return read
+            inputs_reached[edge.source.token] = True
+        return inputs_reached
 
     def _input(self, token: int) -> Node:
         return Node(self.layer_below, self.below, token)

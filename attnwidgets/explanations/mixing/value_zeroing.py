@@ -1,4 +1,4 @@
-"""Value zeroing: how far each token's output moves when another token's value is taken away.
+"""Value zeroing: how far each token's output moves when another token's value vector is zeroed.
 
 Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, section 3.
 """
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
-from attnwidgets._selecting import pick
+from attnwidgets.explanations.mixing.block_maps import chosen_layers, require_chunk_size
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.joint_units import unit_grid
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 PAPER = "Mohebbi et al. 2023, Quantifying Context Mixing in Transformers"
 
 DISTANCES = ("cosine", "euclidean", "cosine_5_decimals")
-# What runs at once where blocks are called again: more gains nothing on a processor, whose caches it leaves.
+# Size of what runs at once when blocks are called again: on a CPU, exceeding its caches gains nothing.
 _CACHE_BYTES = 24_000_000
 _DEVICE_BYTES = 256_000_000
-_ROUNDING = 8  # Relative change of an output, in units of its precision, below which nothing is known ...
-_UNREAD = 1000  # ... and, for a token that no head reads, below which it is rounding of another batch size.
+# Relative changes of an output, in units of its precision, that count as rounding: of the output itself, and
+# for tokens that no head reads, of another batch size.
+_ROUNDING = 8
+_UNREAD = 1000
 
 
 @method(
@@ -64,62 +66,67 @@ def value_zeroing(
     final_norm: bool = False,
     chunk_size: int | None = None,
 ) -> MixingMap:
-    """How far each token's output moves when another token's value is zeroed.
+    """How far each token's output moves when another token's value vectors are zeroed.
 
     In every layer and for every token j, the value vectors of j are set to zero in all heads after the
     softmax, the block is computed again from its recorded input, and S[i, j] is the distance of token i's
-    output from what it was. The residual connection of j stays, so the
-    diagonal is not large. Rows are divided by their sums.
+    output from its original. The residual connection of j stays, so the diagonal is not large. Rows are
+    divided by their sums.
 
-    It needs no knowledge of the architecture: the block is called again, on copies of its input, through
-    the model's own code. Where the block's description is known and proves itself, the values are subtracted
-    from what attention adds instead and the block is finished from there, which gives the same numbers
-    faster. The model is run once more when the map is made, and a layer's block when that layer is first
-    asked for; the model comes back as it was. A model changed in between is noticed.
+    This needs no knowledge of the architecture: the block is called again, on copies of its input, through
+    the model's own code. If a description fits the block and is verified, the values are subtracted from the
+    attention output instead and the block is finished from there, which gives the same numbers faster. The
+    model runs once when the map is created, and a layer's block when that layer is first used; the model
+    is left as it was. Changes of the model in between raise an error.
 
     Cosine distances go down to 1e-10, where 1 - cos is noise in float32 (errors up to 0.33 after
     normalising); they are computed as 0.5 * ||a/|a| - b/|b|||^2, which keeps every digit. A layer in half
     precision is computed in float32 from its half-precision input.
 
     Args:
-        trace: What `aw.trace` returned.
-        unit: What is zeroed at once: tokens by default; a unit's name ("word", "sentence") or a Unit zeroes
-            all tokens of an element jointly, which is not the sum over its tokens. A pair of Units (query,
-            key) serves "cross".
-        distance: "cosine", "euclidean", or "cosine_5_decimals": 1 - cos rounded to five decimals, as the
-            context-mixing toolkit does for GPT-2, to compare with its numbers.
-        reduce: How the distances of a unit's tokens become those of its row: "mean" or "max"; before rows
-            are normalised.
+        trace: A trace made by `aw.trace`.
+        unit: Unit that is zeroed at once: tokens by default; a name ("word", "sentence") or a Unit zeroes
+            all tokens of an element together, which differs from the sum over its tokens. A pair of Units
+            (query, key) serves "cross".
+        distance: "cosine", "euclidean", or "cosine_5_decimals": 1 - cos rounded to five decimals, to compare
+            with the context-mixing toolkit, which does this for GPT-2.
+        reduce: How the distances of a unit's tokens are combined to its row, "mean" or "max", before rows are
+            normalised.
         normalize: Whether rows are divided by their sums. A row in which nothing moves the output by more
             than rounding stays zero.
-        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default otherwise. Each
-            zeroes values in its own attention only, and compares the outputs of the whole block.
-        layers: Some layers by number; all by default.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder; the trace's default if omitted. Values
+            are only zeroed in the stack's own attention, and outputs of the whole block are compared.
+        layers: Numbers of the layers to include; all by default.
         final_norm: Whether outputs of the last layer are compared after the model's final norm (as in
             Mohebbi et al. 2023b and inseq) instead of before it (the context-mixing toolkit).
-        chunk_size: How many tokens (or elements of the unit) are zeroed at once, which bounds the memory; by
-            default as many as fit 8 MB (256 MB on an accelerator), or 24 MB where blocks are called again.
+        chunk_size: Number of tokens (or elements of the unit) zeroed at once, which bounds the memory; by
+            default as many as fit 8 MB (256 MB on an accelerator), or 24 MB if blocks are called again.
 
     Returns:
-        A lazy map [layer, query, key] in the unit asked for: rows are the tokens that are affected, columns
-        those whose value is zeroed. Exactly zero where no head reads the key, as above the diagonal of
-        causal models. For rollout use `aw.rollout(map, residual=None)`: the residual is in it already.
+        A lazy map [layer, query, key] in the requested unit: rows are the affected tokens, columns the tokens
+        whose values are zeroed. Exactly zero where no head reads the key, as above the diagonal of causal
+        models. The map includes the residual, so roll it out with `aw.rollout(map, residual=None)`.
 
     Raises:
-        UnsupportedModelError: Where the trace has no model or its attention was not recorded (a ValueError).
+        UnsupportedModelError: If the trace has no model or no recorded attention (a ValueError).
         ValueError: For an unknown stack, unit, distance or reduction, a chunk_size below 1, `final_norm` in
             a model without one, or NaN inside the model (the message names the first layer).
-        IndexError: Where the model has no such layer.
+        IndexError: If the model has no such layer.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> zeroed = aw.value_zeroing(trace, layers=0)
+        >>> zeroed.shape, float(zeroed.layer(0)[2].sum().round(3))
+        ((1, 9, 9), 1.0)
     """
     require_trace(trace, "value_zeroing")
-    _check("distance", distance, DISTANCES)
-    _check("reduce", reduce, ("mean", "max"))
-    if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, not {chunk_size}.")
+    require_choice("distance", distance, DISTANCES)
+    require_choice("reduce", reduce, ("mean", "max"))
+    require_chunk_size(chunk_size)
     stack = resolve_stack(trace, stack)
     grid = unit_grid(trace, stack, unit)
-    numbers = tuple(range(trace.n_layers(stack)))
-    chosen = numbers if layers is None else pick(layers, numbers, "layer")
+    chosen = chosen_layers(trace, stack, layers)
+    last = trace.n_layers(stack) - 1
 
     import torch
 
@@ -127,12 +134,11 @@ def value_zeroing(
     from attnwidgets.tracing.block_replay import captured
 
     blocks = captured(trace, stack, "value_zeroing")
-    normed = final_norm and numbers[-1] in chosen
-    if normed:
-        blocks.after_final_norm(blocks.layers[-1].output[:, :1])
+    if final_norm and last in chosen:
+        blocks.after_final_norm(blocks.layers[-1].output[:, :1])  # raises if there is none
 
     def layer_of(number: int) -> NDArray[np.floating]:
-        after = blocks.after_final_norm if normed and number == numbers[-1] else None
+        after = blocks.after_final_norm if final_norm and number == last else _identity
         resumed = resume(trace, number, stack)
         with torch.no_grad():
             raw, floor = _distances(
@@ -157,10 +163,8 @@ def value_zeroing(
     )
 
 
-def _check(name: str, value: str, taken: tuple[str, ...]) -> None:
-    if value not in taken:
-        near = suggest(str(value), taken)
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(map(repr, taken))}.{near}")
+def _identity(states: Tensor) -> Tensor:
+    return states
 
 
 def _distances(
@@ -169,27 +173,27 @@ def _distances(
     unit: Unit,
     distance: str,
     chunk_size: int | None,
-    after: Callable[[Tensor], Tensor] | None,
+    after: Callable[[Tensor], Tensor],
     resumed: Resumed | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return distances [query token, element of `unit`], and per query the ones that rounding makes."""
+    """Return distances [query token, element of `unit`], and the distance due to rounding [query token]."""
     import torch
 
     from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
-        plain, read, pieces = _called_again(blocks, number, unit, chunk_size)
+        plain, read, pieces = _call_again(blocks, number, unit, chunk_size)
     else:
-        plain, read, pieces = _finished(resumed, number, unit, chunk_size)
+        plain, read, pieces = _subtract_values(resumed, number, unit, chunk_size)
     require_same(blocks.layers[number], plain[None], "value_zeroing")
-    reference = _final(plain[None], after)[0]
+    reference = after(plain[None])[0]
     result = np.zeros((len(reference), len(unit.spans)))
     for piece in pieces:
-        apart = _apart(_final(piece.states, after), reference[piece.rows], distance)
-        result[piece.rows, piece.elements] = apart.T.cpu().numpy()
+        distances = _distance(after(piece.states), reference[piece.rows], distance)
+        result[piece.rows, piece.elements] = distances.T.cpu().numpy()
     eps = float(torch.finfo(plain.dtype).eps)
     unread = (read.double() @ _members(unit, read).T.double() == 0).cpu().numpy()
-    # As distances: cosine grows with the square of the relative change, euclidean with the change itself.
+    # The cosine distance grows with the square of the relative change, the Euclidean one with the change.
     if distance == "euclidean":
         lengths = reference.norm(dim=-1).cpu().numpy()
         noise, floor = _UNREAD * eps * lengths, _ROUNDING * eps * lengths
@@ -200,20 +204,21 @@ def _distances(
 
 
 def _members(unit: Unit, read: Tensor) -> Tensor:
-    """Return which key lies in which element [element, key]."""
+    """Return whether a key lies in an element [element, key]."""
     members = read.new_zeros(len(unit.spans), read.shape[1])
     for element, span in enumerate(unit.spans):
         members[element, list(span)] = True
     return members
 
 
-def _called_again(
+def _call_again(
     blocks: RecordedBlocks, number: int, unit: Unit, chunk_size: int | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
-    """Zero values in copies of the block's input: any architecture.
+    """Zero values in calls of the block on copies of its input, for any architecture.
 
     Returns:
-        The untouched output [query, width], whether any head reads a key [query, key], and the outputs.
+        The original output [query, width], whether any head reads a key [query, key], and the outputs without
+        elements.
     """
     from attnwidgets.tracing.algebra.finish_block import Piece
 
@@ -236,55 +241,46 @@ def _called_again(
     return plain[0], read, pieces()
 
 
-def _finished(
+def _subtract_values(
     resumed: Resumed, number: int, unit: Unit, chunk_size: int | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
-    """Subtract values from what attention added and finish the block: the closed form, for described blocks.
+    """Subtract values from the attention output and finish the block: the closed form, for described blocks.
 
     Returns:
-        As `_called_again` does.
+        The same as `_call_again`.
     """
-    together = resumed.pieces(unit.spans, chunk_size)
-    steps = progress(together, f"value zeroing, layer {number}")
+    steps = progress(resumed.pieces(unit.spans, chunk_size), f"value zeroing, layer {number}")
     return resumed.plain, resumed.read, (resumed.without(unit.spans, *piece) for piece in steps)
 
 
 def _baseline(run: Run) -> tuple[Tensor, Tensor]:
-    """Return the untouched output [1, query, width], and whether any head reads a key [query, key]."""
-    seen: list[Tensor] = []
+    """Return the original output [1, query, width], and whether any head reads a key [query, key]."""
+    read: list[Tensor] = []
 
-    def look(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        seen.append((weights[0] != 0).any(dim=0))
+    def record(weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        read.append((weights[0] != 0).any(dim=0))
         return weights, values
 
-    plain = run(1, look)
-    return plain, seen[0]
+    return run(1, record), read[0]
 
 
-def _final(states: Tensor, after: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """Return states after the final norm, if any."""
-    return states if after is None else after(states)
-
-
-def _apart(states: Tensor, reference: Tensor, distance: str) -> Tensor:
+def _distance(states: Tensor, reference: Tensor, distance: str) -> Tensor:
     """Return the distance [element, row] of states [element, row, width] from `reference` [row, width]."""
     import torch
 
     length = partial(torch.linalg.vector_norm, dim=-1, keepdim=True)
-
     if distance == "euclidean":
         return length(states - reference)[..., 0]
-    tiny = 1e-30  # a state of zeros has no direction; its distance to itself is zero
+    tiny = 1e-30  # a state of zeros has no direction, and distance zero to itself
     direction = reference / length(reference).clamp_min(tiny)
-    apart = length(torch.addcmul(-direction, states, length(states).clamp_min(tiny).reciprocal()))
-    # Apple's accelerator has no float64.
-    half: Tensor = 0.5 * apart[..., 0].to("cpu").double().square()
-    # half = 1 - cos up to rounding, but exact where 1 - cos is not.
-    return 1.0 - (1.0 - half).round(decimals=5) if distance == "cosine_5_decimals" else half
+    difference = length(torch.addcmul(-direction, states, length(states).clamp_min(tiny).reciprocal()))
+    # On the CPU, because Apple's accelerator has no float64. Equals 1 - cos, but without its cancellation.
+    cosine: Tensor = 0.5 * difference[..., 0].to("cpu").double().square()
+    return 1.0 - (1.0 - cosine).round(decimals=5) if distance == "cosine_5_decimals" else cosine
 
 
 def _shares(rows: NDArray[np.floating], floor: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Divide rows by their sums; rows that do not rise above `floor` [row, 1] become zero."""
+    """Return rows divided by their sums; rows that stay below `floor` [row, 1] become zero."""
     known = rows.max(axis=1, keepdims=True, initial=0.0) > floor
     totals = rows.sum(axis=1, keepdims=True)
     return np.divide(rows, totals, out=np.zeros(rows.shape), where=known & (totals > 0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.results.trace_protocol import is_trace
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
@@ -86,7 +87,7 @@ def is_map(shown: Any) -> bool:
 
 
 def _attention(trace: Any, _: str) -> str:
-    if hasattr(trace, "attention_layer"):
+    if is_trace(trace):
         return ""
     return "and this is a map without its trace" if is_map(trace) else f"and this is a {type(trace).__name__}"
 
@@ -112,7 +113,7 @@ def _recorded_model(trace: Any, stack: str) -> str:
     missing = _model(trace, stack)
     if missing:
         return missing
-    from attnwidgets.tracing.trace import RecordedLayer
+    from attnwidgets.tracing.layers import RecordedLayer
 
     if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
         return ""

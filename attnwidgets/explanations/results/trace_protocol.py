@@ -92,9 +92,14 @@ class TraceLike(Protocol):
         ...
 
 
+def is_trace(given: Any) -> bool:
+    """Return whether something is a trace, recorded or given."""
+    return hasattr(given, "attention_layer")
+
+
 def require_trace(trace: Any, function: str) -> None:
     """Raise TypeError where `trace` is not a trace, saying what to do with what it is."""
-    if hasattr(trace, "attention_layer"):
+    if is_trace(trace):
         return
     if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
         hint = f"a list of texts gives a list of traces: [aw.{function}(t) for t in traces]"

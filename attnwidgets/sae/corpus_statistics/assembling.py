@@ -1,4 +1,4 @@
-"""FeatureStats of a tally: of one that was counted here, or of several that were counted apart."""
+"""Assembly of FeatureStats from a tally, and merging of FeatureStats that were counted separately."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    # Token ids -> their spelling, and how that spells text.
+    # Token ids -> their pieces, and the scheme by which pieces spell text.
     Spell = Callable[[list[int]], tuple[list[str], str]]
 
 DIRECTIONS = ("near", "near.cosine", "promoted", "promoted.effect", "suppressed", "suppressed.effect")
-"""Arrays that say what the features' directions mean; without an unembedding the first two."""
+"""Arrays about the features' directions; without an unembedding only the first two."""
 
 
-def assembled(
+def assemble(
     tally: Tally,
     features: Sequence[int],
     directions: Mapping[str, NDArray[Any]],
@@ -38,17 +38,17 @@ def assembled(
     d_sae: int,
     **common: Any,
 ) -> FeatureStats:
-    """Return the statistics that a tally holds.
+    """Return a tally as FeatureStats.
 
     Args:
-        tally: What was counted.
-        features: Of which features.
-        directions: `DIRECTIONS` of them.
-        spell: Spells token ids.
-        about: What the counts depend on; see `attnwidgets.sae.dependencies`.
+        tally: The counts.
+        features: The features counted.
+        directions: The arrays named in `DIRECTIONS`, for these features.
+        spell: Returns the pieces of token ids.
+        about: Everything the counts depend on; see `attnwidgets.sae.dependencies`.
         special: Ids of special tokens.
-        d_sae: How many features the SAE has.
-        common: What all explanations share, and names.
+        d_sae: Number of features of the SAE.
+        common: Further arguments of `FeatureStats`.
     """
     arrays: dict[str, Any] = {
         "features": np.array(features, dtype=np.int64),
@@ -74,12 +74,12 @@ def assembled(
     }
     warning = ""
     if tally.paired_tokens < tally.tokens:
-        warning = f"features that fire along were counted on {tally.paired_tokens} of {tally.tokens} tokens"
+        warning = f"co-occurring features were counted on {tally.paired_tokens} of {tally.tokens} tokens"
     return FeatureStats(arrays, facts, warning=warning, **common)
 
 
-def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
-    """Return statistics of parts of a corpus as those of the whole; see `FeatureStats.merge`."""
+def merge(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
+    """Return the statistics of a corpus from those of its parts; see `FeatureStats.merge`."""
     first: FeatureStats | None = None
     tally: Tally | None = None
     directions: dict[str, NDArray[Any]] = {}
@@ -87,29 +87,29 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     pieces: dict[str, str] = {}
     special: set[int] = set()
     schemes: list[str] = []
-    for number, given in enumerate(parts):
-        part = _part(given, number, first)
+    for number, item in enumerate(parts):
+        part = _part(item, number, first)
         arrays = part.to_description()[1]
-        found = _restored(part, arrays)
+        part_tally = _restore_tally(part, arrays)
         if first is None or tally is None:
-            first, tally = part, found
+            first, tally = part, part_tally
             directions = {name: arrays[name] for name in DIRECTIONS if name in arrays}
         else:
-            tally.merge(found)
+            tally.merge(part_tally)
         names = part.names | names
         pieces |= part.facts["pieces"]
         special.update(part.facts["special"])
         schemes.append(part.facts["scheme"])
     if first is None or tally is None:
-        raise ValueError("parts is empty: give at least one FeatureStats, or file of one.")
+        raise ValueError("parts is empty: pass at least one FeatureStats, or its file.")
 
     def spell(ids: list[int]) -> tuple[list[str], str]:
-        # Without a fast tokenizer's word, the spelling of all pieces says how they spell text.
+        # Parts may disagree without a fast tokenizer; all pieces together then tell the scheme.
         scheme = schemes[0] if len(set(schemes)) == 1 else scheme_of(None, list(pieces.values()))
         return [pieces[str(number)] for number in ids], scheme
 
-    common = first._common() | {"names": names, "trace_id": ""}  # noqa: SLF001 - of one's own kind
-    return assembled(
+    common = first._common() | {"names": names, "trace_id": ""}  # noqa: SLF001 - same class
+    return assemble(
         tally,
         first.features,
         directions,
@@ -121,26 +121,26 @@ def merged(parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
     )
 
 
-def _part(given: Any, number: int, first: FeatureStats | None) -> FeatureStats:
-    """Return a part, opened; raise TypeError or ValueError for what cannot be merged with the first."""
+def _part(item: Any, number: int, first: FeatureStats | None) -> FeatureStats:
+    """Return a part, loaded if it is a file; raise an error if it cannot be merged with the first."""
     from attnwidgets.explanations.results.archive import load
 
-    part = load(given) if isinstance(given, str | Path) else given
+    part = load(item) if isinstance(item, str | Path) else item
     if not isinstance(part, FeatureStats):
-        raise TypeError(f"parts[{number}] must be FeatureStats or a file of them, not {type(part).__name__}.")
+        raise TypeError(f"parts[{number}] must be FeatureStats or their file, not {type(part).__name__}.")
     if "about" not in part.facts or set(STATE) - set(part.to_description()[1]):
         raise ValueError(
-            f"parts[{number}] was saved by an earlier version, without what merging needs; count its texts "
-            "again."
+            f"parts[{number}] was saved by an earlier version and lacks data needed for merging; count its "
+            "texts again."
         )
     if first is not None and (other := difference(part.facts["about"], first.facts["about"])):
         raise ValueError(
-            f"parts[{number}] is of {other} than parts[0]; parts may differ in nothing but their texts."
+            f"parts[{number}] is of {other} than parts[0]; parts may differ only in their texts."
         )
     return part
 
 
-def _restored(part: FeatureStats, arrays: Mapping[str, NDArray[Any]]) -> Tally:
+def _restore_tally(part: FeatureStats, arrays: Mapping[str, NDArray[Any]]) -> Tally:
     options = part.facts["about"]["options"]
     before, after = options["window"]
     names = ("examples", "per_interval", "seed")

@@ -1,9 +1,10 @@
-"""A checkpoint of statistics: a folder of shards that are counted."""
+"""Checkpoint of corpus statistics: a folder with the counts of finished shards."""
 
 from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -15,7 +16,6 @@ from attnwidgets.sae.dependencies import require_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -25,36 +25,37 @@ if TYPE_CHECKING:
     State = Mapping[str, NDArray[Any]]
 
 FILES = 16
-"""Shards whose files become one with those before."""
+"""After this many shards, their files are merged into one with the earlier ones."""
 _ABOUT = "statistics.json"
 _KEY = "attnwidgets"
 
 
 class Checkpoint:
-    """A folder of shards that are counted, and what they are about.
+    """A folder with the counts of finished shards, and a description of what was counted.
 
     Args:
-        path: The folder; it is made where it is not there. None: nothing is kept.
-        about: What counts depend on beside the texts; see `attnwidgets.sae.dependencies`.
+        path: The folder; created if needed. None: nothing is stored.
+        about: Everything the counts depend on except the texts; see `attnwidgets.sae.dependencies`.
 
     Raises:
-        ValueError: Where the folder is about something else, or is none.
-        FileNotFoundError: Where the folder to make it in does not exist.
+        ValueError: If the folder belongs to something else, or is a file.
+        FileNotFoundError: If its parent folder does not exist.
     """
 
     def __init__(self, path: Path | None, about: Mapping[str, Any]) -> None:
-        self._path = path
-        self._digests: list[str] = []  # of the shards from the first on
-        self._merged = 0  # how many of them one file holds
+        self._active = path is not None
+        self._folder = path or Path()
+        self._digests: list[str] = []  # of all finished shards, in order
+        self._merged = 0  # number of shards in the merged file
         if path is None:
             return
         if path.is_file():
             raise ValueError(
-                f"checkpoint {str(path)!r} is a file, as an earlier version wrote it, and cannot be gone on "
-                "from; remove it, or name a folder for the shards of the corpus."
+                f"checkpoint {str(path)!r} is a file, written by an earlier version, and cannot be resumed; "
+                "remove it, or name a folder."
             )
         if not path.parent.is_dir():
-            raise FileNotFoundError(f"checkpoint {str(path)!r} lies in a folder that does not exist.")
+            raise FileNotFoundError(f"checkpoint {str(path)!r} is in a folder that does not exist.")
         path.mkdir(exist_ok=True)
         if (path / _ABOUT).is_file():
             self._require(path, about)
@@ -62,7 +63,7 @@ class Checkpoint:
                 self._digests = _digests(self._whole)
                 self._merged = len(self._digests)
         elif any(path.iterdir()):
-            raise ValueError(f"checkpoint {str(path)!r} is a folder that holds something else; name another.")
+            raise ValueError(f"checkpoint {str(path)!r} is a folder with other contents; name another.")
         else:
             write_bytes(path / _ABOUT, json.dumps(about, indent=1).encode())
 
@@ -75,19 +76,17 @@ class Checkpoint:
         require_same(path, kept, about)
 
     @property
-    def said(self) -> str:
-        """A sentence about what is kept, for errors."""
-        return (
-            "" if self._path is None else f"What is counted lies in {str(self._path)!r}; call again to go on."
-        )
+    def hint(self) -> str:
+        """A sentence for error messages that says how to resume; "" if nothing is stored."""
+        return f"Finished shards are in {str(self._folder)!r}; call again to resume." if self._active else ""
 
     def holds(self, shard: Shard) -> bool:
-        """Return whether a shard is counted.
+        """Return whether a shard is stored.
 
         Raises:
-            ValueError: Where the shard of that number has other texts, or its file is damaged.
+            ValueError: If the stored shard of that number has other texts, or its file is damaged.
         """
-        if self._path is None:
+        if not self._active:
             return False
         if shard.number < self._merged:
             digest = self._digests[shard.number]
@@ -96,16 +95,16 @@ class Checkpoint:
         else:
             return False
         if digest != shard.digest:
-            self._refuse(f"{shard.name} are not those that were counted")
+            self._refuse(f"{shard.name} differ")
         return True
 
     def get(self, shard: Shard) -> State | None:
-        """Return the state of a shard that is counted; with the first, that of all that one file holds.
+        """Return the state of a stored shard; for the first one, that of all merged shards together.
 
-        Shards are got and put in their order, each once.
+        `get` and `put` are called in the order of the shards, once for each.
 
         Returns:
-            The state, or None for one that is in that of the first.
+            The state, or None for a shard that is part of the first one's.
         """
         if shard.number < self._merged:
             return None if shard.number else _state(self._whole)
@@ -113,17 +112,16 @@ class Checkpoint:
         return _state(self._file(shard.number))
 
     def put(self, shard: Shard, state: State, whole: Tally) -> None:
-        """Keep the state of a shard.
+        """Store the state of a shard.
 
-        Every 16 shards the files of all that are counted become one, so that the folder does not grow with
-        the corpus.
+        Every 16 shards all files are merged into one, so that the folder does not grow with the corpus.
 
         Args:
             shard: The shard.
             state: Its state.
-            whole: What is counted of the corpus up to and with it.
+            whole: The counts of the corpus up to and including this shard.
         """
-        if self._path is None:
+        if not self._active:
             return
         self._digests.append(shard.digest)
         if len(self._digests) % FILES:
@@ -134,26 +132,26 @@ class Checkpoint:
             self._file(number).unlink(missing_ok=True)
 
     def remove(self, shards: int) -> None:
-        """Remove the folder, once all is counted; files that are not ours stay.
+        """Remove the folder when everything is counted; files of others stay.
 
         Args:
-            shards: How many there were.
+            shards: Number of shards of the corpus.
 
         Raises:
-            ValueError: Where more are counted, so that what was merged holds other texts as well.
+            ValueError: If more shards are stored, so that the merged file contains other texts as well.
         """
-        if self._path is None:
+        if not self._active:
             return
         if shards < self._merged:
-            self._refuse("the corpus ends before those that were counted")
-        for file in (*self._path.glob("shard-*.safetensors"), self._whole, self._path / _ABOUT):
+            self._refuse("the corpus is shorter")
+        for file in (*self._folder.glob("shard-*.safetensors"), self._whole, self._folder / _ABOUT):
             file.unlink(missing_ok=True)
-        if not any(self._path.iterdir()):
-            self._path.rmdir()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
 
     def _refuse(self, why: str) -> NoReturn:
         raise ValueError(
-            f"checkpoint {str(self._path)!r} is of other texts ({why}); remove it, or name another folder."
+            f"checkpoint {str(self._folder)!r} is of other texts ({why}); remove it, or name another folder."
         )
 
     def _file(self, number: int) -> Path:
@@ -162,12 +160,6 @@ class Checkpoint:
     @property
     def _whole(self) -> Path:
         return self._folder / "merged.safetensors"
-
-    @property
-    def _folder(self) -> Path:
-        if self._path is None:  # nobody asks then
-            raise AssertionError
-        return self._path
 
 
 def _write(path: Path, state: State, digests: Sequence[str]) -> None:
@@ -183,7 +175,7 @@ def _digests(path: Path) -> list[str]:
 
 def _state(path: Path) -> State:
     with _opened(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
 @contextmanager
@@ -193,5 +185,5 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
-            f"checkpoint: {str(path)!r} is damaged; remove it, and its texts are counted again."
+            f"checkpoint: {str(path)!r} is damaged; remove it, and its texts will be counted again."
         ) from error

@@ -1,4 +1,4 @@
-"""Counting of a corpus in shards: which texts belong together, and what is counted on them."""
+"""Counting a corpus in shards: how texts are grouped, and what is counted on them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 TEXTS = 1000
-"""Texts of a shard, at most."""
+"""Largest number of texts in a shard."""
 CHARACTERS = 2**20
-"""Characters after which a shard ends as well (of token ids four times as many as there are)."""
+"""Number of characters after which a shard also ends; a token id counts as four."""
 _PER_ID = 4
-_ACTIVATIONS = 2**22  # of a chunk: what is held at once
-_TOKENS = (256, 4096)  # of a chunk, at least and at most
-_BATCH = 2048  # tokens the model reads at once, with padding
+_ACTIVATIONS = 2**22  # in a chunk, and so in memory at once
+_TOKENS = (256, 4096)  # bounds of the tokens in a chunk
+_BATCH = 2048  # tokens in a batch of the model, with padding
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Texts that are counted together: whatever runs beside them, their numbers are the same.
+    """Texts counted together; the counts do not depend on what else is counted in parallel.
 
     Args:
-        number: Of the shard.
-        name: What it is called in messages.
+        number: Index of the shard.
+        name: Name for messages.
         digest: A hash of its texts.
-        texts: In order.
+        texts: The texts in order.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Shard:
 
 
 def shards_of(texts: Iterable[Any], *, spelled: bool) -> Iterator[Shard]:
-    """Yield the shards of a corpus, which may be a stream; they depend on nothing but the texts.
+    """Yield the shards of a corpus, which may be a stream; they depend only on the texts.
 
     Args:
         texts: Strings, token ids, or rows of a data set.
@@ -68,114 +68,107 @@ def shards_of(texts: Iterable[Any], *, spelled: bool) -> Iterator[Shard]:
     """
     stream = (text_of(row, spelled=spelled) for row in texts)
     first = 0
-    for number, held in enumerate(iter(lambda: _taken(stream), ())):
+    for number, shard_texts in enumerate(iter(lambda: _next_shard(stream), ())):
         digest = Digest()
-        for text in held:
+        for text in shard_texts:
             digest.add(text)
-        yield Shard(number, f"texts {first:,} to {first + len(held) - 1:,}", str(digest), held)
-        first += len(held)
+        yield Shard(number, f"texts {first:,} to {first + len(shard_texts) - 1:,}", str(digest), shard_texts)
+        first += len(shard_texts)
 
 
 def shards_in(texts: Iterable[Any]) -> int | None:
-    """Return how many shards a corpus has, where that is seen without reading it."""
+    """Return the number of shards of a corpus; None if that cannot be told without reading it."""
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str | list | tuple) for text in texts):
         return None
     stream = iter(texts)
-    return sum(1 for _ in iter(lambda: _taken(stream), ()))
+    return sum(1 for _ in iter(lambda: _next_shard(stream), ()))
 
 
-def _taken(stream: Iterator[Any]) -> tuple[Any, ...]:
-    """Return the texts of the next shard; none at the end of the stream."""
-    held = []
+def _next_shard(stream: Iterator[Any]) -> tuple[Any, ...]:
+    """Return the texts of the next shard; empty at the end of the stream."""
+    texts = []
     size = 0
     for text in stream:
-        held.append(text)
+        texts.append(text)
         size += len(text) * (1 if isinstance(text, str) else _PER_ID)
-        if len(held) == TEXTS or size >= CHARACTERS:
+        if len(texts) == TEXTS or size >= CHARACTERS:
             break
-    return tuple(held)
+    return tuple(texts)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked about a corpus.
+class CountRequest:
+    """What to count on a corpus.
 
     Args:
-        site: Where the states are.
-        features: Which features.
-        reading: Options of `Corpus`.
-        options: Options of `Tally`.
+        hook_point: Where the states are read.
+        features: The features to count.
+        corpus_options: Options of `Corpus`.
+        tally_options: Options of `Tally`.
     """
 
-    site: HookPoint
+    hook_point: HookPoint
     features: tuple[int, ...]
-    reading: Mapping[str, Any]
-    options: Mapping[str, int]
+    corpus_options: Mapping[str, Any]
+    tally_options: Mapping[str, int]
 
     def tally(self, state: Mapping[str, NDArray[Any]] | None = None) -> Tally:
-        """Return a tally of nothing, or with a state."""
-        tally = Tally(len(self.features), **self.options)
+        """Return an empty tally, or one with a state."""
+        tally = Tally(len(self.features), **self.tally_options)
         if state is not None:
             tally.restore(state)
         return tally
 
 
 @dataclass(frozen=True)
-class Count:
+class ShardCounter:
     """Counts the shards of a corpus.
 
     Args:
-        sae: Whose features.
-        model: Without wrappers.
-        tokenizer: None where texts are token ids.
-        asked: What is asked.
+        sae: The SAE.
+        model: The model, unwrapped.
+        tokenizer: Its tokenizer; None if texts are token ids.
+        request: What to count.
     """
 
     sae: SAE
     model: nn.Module
     tokenizer: Any
-    asked: Asked
+    request: CountRequest
 
     def corpus(self, texts: Iterable[Text]) -> Corpus:
         """Return texts as the model reads them."""
-        return corpus_for(self.sae, self.model, self.tokenizer, texts, **self.asked.reading)
+        return corpus_for(self.sae, self.model, self.tokenizer, texts, **self.request.corpus_options)
 
     def __call__(self, shard: Shard) -> dict[str, NDArray[Any]]:
-        """Return the state of a tally of a shard."""
-        tally = self.asked.tally()
+        """Return the state of a shard's tally."""
+        tally = self.request.tally()
         corpus = self.corpus(progress(shard.texts, f"feature statistics, {shard.name}"))
         with borrowed(self.model) as twin:
-            for windows in _chunks(corpus, len(self.asked.features)):
-                tally.add(self._encoded(twin, corpus, windows))
+            for windows in _chunks(corpus, len(self.request.features)):
+                tally.add(self._encode(twin, corpus, windows))
         tally.texts = len(shard.texts)
         return tally.state()
 
-    def _encoded(self, model: nn.Module, corpus: Corpus, windows: list[Window]) -> Chunk:
+    def _encode(self, model: nn.Module, corpus: Corpus, windows: list[Window]) -> Chunk:
         """Return windows with the features' activations on all of their tokens."""
-        ends = np.cumsum([len(window.ids) for window in windows])
-        states: Tensor | None = None
-        order = {id(window): number for number, window in enumerate(windows)}
-        with reading(model, self.asked.site) as read:
+        hook_point, features = self.request.hook_point, self.request.features
+        sizes = [len(window.ids) for window in windows]
+        by_window: dict[int, Tensor] = {}
+        with reading(model, hook_point) as read:
             for batch in batches(windows, _BATCH, sort=len(windows)):
-                found = by_token(read(**corpus.inputs(batch)), batch)
-                if states is None:
-                    require_width(self.sae, found.shape[-1], self.asked.site, self.model)
-                    states = torch.empty(
-                        int(ends[-1]), found.shape[-1], dtype=self.sae.dtype, device=self.sae.device
-                    )
-                for row, window in enumerate(batch):
-                    end = int(ends[order[id(window)]])
-                    states[end - len(window.ids) : end] = found[row, : len(window.ids)]
-        if states is None:  # chunks are not empty
-            raise AssertionError
-        some = None if len(self.asked.features) == self.sae.d_sae else self.asked.features
-        activations = self.sae.encode(states, features=some).float()
+                states = by_token(read(**corpus.inputs(batch)), batch)
+                require_width(self.sae, states.shape[-1], hook_point, self.model)
+                for row, window in zip(states, batch, strict=True):
+                    by_window[id(window)] = row[: len(window.ids)].to(self.sae.W_enc)
+        in_order = torch.cat([by_window[id(window)] for window in windows])
+        some = None if len(features) == self.sae.d_sae else features
+        activations = self.sae.encode(in_order, features=some).float()
         if not bool(torch.isfinite(activations).all()):
             raise ValueError(
-                f"activations at {self.asked.site.name!r} are NaN or infinite; check the weights and the "
+                f"activations at {hook_point.name!r} are NaN or infinite; check the weights and the "
                 "precision of the model and of the SAE."
             )
-        sizes = [len(window.ids) for window in windows]
         return Chunk(
             activations=activations.cpu().numpy(),
             ids=np.array([number for window in windows for number in window.ids]),
@@ -187,7 +180,7 @@ class Count:
 
 
 def _chunks(corpus: Corpus, features: int) -> Iterator[list[Window]]:
-    """Yield windows in order, as many as are held at once."""
+    """Yield windows in order, in chunks that fit in memory."""
     size = min(max(_ACTIVATIONS // features, _TOKENS[0]), _TOKENS[1])
     chunk: list[Window] = []
     tokens = 0

@@ -1,4 +1,4 @@
-"""What the directions of an SAE say by themselves: which logits they move, and which lie near each other."""
+"""Statistics of an SAE's directions: nearest neighbours, effects on logits; and co-occurring features."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
-_CHUNK = 2**24  # numbers of a table that are held at once
+_CHUNK = 2**24  # numbers of a table in memory at once
 
 
 @torch.no_grad()
 def nearest(sae: SAE, features: Sequence[int], k: int) -> dict[str, NDArray[Any]]:
-    """Return the features whose directions have the largest cosine with those of some [feature, k]."""
+    """Return the features whose directions have the largest cosine with those of `features` [feature, k]."""
     unit = torch.nn.functional.normalize(sae.directions.float(), dim=-1)
     k = min(k, sae.d_sae - 1)
     rows, cosines = [], []
@@ -44,12 +44,12 @@ def nearest(sae: SAE, features: Sequence[int], k: int) -> dict[str, NDArray[Any]
 
 
 def companions(pairs: Any, features: Sequence[int], k: int) -> dict[str, NDArray[Any]]:
-    """Return the features that fire on the same tokens most often, by tokens of both over tokens of either.
+    """Return the features that co-occur most often with each feature, by Jaccard index of their tokens.
 
     Args:
-        pairs: How often two fire on one token, sparse [feature, feature]; by places in `features`.
-        features: Their numbers.
-        k: How many.
+        pairs: Number of tokens on which two features fire, sparse [feature, feature].
+        features: The features' numbers, in the order of `pairs`.
+        k: Number of companions of each feature.
     """
     import numpy as np
 
@@ -60,8 +60,8 @@ def companions(pairs: Any, features: Sequence[int], k: int) -> dict[str, NDArray
     together = np.zeros((len(features), k), dtype=np.int64)
     for row in range(len(features)):
         inside = slice(pairs.indptr[row], pairs.indptr[row + 1])
-        others, both = pairs.indices[inside], pairs.data[inside].astype(np.int64)
-        others, both = others[pairs.indices[inside] != row], both[pairs.indices[inside] != row]
+        different = pairs.indices[inside] != row
+        others, both = pairs.indices[inside][different], pairs.data[inside][different].astype(np.int64)
         jaccard = both / np.maximum(count[row] + count[others] - both, 1)
         best = np.lexsort((others, -jaccard))[:k]
         along[row, : len(best)], together[row, : len(best)] = numbers[others[best]], both[best]
@@ -70,26 +70,26 @@ def companions(pairs: Any, features: Sequence[int], k: int) -> dict[str, NDArray
 
 @torch.no_grad()
 def logit_effects(
-    sae: SAE, features: Sequence[int], model: Any, site: HookPoint, ids: Sequence[int], k: int
+    sae: SAE, features: Sequence[int], model: Any, hook_point: HookPoint, ids: Sequence[int], k: int
 ) -> dict[str, NDArray[Any]]:
-    """Return the tokens whose logits directions raise and lower most [feature, k], and by how much.
+    """Return the tokens whose logits the directions raise and lower most [feature, k], and by how much.
 
-    A direction is read by the unembedding as the final norm lets it through: its mean is taken away where the
-    norm does so, and it is multiplied by the norm's weights; the division by the state's size is left out.
+    Directions pass the final norm on their way to the unembedding: their mean is subtracted if the norm does
+    so, and they are multiplied by the norm's weights; the division by the norm of the state is left out.
 
     Args:
-        sae: Of the residual stream, or of what is added to it.
-        features: Which.
-        model: As it was given.
-        site: Where its states are.
+        sae: An SAE of the residual stream, or of what is added to it.
+        features: The features.
+        model: The model as the user passed it.
+        hook_point: Where the SAE's states are read.
         ids: A few tokens that the model can read.
-        k: How many.
+        k: Number of tokens of each kind.
 
     Returns:
-        "promoted" and "suppressed" token ids, and ".effect" of both; nothing where the model has no logits of
-        tokens, or more than a norm and a projection stands before them.
+        Token ids under "promoted" and "suppressed", effects under "promoted.effect" and "suppressed.effect";
+        empty if the model has no token logits, or computes them by more than a norm and a projection.
     """
-    if not site.residual or not k:
+    if not hook_point.residual or not k:
         return {}
     try:
         traced = trace(model, None, list(ids)) if len(ids) else None
@@ -107,16 +107,16 @@ def logit_effects(
     directions = directions if norm is None else norm.direct(directions)
     matrix = projection.matrix
     for step in after:
-        matrix = step(matrix) if isinstance(step, Scale) else matrix  # a cap bends large logits only
+        matrix = step(matrix) if isinstance(step, Scale) else matrix  # a softcap only bends large logits
     return _extremes(directions.float(), matrix.float(), min(k, matrix.shape[1]))
 
 
 def _extremes(directions: Tensor, matrix: Tensor, k: int) -> dict[str, NDArray[Any]]:
-    found: dict[str, list[Tensor]] = {}
+    parts_by_name: dict[str, list[Tensor]] = {}
     for part in directions.split(max(1, _CHUNK // matrix.shape[1])):
         effects = part @ matrix
         for name, largest in (("promoted", True), ("suppressed", False)):
             best = effects.topk(k, dim=-1, largest=largest)
-            found.setdefault(name, []).append(best.indices.to(torch.int32))
-            found.setdefault(f"{name}.effect", []).append(best.values)
-    return {name: torch.cat(parts).cpu().numpy() for name, parts in found.items()}
+            parts_by_name.setdefault(name, []).append(best.indices.to(torch.int32))
+            parts_by_name.setdefault(f"{name}.effect", []).append(best.values)
+    return {name: torch.cat(parts).cpu().numpy() for name, parts in parts_by_name.items()}

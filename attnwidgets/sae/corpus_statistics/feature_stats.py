@@ -1,4 +1,4 @@
-"""aw.feature_stats: what every feature does on a corpus, streamed."""
+"""aw.feature_stats: statistics and examples of every feature on a corpus, streamed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,11 @@ from attnwidgets._parcels import parcel, stays
 from attnwidgets._progress import observing
 from attnwidgets._selecting import pick
 from attnwidgets._shards import Finished, run_shards
-from attnwidgets.sae.check import site_of
+from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.corpus import CONTEXT
-from attnwidgets.sae.corpus_statistics.assembling import assembled
+from attnwidgets.sae.corpus_statistics.assembling import assemble
 from attnwidgets.sae.corpus_statistics.checkpoint import Checkpoint
-from attnwidgets.sae.corpus_statistics.counting import Asked, Count, Shard, shards_in, shards_of
+from attnwidgets.sae.corpus_statistics.counting import CountRequest, Shard, ShardCounter, shards_in, shards_of
 from attnwidgets.sae.corpus_statistics.directions import logit_effects, nearest
 from attnwidgets.sae.dependencies import sae_fingerprint, states_about
 from attnwidgets.sae.sae import SAE, as_sae
@@ -63,141 +64,158 @@ def feature_stats(
     jobs: int | Executor = 1,
     checkpoint: str | Path | None = None,
 ) -> FeatureStats:
-    """Count what every feature of an SAE does on a corpus, and keep examples of it.
+    """Count how every feature of an SAE fires on a corpus, and keep examples.
 
-    Texts are read once, in order, and not kept: memory is bounded by features x examples. They are counted in
-    shards of 1,000 texts (of fewer where these have more than 2^20 characters), so that results are equal bit
-    for bit however many workers share them, as long as torch computes in as many threads in each (one in
-    processes that are started here). Special tokens, and the first token of a decoder's text where it
-    has no beginning-of-text token, do not count.
+    Texts are read once, in order, and not stored: memory is bounded by features x examples. They are counted
+    in shards of 1,000 texts (fewer if they exceed 2^20 characters), so that results are equal bit for bit for
+    any number of workers, provided torch uses the same number of threads in each (one, in processes started
+    here). Special tokens do not count, nor does a decoder's first token if it is not a beginning-of-text
+    token.
 
     Args:
-        sae: Anything `aw.SAE.from_object` takes, or the folder of one.
-        model: Run up to the SAE's site; comes back as it was. A folder or hub id is loaded, once in a worker.
-        tokenizer: Its tokenizer; None where texts are token ids, or for that of a model given by name.
-        texts: Any number of texts, lists of token ids, which are read as they are, or rows of a data set with
-            "text" or "input_ids"; a stream is read as it comes.
-        features: Only these (all others cost nothing, except in topk SAEs).
-        examples: Contexts with the largest activations kept of a feature, each of another window.
-        per_interval: Contexts drawn at random of each of eight intervals of its activations, each of other
-            tokens: of a text that comes again and again, one.
-        window: Tokens of a context before and after its own.
-        context: Tokens the model reads at once, special ones included.
-        logits: How many tokens that a feature promotes and suppresses, where the model has an unembedding
-            and the site is in the residual stream.
-        neighbours: How many nearest directions (of all features), and how many features that fire along (of
-            those that are looked at).
-        seed: Of the draws.
-        site: Where the states are, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
-        prepend_bos: Whether texts begin with the beginning-of-text token; None as the SAE's files say, or
-            else as the tokenizer does.
-        jobs: How many processes share the shards; or any `concurrent.futures.Executor` (Dask's, mpi4py's,
-            loky's).
-        checkpoint: A folder to keep shards in that are counted. The same call goes on from them; it is
-            removed when all texts are counted.
+        sae: An SAE, any object `aw.SAE.from_object` accepts, or the folder of an SAE.
+        model: The model; run up to the SAE's hook point and left unchanged. A folder or hub id is loaded,
+            once in each worker.
+        tokenizer: Its tokenizer; None if texts are token ids, or to load the tokenizer of a model given by
+            name.
+        texts: Any number of strings, lists of token ids (read as they are), or rows of a data set with
+            "text" or "input_ids"; may be a stream.
+        features: Count only these features (others cost nothing, except in topk SAEs).
+        examples: Number of contexts kept of each feature with its largest activations, each from a different
+            window.
+        per_interval: Number of contexts drawn at random from each of eight intervals of the feature's
+            activations; identical contexts are drawn only once.
+        window: Number of tokens of a context before and after its central token.
+        context: Tokens the model reads at once, special tokens included.
+        logits: Number of tokens that a feature promotes and suppresses most, if the model has an unembedding
+            and the hook point is in the residual stream.
+        neighbours: Number of features with the nearest directions (among all features), and number of
+            co-occurring features (among those counted).
+        seed: Seed of the random draws.
+        site: Hook point to read, instead of `sae.site`; see `attnwidgets.tracing.hooks.hook_point`.
+        prepend_bos: Whether texts begin with the beginning-of-text token. None: as the SAE's files say, else
+            as the tokenizer does.
+        jobs: Number of processes, or any `concurrent.futures.Executor` (Dask's, mpi4py's, loky's).
+        checkpoint: Folder to store finished shards in. The same call resumes from it; it is removed when all
+            texts are counted.
 
     Returns:
-        FeatureStats; `.feature(j)` for one feature, `.save(path)`, and `aw.load(path)` without the model;
-        `aw.FeatureStats.merge(parts)` for parts of a corpus that were counted apart.
+        FeatureStats: `.feature(j)` for one feature, `.save(path)`, `aw.load(path)` without the model, and
+        `aw.FeatureStats.merge(parts)` for parts of a corpus counted separately.
 
     Raises:
-        ValueError: Where no token counts, the site is not in the model or has another width than the SAE
-            (both are named), states are NaN or infinite, or a checkpoint is of another model, SAE, corpus or
-            call, which is named.
-        RuntimeError: Where a shard ends its worker again and again; the shard is named.
+        ValueError: If no token counts, the model has no such hook point, its width differs from the SAE's,
+            states are NaN or infinite, or the checkpoint belongs to another model, SAE, corpus or call (the
+            message says which).
+        RuntimeError: If a shard repeatedly kills its worker; the message names the shard.
         IndexError: If there is no such feature.
 
     Source: Bricken et al. 2023, Towards Monosemanticity (the dashboards).
+
+    Example:
+        >>> import torch
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> W_enc = torch.randn(384, 16, generator=generator)
+        >>> sae = aw.SAE(W_enc, W_enc.T, torch.zeros(384), torch.zeros(16), site="encoder.layer.2")
+        >>> stats = aw.feature_stats(sae, *aw.demo_model("encoder"), ["The cat sat.", "It rained all day."])
+        >>> stats.shape, stats.tokens
+        ((16,), 9)
     """
     require_texts(texts)
-    _require_positive(examples=examples, per_interval=per_interval)
+    for name, number in (("examples", examples), ("per_interval", per_interval)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, not {number}.")
     folder = str(sae) if isinstance(sae, str | Path) else None
     sae = as_sae(sae) if folder is None else SAE.from_pretrained(folder)
     reader = Reader(model, tokenizer)
     inner = unwrap(reader.model)
-    place = site_of(sae, inner, site)
+    hook_point = hook_point_of(sae, inner, site)
     chosen = pick(slice(None) if features is None else features, range(sae.d_sae), "feature")
     before, after = window
-    drawn = {"examples": examples, "per_interval": per_interval, "seed": seed}
-    asked = Asked(
-        place,
+    drawing = {"examples": examples, "per_interval": per_interval, "seed": seed}
+    request = CountRequest(
+        hook_point,
         chosen,
         {"prepend_bos": prepend_bos, "context": context},
-        {"before": before, "after": after, **drawn},
+        {"before": before, "after": after, **drawing},
     )
-    here = Count(sae, inner, reader.tokenizer, asked)
-    corpus = here.corpus(())
+    counter = ShardCounter(sae, inner, reader.tokenizer, request)
+    corpus = counter.corpus(())
     about = states_about(
         reader.fingerprints,
         corpus,
-        place,
+        hook_point,
         window=[before, after],
         logits=logits,
         neighbours=neighbours,
-        **drawn,
-    ) | {"sae": sae_fingerprint(sae), "features": _digest(chosen)}
-    kept = Checkpoint(None if checkpoint is None else Path(checkpoint), about)
+        **drawing,
+    )
+    about |= {
+        "sae": sae_fingerprint(sae),
+        "features": hashlib.blake2b(repr(chosen).encode(), digest_size=16).hexdigest(),
+    }
+    finished = Checkpoint(None if checkpoint is None else Path(checkpoint), about)
     total = shards_in(texts)
     jobs = 1 if total == 1 and not isinstance(jobs, Executor) else jobs
     hooks = () if stays(jobs) else hooks_of(inner)
     if hooks:
         names = sorted({hook.split()[0] for hook in hooks})
-        raise ValueError(f"model has hooks ({', '.join(names)}), which workers do not see: use jobs=1.")
-    tally, count = asked.tally(), 0
-    ids, shards = _peeked(here, shards_of(texts, spelled=corpus.tokenizer is not None))
+        raise ValueError(f"model has hooks ({', '.join(names)}) that workers would not have: use jobs=1.")
+    tally, count = request.tally(), 0
+    ids, shards = _first_window(counter, shards_of(texts, spelled=corpus.tokenizer is not None))
     opening = None if folder is None else partial(SAE.from_pretrained, folder)
     with (
         reader.carried(jobs) as carried,
         parcel(sae, jobs, kind="sae", what="the SAE", check=sae_fingerprint, make=opening) as packed,
     ):
-        for number, (shard, found) in run_shards(
-            _Worker(carried, packed, asked, quiet=not stays(jobs)),
-            _open(shards, kept),
+        for number, (shard, new_state) in run_shards(
+            _Worker(carried, packed, request, quiet=not stays(jobs)),
+            _unfinished(shards, finished),
             jobs,
             desc="feature statistics",
-            describe=_name,
+            describe=attrgetter("name"),
             total=total,
-            kept=kept.said,
+            kept=finished.hint,
         ):
-            state = kept.get(shard) if found is None else found
+            state = finished.get(shard) if new_state is None else new_state
             if state is not None:
-                tally.merge(asked.tally(state))
-            if found is not None:
-                kept.put(shard, found, tally)
+                tally.merge(request.tally(state))
+            if new_state is not None:
+                finished.put(shard, new_state, tally)
             count = number + 1
     if not tally.tokens:
-        raise ValueError("texts hold no token that counts; give at least one text of several words.")
-    stats = assembled(
+        raise ValueError("texts contain no token that counts; pass at least one text of several words.")
+    stats = assemble(
         tally,
         chosen,
-        nearest(sae, chosen, neighbours) | logit_effects(sae, chosen, reader.model, place, ids, logits),
-        partial(_spelled, corpus.tokenizer),
+        nearest(sae, chosen, neighbours) | logit_effects(sae, chosen, reader.model, hook_point, ids, logits),
+        partial(_pieces, corpus.tokenizer),
         about=about,
         special=corpus.special,
         d_sae=sae.d_sae,
         provenance={
             "title": "feature statistics",
-            "options": {"sae": repr(sae), "site": place.name, "layer": place.block, **drawn},
+            "options": {"sae": repr(sae), "site": hook_point.name, "layer": hook_point.block, **drawing},
             "model": sae.model_name or type(inner).__name__,
             "paper": PAPER,
         },
     )
-    kept.remove(count)
+    finished.remove(count)
     return stats
 
 
-def _open(shards: Iterable[Shard], kept: Checkpoint) -> Iterator[Shard | Finished[_Counted]]:
-    """Yield shards, as finished where they are in the checkpoint."""
+def _unfinished(shards: Iterable[Shard], finished: Checkpoint) -> Iterator[Shard | Finished[_Counted]]:
+    """Yield shards; those in the checkpoint are marked as finished."""
     for shard in shards:
-        yield Finished((shard.head, None)) if kept.holds(shard) else shard
+        yield Finished((shard.head, None)) if finished.holds(shard) else shard
 
 
-def _peeked(count: Count, shards: Iterator[Shard]) -> tuple[Sequence[int], Iterable[Shard]]:
-    """Return the first window that the model reads, and all of the shards."""
+def _first_window(counter: ShardCounter, shards: Iterator[Shard]) -> tuple[Sequence[int], Iterable[Shard]]:
+    """Return the token ids of the first window, and all of the shards."""
     seen = []
     for shard in shards:
         seen.append(shard)
-        first = next(count.corpus(shard.texts).windows(), None)
+        first = next(counter.corpus(shard.texts).windows(), None)
         if first is not None:
             return first.ids, chain(seen, shards)
     return (), seen
@@ -210,46 +228,28 @@ class _Worker:
     Args:
         carried: Model and tokenizer.
         sae: The SAE.
-        asked: What is asked.
-        quiet: Whether progress within a shard is not told: nobody looks there.
+        request: What to count.
+        quiet: Whether to hide progress within a shard, which nobody sees in a worker.
     """
 
     carried: Carried
     sae: Parcel | Here
-    asked: Asked
+    request: CountRequest
     quiet: bool
 
     def __call__(self, shard: Shard) -> _Counted:
         """Return the shard without its texts, and the state of its tally."""
         model, tokenizer = self.carried.open()
-        count = Count(self.sae.open(), unwrap(model), tokenizer, self.asked)
-        with observing(_unheard) if self.quiet else nullcontext():
-            return shard.head, count(shard)
+        counter = ShardCounter(self.sae.open(), unwrap(model), tokenizer, self.request)
+        with observing(lambda *_: None) if self.quiet else nullcontext():
+            return shard.head, counter(shard)
 
 
-def _unheard(*_: Any) -> None:
-    """Take in the progress of a worker."""
-
-
-def _name(shard: Shard) -> str:
-    return shard.name
-
-
-def _spelled(tokenizer: Any, ids: list[int]) -> tuple[list[str], str]:
-    """Return how a tokenizer spells ids, and how that spells text."""
+def _pieces(tokenizer: Any, ids: list[int]) -> tuple[list[str], str]:
+    """Return the pieces of token ids, and the scheme by which they spell text."""
     if tokenizer is None:
         return [str(number) for number in ids], "plain"
-    found = tokenizer.convert_ids_to_tokens(ids) if ids else []
     # An unembedding may have more rows than the tokenizer has tokens.
-    pieces = [f"#{number}" if piece is None else str(piece) for number, piece in zip(ids, found, strict=True)]
+    known = tokenizer.convert_ids_to_tokens(ids) if ids else []
+    pieces = [f"#{number}" if piece is None else str(piece) for number, piece in zip(ids, known, strict=True)]
     return pieces, scheme_of(tokenizer, pieces)
-
-
-def _digest(features: Sequence[int]) -> str:
-    return hashlib.blake2b(repr(features).encode(), digest_size=16).hexdigest()
-
-
-def _require_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, not {number}.")

@@ -1,4 +1,4 @@
-"""Whether statistics from a file hold together: a file may be damaged, or changed by someone."""
+"""Consistency checks of statistics loaded from a file, which may be damaged or edited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Axes of the arrays: those of one name are of one length.
+# Axes of the arrays; axes of the same name have the same length.
 _FEATURE = "feature"
 _AXES = {
     **dict.fromkeys(("features", "count", "total", "maxima", "exponent", "paired.count"), (_FEATURE,)),
@@ -27,11 +27,11 @@ _AXES = {
         for part in ("", ".effect")
     },
     **{
-        f"{which}.{name}": (row, which, *place)
+        f"{which}.{name}": (row, which, *token_axis)
         for which, row in (("top", _FEATURE), ("drawn", "interval"))
-        for name, place in (
-            *((one, ()) for one in ("value", "text", "place")),
-            *((one, ("token",)) for one in ("ids", "activations")),
+        for name, token_axis in (
+            *((name, ()) for name in ("value", "text", "place")),
+            *((name, ("token",)) for name in ("ids", "activations")),
         )
     },
 }
@@ -39,32 +39,32 @@ _IDS = ("top.ids", "drawn.ids", "promoted", "suppressed")
 
 
 def require_whole(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-    """Raise a ValueError for arrays that do not fit together, or name what is not there."""
+    """Raise ValueError if arrays are inconsistent or refer to unknown features or tokens."""
     sizes = _sizes(arrays)
     if sizes["interval"] != sizes[_FEATURE] * INTERVALS or facts["before"] not in range(sizes["token"]):
         raise ValueError("the examples do not fit the features")
     features = arrays["features"]
     if not features.size or len(np.unique(features)) != len(features):
-        raise ValueError("no features, or one of them twice")
+        raise ValueError("the features are empty or not unique")
     for name in ("features", "near", "along"):
         _require_in(name, arrays[name], range(facts["d_sae"]))
     known = [int(number) for number in facts["pieces"]]
     for name in _IDS:
         _require_in(name, arrays.get(name, np.zeros(0, int)), known)
     for which in ("top", "drawn"):
-        own = arrays[f"{which}.ids"][..., facts["before"]]
-        if np.any((own == NONE) & (arrays[f"{which}.text"] != NONE)):
-            raise ValueError(f"an example of {which!r} lacks its token")
+        central = arrays[f"{which}.ids"][..., facts["before"]]
+        if np.any((central == NONE) & (arrays[f"{which}.text"] != NONE)):
+            raise ValueError(f"an example in {which!r} lacks its central token")
 
 
 def _require_in(name: str, values: NDArray[Any], known: Any) -> None:
-    """Raise a ValueError for a number that is neither known nor `NONE`."""
+    """Raise ValueError for a number that is neither known nor `NONE`."""
     if values.dtype.kind not in "iu" or not np.isin(values, [NONE, *known]).all():
-        raise ValueError(f"the array {name!r} holds what is not there")
+        raise ValueError(f"the array {name!r} refers to unknown features or tokens")
 
 
 def _sizes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Return the length of every axis, which is the same in all arrays that have it."""
+    """Return the length of every axis; raise ValueError if arrays disagree on it."""
     sizes: dict[str, int] = {}
     for name, axes in _AXES.items():
         if name not in arrays:
@@ -72,7 +72,7 @@ def _sizes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
                 raise ValueError(f"the array {name!r} is missing")
             continue
         shape = arrays[name].shape
-        same = [sizes.setdefault(axis, n) == n for axis, n in zip(axes, shape, strict=False)]
-        if len(shape) != len(axes) or not all(same):
+        agrees = [sizes.setdefault(axis, n) == n for axis, n in zip(axes, shape, strict=False)]
+        if len(shape) != len(axes) or not all(agrees):
             raise ValueError(f"the array {name!r} has shape {shape}, which does not fit the others")
     return sizes

@@ -1,7 +1,8 @@
-"""FeatureStats: what every feature of an SAE does on a corpus, and where."""
+"""FeatureStats: how every feature of an SAE fires on a corpus, with examples."""
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets.explanations.explanation import Outcomes
     from attnwidgets.explanations.results.tables import Columns
 
 
@@ -37,20 +39,28 @@ class FeatureStats(Explanation):
     """Statistics of features over a corpus; values are densities [feature]. Made by `aw.feature_stats`.
 
     Args:
-        arrays: What a `Tally` counted (its whole state, so that statistics can be merged), and what the
-            directions say; see `_ARRAYS`.
-        facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its own), pieces
-            (spelling of token ids), special (ids), scheme (how pieces spell text) and about (what the counts
-            depend on, see `attnwidgets.sae.dependencies`).
-        names: What the reader calls features; `rename` and the table of `aw.FeatureTable` write here.
-        method, provenance, warning: see `Explanation`.
+        arrays: The state of a `Tally` (complete, so that statistics can be merged) and statistics of the
+            directions; see `_ARRAYS`.
+        facts: d_sae, tokens, texts, paired_tokens, before (tokens of a context before its central one),
+            pieces (of token ids), special (ids), scheme (by which pieces spell text) and about (everything
+            the counts depend on, see `attnwidgets.sae.dependencies`).
+        names: The reader's names of features; changed by `rename` and in the table of `aw.FeatureTable`.
+        method: Name of the method.
+        unit: Name of the unit: "feature".
+        stack: Stack the statistics belong to.
+        provenance: How the numbers were computed; see `Explanation`.
+        trace_id: Not used for corpora.
+        warning: What a reader must know, or "".
+        predictions: Not used for corpora.
+        dtype: Precision of the numbers: "float32" (default) or "float64".
     """
 
     kind = "FeatureStats"
+    axis_names = ("feature",)
     facts: Mapping[str, Any]
     names: dict[int, str]
     _arrays: dict[str, NDArray[Any]]
-    _places: dict[int, int]
+    _rows: dict[int, int]
 
     def __init__(
         self,
@@ -60,85 +70,95 @@ class FeatureStats(Explanation):
         names: Mapping[int, str] | None = None,
         method: str = "feature_stats",
         unit: str = "feature",
-        **common: Any,
+        stack: str = "self",
+        provenance: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+        warning: str = "",
+        predictions: Outcomes | None = None,
+        dtype: str | None = None,
     ) -> None:
         if missing := [name for name in _ARRAYS if name not in arrays]:
-            raise ValueError(f"arrays lacks {missing[0]!r}; statistics are made by aw.feature_stats.")
-        self._set_common(unit=unit, method=method, **common)
+            raise ValueError(f"arrays lacks {missing[0]!r}; call aw.feature_stats to make statistics.")
+        self._set_common(
+            method=method,
+            unit=unit,
+            stack=stack,
+            provenance=provenance,
+            trace_id=trace_id,
+            warning=warning,
+            predictions=predictions,
+            dtype=dtype,
+        )
         kept = {name: np.asarray(array) for name, array in arrays.items()}
         self._set(
             facts=dict(facts),
             names={int(number): str(name) for number, name in (names or {}).items()},
             _arrays=kept,
-            _places={int(number): place for place, number in enumerate(kept["features"])},
+            _rows={int(number): row for row, number in enumerate(kept["features"])},
         )
 
     @classmethod
     def merge(cls, parts: Iterable[FeatureStats | str | Path]) -> FeatureStats:
-        """Return statistics of parts of a corpus as those of the whole.
+        """Return the statistics of a corpus from those of its parts.
 
-        Parts are counted anywhere, by the same call on other texts, and saved: by the tasks of an array job,
-        say. Where each begins with a shard of the whole (every 1,000 texts, or sooner where these have more
-        than 2^20 characters) and torch computes in as many threads, the result is that of one call, bit for
-        bit. Else activations may differ in the last digits, since the model reads other texts in one batch.
-        Texts are numbered through the parts in their order. Of features that fire along, all pairs are
-        counted only while fewer than 2^25 are met.
+        Parts are counted anywhere by the same call on different texts and saved, for example by the tasks of
+        an array job. The result equals that of one call bit for bit if each part begins with a shard of the
+        whole (every 1,000 texts, or sooner if these exceed 2^20 characters) and torch uses the same number of
+        threads. Otherwise activations may differ in the last digits, because the model reads other texts in
+        one batch. Texts are numbered through the parts in order. Co-occurrence is counted for all pairs of
+        features as long as there are fewer than 2^25 pairs.
 
         Args:
-            parts: In the order of the corpus. Files are opened one by one, so that memory does not grow.
+            parts: Statistics or their files, in the order of the corpus. Files are opened one by one, so that
+                memory does not grow.
 
         Raises:
-            ValueError: Where a part is of another SAE, model, tokenizer, site, features or options, which are
-                named; was saved by an earlier version; or there is none.
-            TypeError: Where a part is something else.
+            ValueError: If a part was made with another SAE, model, tokenizer, hook point, features or options
+                (the message says which) or by an earlier version, or if there is no part.
+            TypeError: If a part is something else.
         """
-        from attnwidgets.sae.corpus_statistics.assembling import merged
+        from attnwidgets.sae.corpus_statistics.assembling import merge
 
-        return merged(parts)
+        return merge(parts)
 
-    # What every explanation has.
+    # Required of every explanation.
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many features were looked at."""
+        """(number of features counted,)."""
         return (len(self._arrays["features"]),)
 
     @property
-    def axis_names(self) -> tuple[str, ...]:
-        """("feature",)."""
-        return ("feature",)
-
-    @property
     def values(self) -> Array:
-        """Densities: the share of tokens on which a feature fires [feature] (float32)."""
+        """Densities [feature] (float32): the share of tokens on which each feature fires, 0 to 1."""
         return self.density
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The features that were looked at."""
+        """The features counted."""
         return tuple(int(number) for number in self._arrays["features"])
 
     @property
     def tokens(self) -> int:
-        """How many tokens were counted; special ones are not."""
+        """Number of tokens counted, without special tokens."""
         return int(self.facts["tokens"])
 
     @property
     def d_sae(self) -> int:
-        """How many features the SAE has."""
+        """Number of features of the SAE."""
         return int(self.facts["d_sae"])
 
     @property
     def density(self) -> Array:
-        """The share of tokens on which a feature fires [feature] (float32)."""
+        """The share of tokens on which each feature fires [feature] (float32), 0 to 1."""
         return read_only((self._arrays["count"] / max(self.tokens, 1)).astype(np.float32))
 
     @property
     def maxima(self) -> Array:
-        """Largest activations [d_sae] (float32); NaN for features that were not looked at."""
-        found = np.full(self.d_sae, np.nan, dtype=np.float32)
-        found[self._arrays["features"]] = self._arrays["maxima"]
-        return read_only(found)
+        """Largest activations [d_sae] (float32); NaN for features that were not counted."""
+        maxima = np.full(self.d_sae, np.nan, dtype=np.float32)
+        maxima[self._arrays["features"]] = self._arrays["maxima"]
+        return read_only(maxima)
 
     @property
     def dead(self) -> tuple[int, ...]:
@@ -148,46 +168,46 @@ class FeatureStats(Explanation):
     # One feature.
 
     def feature(self, feature: int) -> FeatureSummary:
-        """Return everything that is known of a feature.
+        """Return all statistics of a feature.
 
         Raises:
-            IndexError: Where it was not looked at.
+            IndexError: If the feature was not counted.
         """
         number = self.features[position(feature, self.features, "feature")]
-        place = self._places[number]
+        row = self._rows[number]
         a = self._arrays
-        count = int(a["count"][place])
-        top = 2.0 ** int(a["exponent"][place]) if count else 1.0
+        count = int(a["count"][row])
+        top = 2.0 ** int(a["exponent"][row]) if count else 1.0
         return FeatureSummary(
             feature=number,
             name=self.names.get(number, ""),
             count=count,
             density=count / max(self.tokens, 1),
-            maximum=float(a["maxima"][place]),
-            mean=float(a["total"][place]) / max(count, 1),
+            maximum=float(a["maxima"][row]),
+            mean=float(a["total"][row]) / max(count, 1),
             edges=tuple(top * edge / BINS for edge in range(BINS + 1)),
-            histogram=tuple(int(n) for n in a["histogram"][place]),
-            top=self._examples("top", place),
-            intervals=self._intervals(place, top, count),
-            promoted=self._effects("promoted", place),
-            suppressed=self._effects("suppressed", place),
+            histogram=tuple(int(n) for n in a["histogram"][row]),
+            top=self._examples("top", row),
+            intervals=self._intervals(row, top, count),
+            promoted=self._effects("promoted", row),
+            suppressed=self._effects("suppressed", row),
             neighbours=tuple(
                 Neighbour(int(other), float(cosine))
-                for other, cosine in zip(a["near"][place], a["near.cosine"][place], strict=True)
+                for other, cosine in zip(a["near"][row], a["near.cosine"][row], strict=True)
                 if other != NONE
             ),
-            companions=self._companions(place, count),
+            companions=self._companions(row, count),
         )
 
-    def _intervals(self, place: int, top: float, count: int) -> tuple[Interval, ...]:
-        counts = self._arrays["histogram"][place].reshape(INTERVALS, -1).sum(-1)
+    def _intervals(self, row: int, top: float, count: int) -> tuple[Interval, ...]:
+        counts = self._arrays["histogram"][row].reshape(INTERVALS, -1).sum(-1)
         return tuple(
             Interval(
                 top * part / INTERVALS,
                 top * (part + 1) / INTERVALS,
                 int(counts[part]),
                 int(counts[part]) / count,
-                self._examples("drawn", place * INTERVALS + part),
+                self._examples("drawn", row * INTERVALS + part),
             )
             for part in reversed(range(INTERVALS))
             if counts[part]
@@ -199,19 +219,19 @@ class FeatureStats(Explanation):
         return tuple(self._example({name: field[slot] for name, field in fields.items()}) for slot in slots)
 
     def _example(self, fields: Mapping[str, Any]) -> Example:
-        there = np.flatnonzero(fields["ids"] != NONE)
-        ids = tuple(int(number) for number in fields["ids"][there])
+        inside = np.flatnonzero(fields["ids"] != NONE)
+        ids = tuple(int(number) for number in fields["ids"][inside])
         return Example(
             activation=float(fields["value"]),
-            tokens=self._spelled(ids),
-            activations=tuple(float(value) for value in fields["activations"][there]),
-            at=int(np.flatnonzero(there == self.facts["before"])[0]),
+            tokens=self._display_strings(ids),
+            activations=tuple(float(value) for value in fields["activations"][inside]),
+            at=int(np.flatnonzero(inside == self.facts["before"])[0]),
             ids=ids,
             text=int(fields["text"]),
             place=int(fields["place"]),
         )
 
-    def _spelled(self, ids: Iterable[int]) -> tuple[str, ...]:
+    def _display_strings(self, ids: Iterable[int]) -> tuple[str, ...]:
         """Return display strings of consecutive tokens."""
         numbers = list(ids)
         special = set(self.facts["special"])
@@ -219,70 +239,71 @@ class FeatureStats(Explanation):
         scheme = self.facts["scheme"]
         return display(pieces_of(pieces, [number in special for number in numbers], scheme), scheme)
 
-    def _effects(self, which: str, place: int) -> tuple[LogitEffect, ...]:
+    def _effects(self, which: str, row: int) -> tuple[LogitEffect, ...]:
         if which not in self._arrays:
             return ()
-        ids, effects = self._arrays[which][place], self._arrays[f"{which}.effect"][place]
+        ids, effects = self._arrays[which][row], self._arrays[f"{which}.effect"][row]
         return tuple(
-            LogitEffect(self._spelled([int(number)])[0], float(effect), int(number))
+            LogitEffect(self._display_strings([int(number)])[0], float(effect), int(number))
             for number, effect in zip(ids, effects, strict=True)
         )
 
-    def _companions(self, place: int, count: int) -> tuple[Companion, ...]:
+    def _companions(self, row: int, count: int) -> tuple[Companion, ...]:
         a = self._arrays
-        found = []
-        for other, together in zip(a["along"][place], a["along.count"][place], strict=True):
-            if other == NONE:
-                continue
-            theirs = int(a["paired.count"][self._places[int(other)]])
-            own = int(a["paired.count"][place])
-            both = int(together)
-            found.append(Companion(int(other), both / own, both / (own + theirs - both)))
-        return tuple(found) if count else ()
+        companions = []
+        for other, together in zip(a["along"][row], a["along.count"][row], strict=True):
+            if other != NONE:
+                own = int(a["paired.count"][row])
+                others = int(a["paired.count"][self._rows[int(other)]])
+                both = int(together)
+                companions.append(Companion(int(other), both / own, both / (own + others - both)))
+        return tuple(companions) if count else ()
 
-    # All of them.
+    # All features.
 
     def named(self, names: Mapping[int, str]) -> FeatureStats:
-        """Return the same statistics with names for features; an empty name takes one away.
+        """Return the same statistics with names for features; an empty name removes one.
 
         Raises:
-            IndexError: Where there is no such feature.
+            IndexError: If there is no such feature.
         """
         changed = {self.features[position(n, self.features, "feature")]: name for n, name in names.items()}
         kept = {number: name for number, name in {**self.names, **changed}.items() if name}
         return FeatureStats(self._arrays, self.facts, names=kept, **self._common())
 
     def rename(self, names: Mapping[int, str]) -> None:
-        """Name features here, in all views of these statistics and in what is saved of them from now on.
+        """Name features in place: in all views of these statistics and in files saved from now on.
 
-        Names are a reader's notes, and the only thing that changes; `named` leaves these as they are. An
-        empty name takes one away.
+        Names are a reader's notes and the only thing that ever changes; `named` returns a copy instead. An
+        empty name removes one.
 
         Raises:
-            IndexError: Where there is no such feature; nothing is changed then.
+            IndexError: If there is no such feature; nothing is changed then.
         """
         changed = self.named(names).names
         self.names.clear()
         self.names.update(changed)
 
     def loudest(self, k: int) -> tuple[int, ...]:
-        """Return the `k` features with the largest activations, the largest first; dead ones are left out."""
+        """Return the `k` features with the largest activations, largest first, without dead features."""
         maxima = np.where(self._arrays["count"] > 0, self._arrays["maxima"], -np.inf)
         order = np.argsort(-maxima, kind="stable")[:k]
-        return tuple(int(self._arrays["features"][place]) for place in order if maxima[place] > -np.inf)
+        return tuple(int(self._arrays["features"][row]) for row in order if maxima[row] > -np.inf)
 
     def strongest_tokens(self) -> list[str | None]:
-        """Return, for every feature, the token on which it fires most; None where it is dead."""
+        """Return for every feature the token on which it fires most; None for dead features."""
         a = self._arrays
         ids = a["top.ids"][:, 0, self.facts["before"]]
         spelled = {
-            int(number): self._spelled([int(number)])[0] for number in np.unique(ids) if number != NONE
+            int(number): self._display_strings([int(number)])[0]
+            for number in np.unique(ids)
+            if number != NONE
         }
         alive = a["top.text"][:, 0] != NONE
-        return [spelled[int(number)] if there else None for number, there in zip(ids, alive, strict=True)]
+        return [spelled[int(number)] if fires else None for number, fires in zip(ids, alive, strict=True)]
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield one feature a row: feature, name, density, count, mean, maximum, token (of its maximum)."""
+        """Yield one row per feature: feature, name, density, count, mean, maximum, token (of its maximum)."""
         a = self._arrays
         counts = np.maximum(a["count"], 1)
         yield {
@@ -296,19 +317,23 @@ class FeatureStats(Explanation):
         }
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON-able description and the arrays."""
+        """Return a JSON-able description and its arrays."""
         names = {str(number): name for number, name in self.names.items()}
         return self._describe_common() | {"facts": dict(self.facts), "names": names}, dict(self._arrays)
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Return the statistics that `to_description` described."""
+        """Return the statistics described by `to_description`."""
         names = {int(number): name for number, name in described["names"].items()}
         require_whole(arrays, described["facts"])
         return cls(arrays, described["facts"], names=names, **restore_common(described))
 
-    def plot(self, **_: Any) -> Figure:
-        """Return a matplotlib figure of how dense features are: a histogram of log10 densities."""
+    def plot(self, *, title: str | None = None) -> Figure:  # type: ignore[override]
+        """Return a matplotlib figure: a histogram of log10 densities.
+
+        Args:
+            title: Heading; by default the number of features that fired.
+        """
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(5, 2.5), layout="constrained")
@@ -317,16 +342,13 @@ class FeatureStats(Explanation):
         axes.hist(np.log10(alive), bins=50)
         axes.set_xlabel("log10 of the share of tokens on which a feature fires")
         axes.set_ylabel("features")
-        axes.set_title(f"{len(alive)} of {self.shape[0]} features fired on {self.tokens:,} tokens")
+        axes.set_title(title or f"{len(alive)} of {self.shape[0]} features fired on {self.tokens:,} tokens")
         return figure
 
     def _png(self) -> dict[str, Any]:
-        import base64
-        import io
+        from attnwidgets.figures.drawing import rendered
 
-        stream = io.BytesIO()
-        self.plot().savefig(stream, format="png", dpi=100)
-        return {"image/png": base64.b64encode(stream.getvalue()).decode("ascii")}
+        return {"image/png": base64.b64encode(rendered(self.plot(), dpi=100)).decode("ascii")}
 
 
 _EXAMPLE = ("value", "text", "place", "ids", "activations")

@@ -1,4 +1,4 @@
-"""What is known of one feature: how often it fires, and where."""
+"""FeatureSummary: the statistics of one feature."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """One place of the corpus where a feature fires.
+    """A token of the corpus on which a feature fires, in its context.
 
     Attributes:
-        activation: Of the token that it is about.
-        tokens: Display strings of it and of those around it; as many as its text has there.
-        activations: The feature's activations on them.
-        at: Which of them it is about.
-        ids: Their token ids.
-        text: Number of the text in the corpus.
-        place: Place of the token in the text, special tokens not counted.
+        activation: Activation on the token.
+        tokens: Display strings of the context: the token and those around it, within its text.
+        activations: The feature's activations on the context.
+        at: Index of the token in the context.
+        ids: Token ids of the context.
+        text: Index of the text in the corpus.
+        place: Position of the token in the text, not counting special tokens.
     """
 
     activation: float
@@ -29,7 +29,7 @@ class Example(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """Activations above `low` and up to `high`: on how many tokens, which share of all, and some examples."""
+    """Activations above `low` up to `high`: number of tokens, their share of all firings, and examples."""
 
     low: float
     high: float
@@ -39,14 +39,14 @@ class Interval(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A feature with a direction near by: the cosine of the two."""
+    """A feature with a similar direction, and the cosine of the two."""
 
     feature: int
     cosine: float
 
 
 class Companion(NamedTuple):
-    """A feature that fires along: on which share of the tokens, and tokens of both over tokens of either."""
+    """A co-occurring feature: share of this feature's tokens on which it fires, and Jaccard index."""
 
     feature: int
     share: float
@@ -54,7 +54,7 @@ class Companion(NamedTuple):
 
 
 class LogitEffect(NamedTuple):
-    """What one unit of a feature adds to a token's logit, the final norm taken as a scale."""
+    """Effect of one unit of a feature on a token's logit, without the division in the final norm."""
 
     token: str
     effect: float
@@ -63,24 +63,23 @@ class LogitEffect(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureSummary:
-    """One feature.
+    """The statistics of one feature.
 
     Args:
-        feature: Its number.
-        name: What the reader calls it, or "".
-        count: Tokens on which it fires.
-        density: Their share.
-        maximum: Its largest activation.
-        mean: Its mean activation where it fires.
-        edges: Ends of the histogram's bins, one more than there are bins.
-        histogram: Tokens in every bin; a bin holds its upper end.
-        top: Examples with the largest activations, the largest first, each of another window.
-        intervals: Equal parts of the range of activations, the largest first; those that are empty are left
-            out.
-        promoted, suppressed: Tokens whose logits it raises and lowers most, where there is an unembedding.
+        feature: Number of the feature.
+        name: The reader's name for it, or "".
+        count: Number of tokens on which it fires.
+        density: Share of tokens on which it fires, 0 to 1.
+        maximum: Largest activation.
+        mean: Mean activation over the tokens on which it fires.
+        edges: Edges of the histogram's bins, one more than there are bins.
+        histogram: Number of tokens in every bin; a bin includes its upper edge.
+        top: Examples with the largest activations, largest first, each from a different window.
+        intervals: Equal intervals of the activation range, largest first, without empty ones.
+        promoted: Tokens whose logits it raises most, if the model has an unembedding.
+        suppressed: Tokens whose logits it lowers most, if the model has an unembedding.
         neighbours: Features with the nearest directions.
-        companions: Features that fire on the same tokens most often (by tokens of both over tokens of
-            either).
+        companions: Features that co-occur most often, by Jaccard index of their tokens.
     """
 
     feature: int
@@ -99,15 +98,15 @@ class FeatureSummary:
     companions: tuple[Companion, ...]
 
     def __repr__(self) -> str:
-        named = f" {self.name!r}" if self.name else ""
-        around = "; ".join("".join(_marked(example)) for example in self.top[:3])
+        name = f" {self.name!r}" if self.name else ""
+        contexts = "; ".join("".join(_mark(example)) for example in self.top[:3])
         return (
-            f"<feature {self.feature}{named}: fires on {self.density:.3%} of tokens, up to "
-            f"{self.maximum:.3g}; {around}>"
+            f"<feature {self.feature}{name}: fires on {self.density:.3%} of tokens, up to "
+            f"{self.maximum:.3g}; {contexts}>"
         )
 
 
-def _marked(example: Example) -> list[str]:
-    """Return an example's tokens with the one that it is about in brackets, a few on either side."""
+def _mark(example: Example) -> list[str]:
+    """Return an example's central token in brackets, with a few tokens on either side."""
     near = range(max(example.at - 3, 0), min(example.at + 3, len(example.tokens)))
     return [f"[{example.tokens[i]}]" if i == example.at else f" {example.tokens[i]} " for i in near]

@@ -1,8 +1,8 @@
-"""Tally: counts, histograms and examples of every feature, from activations that stream by.
+"""Tally: counts, histograms and examples of every feature, from a stream of activations.
 
-What is kept does not grow with the number of tokens, and does not depend on how they are cut into chunks, or
-into parts that are counted elsewhere and merged: sums are exact, bins are powers of two wide, and which
-examples are kept is decided by a hash of what the model read, the place in it and the feature.
+The state does not grow with the number of tokens. It does not depend on how they are split into chunks or
+into parts that are counted separately and merged: sums are exact, widths of bins are powers of two, and a
+hash of the window, the position in it and the feature decides which examples are kept.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BINS = 64
-"""Bins of a histogram, from 0 to a power of two that no activation exceeds."""
+"""Number of histogram bins, from 0 to a power of two that no activation exceeds."""
 INTERVALS = 8
-"""Intervals of equal width over the same range, of each of which some examples are kept."""
+"""Number of intervals of equal width over the same range; examples are kept from each."""
 _SILENT = -(2**15)  # the exponent of a feature that has not fired
-_PAIRS = 2**25  # pairs of features that are counted at most
-_FLUSH = 2**16  # tokens whose pairs are counted at once
+_PAIRS = 2**25  # most pairs of features counted
+_FLUSH = 2**16  # tokens whose pairs are counted together
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens in order, whole windows of them.
+    """Tokens of whole windows, in order.
 
     Args:
-        activations: [token, feature].
-        ids: [token].
-        counts: [token], whether it counts.
-        window: [token], the number of its window, rising.
-        text: [token], the number of its text.
-        place: [token], its place in the text, special tokens not counted.
+        activations: Activations [token, feature].
+        ids: Token ids [token].
+        counts: Whether each token counts [token].
+        window: Index of each token's window [token], ascending.
+        text: Index of each token's text [token].
+        place: Position of each token in its text, not counting special tokens [token].
     """
 
     activations: NDArray[np.float32]
@@ -55,16 +55,16 @@ class Tally:
     """Statistics of features.
 
     Args:
-        features: How many.
-        examples: Contexts with the largest activations that are kept of a feature, one of a window.
-        per_interval: Contexts drawn at random of every interval of its activations, each with other tokens.
-        before: Tokens of a context before the one it is about.
-        after: Tokens after it.
-        seed: Of the draws.
+        features: Number of features.
+        examples: Number of contexts kept of a feature with its largest activations, one per window.
+        per_interval: Number of contexts drawn at random from every interval of its activations, all distinct.
+        before: Tokens of a context before its central token.
+        after: Tokens of a context after its central token.
+        seed: Seed of the random draws.
 
     Attributes:
-        texts: How many texts were read; whoever adds chunks counts them.
-        tokens: How many tokens counted.
+        texts: Number of texts read; set by the caller.
+        tokens: Number of tokens counted.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Tally:
         self._waiting: list[Any] = []
 
     def add(self, chunk: Chunk) -> None:
-        """Take in a chunk."""
+        """Add a chunk."""
         rows, columns = np.nonzero(chunk.activations)
-        inside = chunk.counts[rows]
-        rows, columns = rows[inside], columns[inside]
+        counted = chunk.counts[rows]
+        rows, columns = rows[counted], columns[counted]
         values = chunk.activations[rows, columns]
-        counted = int(chunk.counts.sum())
-        self._pair(rows, columns, len(chunk.ids), counted)
-        self.tokens += counted
+        tokens = int(chunk.counts.sum())
+        self._pair(rows, columns, len(chunk.ids), tokens)
+        self.tokens += tokens
         if not len(rows):
             return
         order = np.lexsort((rows, -values, columns))
@@ -103,18 +103,18 @@ class Tally:
         exact_sums.add(self.sums, columns, values)
         self.maxima[firing] = np.maximum(self.maxima[firing], values[first])
         self._widen(firing, _exponents(values[first]))
-        # Exact, since the range is a power of two; a bin holds its upper end, as the range does.
-        place = np.ldexp(values.astype(np.float64) * BINS, -self.exponent[columns])
-        bins = np.ceil(place).astype(np.int64) - 1
+        # Exact, because the range is a power of two; a bin includes its upper edge, as the range does.
+        scaled = np.ldexp(values.astype(np.float64) * BINS, -self.exponent[columns])
+        bins = np.ceil(scaled).astype(np.int64) - 1
         flat = np.bincount(columns * BINS + bins, minlength=self.features * BINS)
         self.histogram += flat.reshape(self.features, BINS)
         self._keep(chunk, rows, columns, values, bins)
 
     def merge(self, other: Tally) -> None:
-        """Take in what another tally with the same options counted on the texts that follow; it is used up.
+        """Add the counts of another tally with the same options on the texts that follow; `other` is used up.
 
-        Whatever the texts were cut into, the result is that of one tally, but for pairs of features where
-        more of them are met than are counted (see `pairs`).
+        However the texts were split, the result is that of one tally, except for pairs of features beyond
+        the limit (see `pairs`).
         """
         fired = np.flatnonzero(other.count)
         self._widen(fired, other.exponent[fired])
@@ -125,10 +125,10 @@ class Tally:
         self.maxima = np.maximum(self.maxima, other.maxima)
         self.histogram += other.histogram
         rows = (fired[:, None] * INTERVALS + np.arange(INTERVALS)).ravel()
-        for own, theirs, where in ((self.top, other.top, fired), (self.drawn, other.drawn, rows)):
-            numbers = theirs.fields["text"]
-            numbers[numbers != NONE] += self.texts
-            own.merge(theirs, where)
+        for ours, theirs, where in ((self.top, other.top, fired), (self.drawn, other.drawn, rows)):
+            text_numbers = theirs.fields["text"]
+            text_numbers[text_numbers != NONE] += self.texts
+            ours.merge(theirs, where)
         if self.pairs().nnz <= _PAIRS:
             self._pairs = csr_array(self._pairs + other.pairs())
             self.paired_tokens += other.paired_tokens
@@ -136,7 +136,7 @@ class Tally:
         self.tokens += other.tokens
 
     def _widen(self, firing: NDArray[np.int64], needed: NDArray[np.int64]) -> None:
-        """Make ranges reach to 2^needed, and let bins and intervals run together."""
+        """Extend ranges to 2^needed, merging bins and intervals."""
         old = self.exponent[firing]
         steps = np.where(old == _SILENT, 0, np.maximum(needed - old, 0))
         for step in np.unique(steps[steps > 0]):
@@ -156,15 +156,17 @@ class Tally:
         values: NDArray[np.float32],
         bins: NDArray[np.int64],
     ) -> None:
-        """Keep contexts of the largest activations and of others; all are sorted by feature and value."""
+        """Keep contexts of the largest activations and random ones; input is sorted by feature and value."""
 
-        def contexts(of: NDArray[np.int64]) -> Any:
-            return lambda chosen: self._contexts(
-                chunk, rows[of[chosen]], columns[of[chosen]], values[of[chosen]]
-            )
+        def contexts(candidates: NDArray[np.int64]) -> Any:
+            def payload(chosen: NDArray[np.int64]) -> Mapping[str, NDArray[Any]]:
+                at = candidates[chosen]
+                return self._contexts(chunk, rows[at], columns[at], values[at])
+
+            return payload
 
         windows = columns * (int(chunk.window[-1]) + 1) + chunk.window[rows]
-        best = np.sort(np.unique(windows, return_index=True)[1])  # the largest of a window comes first
+        best = np.sort(np.unique(windows, return_index=True)[1])  # the first of a window is its largest
         best = best[rank_in_group(columns[best]) < self.top.size]
         self.top.insert(columns[best], -values[best].astype(np.float64), rows[best], contexts(best))
         priority = _priority(_identities(chunk)[rows], columns, self.seed)
@@ -185,7 +187,7 @@ class Tally:
             "activations": np.where(inside, chunk.activations[at, columns[:, None]], 0),
         }
 
-    # How often features fire together.
+    # Co-occurrence of features.
 
     def _pair(self, rows: NDArray[np.int64], columns: NDArray[np.int64], tokens: int, counted: int) -> None:
         if self._pairs.nnz > _PAIRS:
@@ -197,9 +199,9 @@ class Tally:
             self.pairs()
 
     def pairs(self) -> Any:
-        """Return how often two features fire on one token, sparse [feature, feature].
+        """Return the number of tokens on which two features fire, sparse [feature, feature].
 
-        Counting stops where more than 2^25 pairs have been met; `paired_tokens` says how many tokens it saw.
+        Counting stops once there are more than 2^25 pairs; `paired_tokens` is the number of tokens counted.
         """
         if self._waiting:
             fired = vstack(self._waiting, format="csr")
@@ -210,20 +212,20 @@ class Tally:
     # Files.
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return everything that is kept, as arrays; of pairs, the half that says it all."""
+        """Return the state as arrays; of the symmetric matrix of pairs only the upper half."""
         pairs = triu(self.pairs(), format="csr")
-        found = {name: getattr(self, name) for name in _ARRAYS}
-        found["numbers"] = np.array([self.texts, self.tokens, self.paired_tokens], dtype=np.int64)
-        found |= {f"pairs.{name}": getattr(pairs, name) for name in _SPARSE}
+        state = {name: getattr(self, name) for name in _ARRAYS}
+        state["numbers"] = np.array([self.texts, self.tokens, self.paired_tokens], dtype=np.int64)
+        state |= {f"pairs.{name}": getattr(pairs, name) for name in _SPARSE}
         for name, slots in (("top", self.top), ("drawn", self.drawn)):
-            found |= {f"{name}.{field}": array for field, array in slots.fields.items()}
-        return found
+            state |= {f"{name}.{field}": array for field, array in slots.fields.items()}
+        return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `state` returned.
+        """Restore a state returned by `state`.
 
         Raises:
-            KeyError: Where something is missing.
+            KeyError: If an array is missing.
         """
         for name in _ARRAYS:
             setattr(self, name, np.array(state[name]))
@@ -247,36 +249,36 @@ _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94
 
 
 def _exponents(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return of positive values the smallest n for which 2^n is not below them."""
+    """Return for each positive value the smallest n with 2^n >= value."""
     needed = np.frexp(values.astype(np.float64))[1].astype(np.int64)
-    needed -= np.ldexp(1.0, needed - 1) == values  # a power of two is the end of its own range
+    needed -= np.ldexp(1.0, needed - 1) == values  # a power of two belongs to the range it ends
     return needed
 
 
 def _identities(chunk: Chunk) -> NDArray[np.uint64]:
-    """Return a hash of every token's window and of its place there [token]."""
+    """Return a hash of every token's window and its position in the window [token]."""
     first = np.flatnonzero(np.diff(chunk.window, prepend=chunk.window[:1] - 1))
     sizes = np.diff(first, append=len(chunk.window))
-    place = (np.arange(len(chunk.window)) - np.repeat(first, sizes)).astype(np.uint64)
+    position = (np.arange(len(chunk.window)) - np.repeat(first, sizes)).astype(np.uint64)
     with np.errstate(over="ignore"):
-        spread = place * np.uint64(_MULTIPLIERS[0])
-        # The sum of hashes of tokens with their places is one of the window.
+        spread = position * np.uint64(_MULTIPLIERS[0])
+        # The hash of a window is the sum of the hashes of its tokens and their positions.
         windows = np.add.reduceat(
-            _mixed(chunk.ids.astype(np.uint64) * np.uint64(_MULTIPLIERS[1]) + spread), first
+            _mix(chunk.ids.astype(np.uint64) * np.uint64(_MULTIPLIERS[1]) + spread), first
         )
-        found: NDArray[np.uint64] = np.repeat(windows, sizes) + spread
-    return found
+        identities: NDArray[np.uint64] = np.repeat(windows, sizes) + spread
+    return identities
 
 
 def _priority(identities: NDArray[np.uint64], features: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-    """Return a number from 0 to 1 for every token and feature, which a seed makes others of."""
+    """Return a pseudo-random number from 0 to 1 for every token and feature, determined by the seed."""
     with np.errstate(over="ignore"):
-        x = _mixed(identities + np.uint64(seed)) + features.astype(np.uint64) * np.uint64(_MULTIPLIERS[1])
-    return (_mixed(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        x = _mix(identities + np.uint64(seed)) + features.astype(np.uint64) * np.uint64(_MULTIPLIERS[1])
+    return (_mix(x) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return numbers whose bits all depend on all of the bits given (splitmix64)."""
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return hashed numbers (splitmix64): every bit depends on all bits of the input."""
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MULTIPLIERS[2])
         x = (x ^ (x >> np.uint64(27))) * np.uint64(_MULTIPLIERS[3])

@@ -1,4 +1,4 @@
-"""Slots: the best few examples of every row, kept while they stream by."""
+"""Slots: the best few examples of every row of a table, from a stream."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NONE = -1
-"""Stands for a text, a place or a token id that is not there."""
-
-
+"""Marks a missing text, position or token id."""
 _EMPTY = {"key": np.inf, "text": NONE, "place": NONE, "ids": NONE}
 
 
 class Slots:
-    """A table [row, slot] of examples, in every row those with the smallest keys, in order.
+    """A table [row, slot] that keeps in every row the examples with the smallest keys, in order.
 
-    Of equal keys the example of the earlier text, and of the earlier place in it, comes first.
+    Of equal keys, the example from the earlier text and position comes first.
 
     Args:
-        rows: How many rows.
-        size: How many examples a row keeps.
+        rows: Number of rows.
+        size: Number of examples per row.
         width: Tokens of an example's context.
-        distinct: Whether equal keys mean one and the same context, of which only the first is kept.
+        distinct: Whether equal keys mean identical contexts, of which only the first is kept.
     """
 
     def __init__(self, rows: int, size: int, width: int, *, distinct: bool = False) -> None:
@@ -48,41 +46,41 @@ class Slots:
         tokens: NDArray[np.int64],
         payload: Callable[[NDArray[np.int64]], Mapping[str, NDArray[Any]]],
     ) -> None:
-        """Take in candidates.
+        """Add candidates.
 
         Args:
-            rows: [candidate].
-            keys: [candidate].
-            tokens: [candidate], rising in the order of the corpus.
-            payload: Returns the other fields of chosen candidates, by their places in `rows`.
+            rows: Row of each candidate [candidate].
+            keys: Key of each candidate [candidate].
+            tokens: Index of each candidate's token [candidate], ascending in the order of the corpus.
+            payload: Returns the other fields of some candidates, given their indices.
         """
         chosen = np.flatnonzero(keys < self.fields["key"][rows, -1])
         if not len(chosen):
             return
         chosen = chosen[np.lexsort((tokens[chosen], keys[chosen], rows[chosen]))]
         if self._distinct:
-            again = (np.diff(rows[chosen]) == 0) & (np.diff(keys[chosen]) == 0)
-            chosen = chosen[np.concatenate([[True], ~again])]
+            repeated = (np.diff(rows[chosen]) == 0) & (np.diff(keys[chosen]) == 0)
+            chosen = chosen[np.concatenate([[True], ~repeated])]
         rank = rank_in_group(rows[chosen])
         chosen, rank = chosen[rank < self.size], rank[rank < self.size]
         touched, at = np.unique(rows[chosen], return_inverse=True)
-        found = {"key": keys[chosen], **payload(chosen)}
+        values = {"key": keys[chosen], **payload(chosen)}
         new = {name: _empty(name, field, (len(touched), self.size)) for name, field in self.fields.items()}
         for name, field in new.items():
-            field[at, rank] = found[name]
+            field[at, rank] = values[name]
         self._put(touched, new)
 
     def merge(self, other: Slots, rows: NDArray[np.int64]) -> None:
-        """Take in what another table of the same shape keeps in some rows."""
+        """Add the examples of some rows of another table of the same shape."""
         self._put(rows, {name: field[rows] for name, field in other.fields.items()})
 
     def coarsen(self, blocks: NDArray[np.int64], per_block: int, together: int) -> None:
-        """Let rows of blocks run together, `together` neighbours into one; the last rows are empty then.
+        """Merge every `together` neighbouring rows of some blocks into one; the last rows become empty.
 
         Args:
-            blocks: Which blocks of `per_block` rows.
-            per_block: Rows of a block.
-            together: How many rows become one; a power of two.
+            blocks: Indices of the blocks.
+            per_block: Rows per block.
+            together: Number of rows merged into one; a power of two.
         """
         together = min(together, per_block)
         kept = per_block // together
@@ -102,32 +100,32 @@ class Slots:
             self.fields[name][rows] = best
 
     def _best(self, fields: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return the first `size` of the examples in every row."""
+        """Return the best `size` examples of every row."""
         order = np.lexsort((fields["place"], fields["text"], fields["key"]), axis=1)
-        again = np.zeros(order.shape, dtype=bool)
+        repeated = np.zeros(order.shape, dtype=bool)
         if self._distinct:
-            keys = taken(fields["key"], order)
-            again[:, 1:] = keys[:, 1:] == keys[:, :-1]
-            last = np.argsort(again, axis=1, kind="stable")
-            order, again = taken(order, last), taken(again, last)
-        found = {name: taken(field, order[:, : self.size]) for name, field in fields.items()}
-        for name, field in found.items():
-            field[again[:, : self.size]] = _EMPTY.get(name, 0)
-        return found
+            keys = _slots_in_order(fields["key"], order)
+            repeated[:, 1:] = keys[:, 1:] == keys[:, :-1]
+            last = np.argsort(repeated, axis=1, kind="stable")
+            order, repeated = _slots_in_order(order, last), _slots_in_order(repeated, last)
+        best = {name: _slots_in_order(field, order[:, : self.size]) for name, field in fields.items()}
+        for name, field in best.items():
+            field[repeated[:, : self.size]] = _EMPTY.get(name, 0)
+        return best
 
 
 def _empty(name: str, like: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return slots [*shape, ...] of a field that hold nothing."""
+    """Return empty slots [*shape, ...] of a field."""
     return np.full((*shape, *like.shape[2:]), _EMPTY.get(name, 0), dtype=like.dtype)
 
 
-def taken(array: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return `array` [row, slot, ...] with its slots in an order [row, slot]."""
+def _slots_in_order(array: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """Return `array` [row, slot, ...] with its slots sorted by `order` [row, slot]."""
     return np.take_along_axis(array, order.reshape(*order.shape, *[1] * (array.ndim - 2)), axis=1)
 
 
 def rank_in_group(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for every element of sorted groups how many of its group stand before it."""
+    """Return the index of every element within its group; `groups` is sorted."""
     first = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
     sizes = np.diff(first, append=len(groups))
     return np.arange(len(groups)) - np.repeat(first, sizes)

@@ -1,4 +1,4 @@
-"""Formats of SAEs on disk, one a file."""
+"""Formats of SAEs on disk, one per file, and the function that opens any of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from attnwidgets.sae.formats import (
 )
 from attnwidgets.sae.formats.files import SAEFormatError
 from attnwidgets.sae.formats.hub import download
+from attnwidgets.sae.formats.reader import Reader, offer
 
 if TYPE_CHECKING:
-    import torch
-
-    from attnwidgets.sae.formats.reader import Reader
     from attnwidgets.sae.sae import SAE
 
-__all__ = ["READERS", "SAEFormatError", "read"]
+__all__ = ["READERS", "SAEFormatError", "open_sae"]
 
 READERS: tuple[Reader, ...] = (
     saelens.READER,
@@ -35,63 +33,36 @@ READERS: tuple[Reader, ...] = (
 _SHOWN = 8
 
 
-def read(
-    path: str | Path,
-    sae_id: str = "",
-    *,
-    site: str | None = None,
-    input_scale: float | None = None,
-    centre: bool = False,
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    revision: str | None = None,
-) -> SAE:
-    """Return the SAE in a folder or a hub repository; see `SAE.from_pretrained`."""
+def open_sae(path: str | Path, sae_id: str, revision: str | None) -> tuple[SAE, Path]:
+    """Return the SAE in a folder or a hub repository, as its files define it, and its folder.
+
+    For the arguments and errors see `SAE.from_pretrained`.
+    """
     folder = Path(path)
     if not folder.exists():
         folder = download(str(path), sae_id, revision, READERS)
     elif sae_id:
-        folder = _below(folder, sae_id)
+        if not (folder / sae_id).exists():
+            raise FileNotFoundError(f"{str(folder)!r} contains no {sae_id!r}.{_offer_below(folder)}")
+        folder /= sae_id
     if folder.is_file():
         folder = folder.parent
     reader = next((reader for reader in READERS if reader.fits(folder)), None)
     if reader is None:
         raise SAEFormatError(_unknown(folder))
-    sae = reader.read(folder)
-    sae = saelens.fold(sae, input_scale, repr(str(folder)), "Pass it as input_scale=", stacklevel=3)
-    if site is not None:
-        sae.site = site
-        for name in ("hf_hook_name", "hook_name"):
-            sae.metadata.pop(name, None)
-    sae.centre = sae.centre or centre
-    return sae.to(device=device, dtype=dtype or sae.dtype)
-
-
-def _below(folder: Path, sae_id: str) -> Path:
-    below = folder / sae_id
-    if below.exists():
-        return below
-    raise FileNotFoundError(f"{str(folder)!r} holds no {sae_id!r}.{_inside(folder)}")
+    return reader.read(folder), folder
 
 
 def _unknown(folder: Path) -> str:
-    found = sorted(item.name + "/" * item.is_dir() for item in folder.iterdir())
-    has = ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "") if found else "nothing"
+    """Return the message for a folder in no known format."""
+    names = sorted(item.name + "/" * item.is_dir() for item in folder.iterdir())
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "") if names else "nothing"
     known = "; ".join(str(reader) for reader in READERS)
     return (
-        f"{str(folder)!r} is no SAE in a known format. Looked for: {known}. It holds {has}.{_inside(folder)}"
+        f"{str(folder)!r} is not an SAE in a known format. The formats are: {known}. The folder contains "
+        f"{shown}.{_offer_below(folder)}"
     )
 
 
-def _inside(folder: Path) -> str:
-    """Return what SAEs lie deeper, in words."""
-    deeper = {
-        str(found.parents[len(Path(reader.files[-1]).parts) - 1].relative_to(folder))
-        for reader in READERS
-        for found in folder.glob(f"**/{reader.files[-1]}")
-    }
-    inside = sorted(name for name in deeper if any(reader.fits(folder / name) for reader in READERS))
-    if not inside:
-        return ""
-    more = ", ..." if len(inside) > _SHOWN else ""
-    return f" SAEs lie in {', '.join(map(repr, inside[:_SHOWN]))}{more}: name one as sae_id."
+def _offer_below(folder: Path) -> str:
+    return offer((path.relative_to(folder).as_posix() for path in folder.rglob("*")), READERS)

@@ -1,8 +1,8 @@
 """dictionary_learning: ae.pt (a state_dict) and config.json with {"trainer": {"dict_class": ...}}.
 
-Activations are those of the weights as they lie there. `AutoEncoder.from_pretrained` of that library makes
-directions of length one unless told otherwise: its activations are `encode(h, activation="lecture")` here,
-and `sae.fold_decoder_norm()` is the same SAE.
+Activations are those of the weights as stored. `AutoEncoder.from_pretrained` of that library normalises
+directions to length one by default: its activations are `encode(h, activation="lecture")` here, and
+`sae.fold_decoder_norm()` is the same SAE.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._selecting import listed
-from attnwidgets.sae.formats.files import SAEFormatError, read_json, read_torch, setting, take, widened
+from attnwidgets.sae.formats.files import (
+    LINEAR,
+    SAEFormatError,
+    jumprelu,
+    read_json,
+    read_torch,
+    sae_weights,
+    setting,
+)
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -23,90 +31,45 @@ if TYPE_CHECKING:
 _WEIGHTS, _CONFIG = "ae.pt", "config.json"
 
 
-def _linear(weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """Return encoder and decoder of classes that are made of nn.Linear, whose weights are [output, input]."""
-    return {
-        "W_enc": take(weights, "encoder.weight", path).T,
-        "W_dec": take(weights, "decoder.weight", path).T,
-    }
-
-
-def _auto_encoder(weights: Mapping[str, Tensor], _: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    bias = {"b_dec": take(weights, "bias", path), "b_enc": take(weights, "encoder.bias", path)}
-    return _linear(weights, path) | bias
-
-
-def _auto_encoder_new(weights: Mapping[str, Tensor], _: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    return _linear(weights, path) | {
-        "b_dec": take(weights, "decoder.bias", path),
-        "b_enc": take(weights, "encoder.bias", path),
-        "apply_b_dec_to_input": False,
-    }
-
-
-def _gated(weights: Mapping[str, Tensor], _: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    return _linear(weights, path) | {
-        "b_dec": take(weights, "decoder_bias", path),
-        "r_mag": take(weights, "r_mag", path),
-        "b_gate": take(weights, "gate_bias", path),
-        "b_mag": take(weights, "mag_bias", path),
-        "architecture": "gated",
-    }
-
-
-def _jumprelu(weights: Mapping[str, Tensor], _: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    names = ("W_enc", "W_dec", "b_dec", "b_enc", "threshold")
-    found = {name: take(weights, name, path) for name in names}
-    return found | {"architecture": "jumprelu", "apply_b_dec_to_input": False}
-
-
-def _top_k(weights: Mapping[str, Tensor], trainer: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    k = int(weights["k"]) if "k" in weights else int(setting(trainer, "k", path))
-    return _linear(weights, path) | {
-        "b_dec": take(weights, "b_dec", path),
-        "b_enc": take(weights, "encoder.bias", path),
-        "architecture": "topk",
-        "k": k,
-    }
-
-
-def _batch_top_k(weights: Mapping[str, Tensor], trainer: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Chosen over a batch in training, by one threshold afterwards; an unset one (-1) lets all pass."""
-    if "W_enc" in weights:
-        names = ("W_enc", "W_dec", "b_dec", "b_enc")
-        found: dict[str, Any] = {name: take(weights, name, path) for name in names}
-    else:
-        found = {name: value for name, value in _top_k(weights, trainer, path).items() if name != "k"}
-    return found | {"architecture": "jumprelu", "threshold": float(take(weights, "threshold", path))}
-
-
-_CLASSES: dict[str, Callable[[Mapping[str, Tensor], Mapping[str, Any], Path], dict[str, Any]]] = {
-    "AutoEncoder": _auto_encoder,
-    "AutoEncoderNew": _auto_encoder_new,
-    "GatedAutoEncoder": _gated,
-    "JumpReluAutoEncoder": _jumprelu,
-    "AutoEncoderTopK": _top_k,
-    "BatchTopKSAE": _batch_top_k,
-    "MatryoshkaBatchTopKSAE": _batch_top_k,
+# Chosen over a batch in training, by one threshold afterwards; an unset one (-1) lets all pass.
+_BATCH_TOP_K = (LINEAR | {"b_dec": "b_dec", "threshold": "threshold"}, {"architecture": "jumprelu"})
+_GATED = {"W_enc": "encoder.weight", "W_dec": "decoder.weight", "b_dec": "decoder_bias"}
+_GATED |= {"r_mag": "r_mag", "b_gate": "gate_bias", "b_mag": "mag_bias"}
+# Names of the weights in the file, and options of the SAE, by class.
+_CLASSES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "AutoEncoder": (LINEAR | {"b_dec": "bias"}, {}),
+    "AutoEncoderNew": (LINEAR, {"apply_b_dec_to_input": False}),
+    "GatedAutoEncoder": (_GATED, {"architecture": "gated"}),
+    "AutoEncoderTopK": (LINEAR | {"b_dec": "b_dec"}, {"architecture": "topk"}),
+    "BatchTopKSAE": _BATCH_TOP_K,
+    "MatryoshkaBatchTopKSAE": _BATCH_TOP_K,
 }
+_JUMPRELU = "JumpReluAutoEncoder"
 
 
-def from_weights(name: str, weights: Mapping[str, Tensor], trainer: Mapping[str, Any], path: Path) -> SAE:
-    """Return the SAE that weights of one of the library's classes define.
+def from_weights(name: str, tensors: Mapping[str, Tensor], trainer: Mapping[str, Any], path: Path) -> SAE:
+    """Return the SAE with the weights of one of the library's classes.
 
     Raises:
         SAEFormatError: If the class is not supported.
     """
-    if name not in _CLASSES:
+    if name == _JUMPRELU:
+        weights = jumprelu(tensors, path)
+    elif name in _CLASSES:
+        names, options = _CLASSES[name]
+        if "W_enc" in tensors and options.get("architecture") == "jumprelu":
+            names = {weight: weight for weight in names}
+        weights = sae_weights(tensors, path, names) | options
+    else:
         raise SAEFormatError(
             f"{str(path)!r} holds a {name} of dictionary_learning, which is not supported; supported are "
-            f"{listed(_CLASSES)}."
+            f"{listed([*_CLASSES, _JUMPRELU])}."
         )
-    plain = widened({key: tensor for key, tensor in weights.items() if tensor.is_floating_point()})
-    found = _CLASSES[name]({**weights, **plain}, trainer, path)
+    if weights.get("architecture") == "topk":
+        weights["k"] = int(tensors["k"] if "k" in tensors else setting(trainer, "k", path))
     layer, submodule = trainer.get("layer"), trainer.get("submodule_name") or ""
     return SAE(
-        **found,
+        **weights,
         site=_site(layer, str(submodule)),
         model_name=str(trainer.get("lm_name") or ""),
         metadata={"submodule_name": submodule or None},
@@ -115,7 +78,7 @@ def from_weights(name: str, weights: Mapping[str, Tensor], trainer: Mapping[str,
 
 
 def _site(layer: Any, submodule: str) -> str:
-    """Return the site of a trainer: its submodule says what is read, the layer where."""
+    """Return the hook point named by a trainer's submodule and layer."""
     if "embed" in submodule:
         return "hook_embed"
     if not isinstance(layer, int) or layer < 0:

@@ -1,7 +1,7 @@
-"""Gemma Scope 2 (Gemma 3): params.safetensors with names in lower case, and config.json.
+"""Gemma Scope 2 (Gemma 3): params.safetensors with lower-case names, and config.json.
 
 JumpReLU with a threshold for every feature; nothing is subtracted from the input. The configuration names the
-site by a Hugging Face module; where it is missing, the folder's name does.
+hook point by a Hugging Face module; without a configuration, the folder's name does.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.sae.formats.files import (
     SAEFormatError,
-    place_of,
+    jumprelu,
+    path_in_repository,
     read_json,
     read_safetensors,
     take,
-    widened,
 )
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
@@ -29,33 +29,27 @@ _HOOKS = {"resid_post": "hook_resid_post", "mlp_out": "hook_mlp_out", "attn_out"
 
 def _read(folder: Path) -> SAE:
     path = folder / _PARAMS
-    weights = widened(read_safetensors(path))
+    tensors = read_safetensors(path)
     config: dict[str, Any] = read_json(folder / _CONFIG) if (folder / _CONFIG).is_file() else {}
-    place = place_of(folder, "gemma-scope-2")
+    location = path_in_repository(folder, "gemma-scope-2")
     if (
         config.get("hf_hook_point_out") not in (None, config.get("hf_hook_point_in"))
-        or "affine_skip_connection" in weights
-        or take(weights, "w_dec", path).dim() > 2  # noqa: PLR2004 - one decoder for every layer
-        or re.search(r"transcoder|crosscoder|(?:^|/)clt", place)
+        or "affine_skip_connection" in tensors
+        or take(tensors, "w_dec", path).dim() > 2  # noqa: PLR2004 - one decoder for every layer
+        or re.search(r"transcoder|crosscoder|(?:^|/)clt", location)
     ):
         raise SAEFormatError(f"{str(path)!r} is a transcoder of Gemma Scope 2; not supported.")
     architecture = config.get("architecture", "jump_relu")
     if architecture != "jump_relu":
         raise SAEFormatError(f"{str(path)!r}: architecture {architecture!r} is not known.")
-    layer = re.search(r"layer_(\d+)", place)
-    kind = next((hook for name, hook in _HOOKS.items() if name in place), "")
-    named = str(config.get("hf_hook_point_in") or "")
+    layer = re.search(r"layer_(\d+)", location)
+    kind = next((hook for name, hook in _HOOKS.items() if name in location), "")
+    module = str(config.get("hf_hook_point_in") or "")
     return SAE(
-        take(weights, "w_enc", path),
-        take(weights, "w_dec", path),
-        take(weights, "b_dec", path),
-        take(weights, "b_enc", path),
-        architecture="jumprelu",
-        threshold=take(weights, "threshold", path),
-        apply_b_dec_to_input=False,
-        site=named or (f"blocks.{layer.group(1)}.{kind}" if layer and kind else ""),
+        **jumprelu(tensors, path),
+        site=module or (f"blocks.{layer.group(1)}.{kind}" if layer and kind else ""),
         model_name=str(config.get("model_name") or "").replace("-v3", "-3"),
-        metadata={"prepend_bos": True, "context_size": 1024, "hf_hook_name": named or None},
+        metadata={"prepend_bos": True, "context_size": 1024, "hf_hook_name": module or None},
         origin=f"Gemma Scope 2, {'/'.join(folder.parts[-2:])}",
     )
 

@@ -1,8 +1,8 @@
 """Llama Scope: hyperparams.json and checkpoints/final.safetensors.
 
 JumpReLU with one threshold. The SAE reads states times c = sqrt(d_model) / (their mean norm), which is folded
-into the weights here. The threshold is one of activations in the states' own scale, while those of the folded
-SAE are c times as large: so is the threshold then (He et al. 2024, Llama Scope; SAELens does the same).
+into the weights here. The threshold in the file applies to activations in the scale of the states; those of
+the folded SAE are c times as large, and so is its threshold (He et al. 2024, Llama Scope; as in SAELens).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnwidgets.sae.formats.files import (
+    LINEAR,
     SAEFormatError,
     read_json,
     read_safetensors,
+    sae_weights,
     setting,
-    take,
-    widened,
 )
 from attnwidgets.sae.formats.reader import Reader
 from attnwidgets.sae.sae import SAE
@@ -38,13 +38,9 @@ def _read(folder: Path) -> SAE:
     if config.get("act_fn", "jumprelu") != "jumprelu":
         raise SAEFormatError(f"{str(path)!r}: act_fn {config['act_fn']!r} is not known.")
     norm = setting(setting(config, "dataset_average_activation_norm", path), "in", path)
-    weights = widened(read_safetensors(weights_path))
     scale = setting(config, "d_model", path) ** 0.5 / norm
     return SAE(
-        take(weights, "encoder.weight", weights_path).T,
-        take(weights, "decoder.weight", weights_path).T,
-        take(weights, "decoder.bias", weights_path),
-        take(weights, "encoder.bias", weights_path),
+        **sae_weights(read_safetensors(weights_path), weights_path, LINEAR),
         architecture="jumprelu",
         threshold=setting(config, "jump_relu_threshold", path) * scale,
         apply_b_dec_to_input=False,

@@ -1,4 +1,4 @@
-"""SAELens: cfg.json and sae_weights.safetensors, of version 6 and older; also the format that is written.
+"""SAELens: cfg.json and sae_weights.safetensors, of version 6 and older; also the format SAEs are saved in.
 
 The facts are those of SAELens 6.54 (sae_lens/saes, sae_lens/loading/pretrained_sae_loaders.py).
 """
@@ -19,8 +19,8 @@ from attnwidgets.sae.formats.files import (
     SAEFormatError,
     read_json,
     read_safetensors,
+    sae_weights,
     setting,
-    take,
     widened,
 )
 from attnwidgets.sae.formats.reader import Reader
@@ -35,60 +35,52 @@ _CONFIG, _WEIGHTS = "cfg.json", "sae_weights.safetensors"
 _SCALER = "activation_scaler.json"
 _OURS = "attnwidgets.safetensors"
 UNFOLDED = "expected_average_only_in"
-"""Key in an SAE's metadata while a constant of its training is not folded in."""
+"""Key in an SAE's metadata as long as the input scale of its training is not folded in."""
 
-# Names that were given up in version 6.
+# Names replaced in version 6.
 _OLD_NAMES = {
     "hook_point": "hook_name",
     "hook_point_head_index": "hook_head_index",
     "activation_fn_str": "activation_fn",
 }
 _REFUSED = {
-    "transcoder": "a transcoder: it writes at another place than it reads",
-    "skip_transcoder": "a transcoder: it writes at another place than it reads",
-    "jumprelu_transcoder": "a transcoder: it writes at another place than it reads",
-    "jumprelu_skip_transcoder": "a transcoder: it writes at another place than it reads",
+    **dict.fromkeys(
+        ("transcoder", "skip_transcoder", "jumprelu_transcoder", "jumprelu_skip_transcoder"),
+        "a transcoder: it writes to another hook point than it reads",
+    ),
     "abstopk": "an AbsTopK SAE, whose features may be negative",
     "matching_pursuit": "a matching-pursuit SAE, which encodes step by step",
-    "temporal": "a temporal SAE, which reads other tokens too",
+    "temporal": "a temporal SAE, which also reads other tokens",
     "batchtopk": "a batch-top-k SAE in training; save it for inference (jumprelu)",
     "matryoshka_batchtopk": "a matryoshka SAE in training; save it for inference (jumprelu)",
 }
 _DROPPED = ("scaling_factor", "finetuning_scaling_factor")
-# Of the flat configuration of older versions, what version 6 keeps as metadata.
+# Entries of older, flat configurations that version 6 keeps as metadata.
 _METADATA = (
-    "model_name",
-    "hook_name",
-    "hook_name_out",
-    "hook_head_index",
-    "prepend_bos",
-    "exclude_special_tokens",
-    "context_size",
-    "dataset_path",
-    "neuronpedia_id",
+    *("model_name", "hook_name", "hook_name_out", "hook_head_index", "prepend_bos"),
+    *("exclude_special_tokens", "context_size", "dataset_path", "neuronpedia_id"),
     "model_from_pretrained_kwargs",
 )
-_VERSION = "6.0.0"  # of the format that is written
+_VERSION = "6.0.0"  # of saved files
 
 
 def _read(folder: Path) -> SAE:
     path = folder / _CONFIG
-    config, metadata = modern(read_json(path))
+    extra = folder / _OURS
     return from_parts(
-        config,
-        metadata,
+        *modern(read_json(path)),
         read_safetensors(folder / _WEIGHTS),
         path=path,
         scale=_scale(folder),
-        extra=_ours(folder),
+        maxima=read_safetensors(extra).get("maxima") if extra.is_file() else None,
         origin=f"SAELens folder {folder.name}",
     )
 
 
 def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a configuration and its metadata as version 6 has them; an older one is flat."""
+    """Return a configuration and its metadata in the form of version 6; older configurations are flat."""
     new = {_OLD_NAMES.get(name, name): value for name, value in config.items() if name != "metadata"}
-    own = config.get("metadata") or {}
+    metadata = config.get("metadata") or {}
     kwargs = new.get("activation_fn_kwargs") or {}
     k = kwargs.get("k", new.get("k"))
     function = new.get("activation_fn") or "relu"
@@ -101,23 +93,19 @@ def modern(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "metadata" not in config:
         new.setdefault("prepend_bos", True)
     flat = {name: new[name] for name in _METADATA if name in new}
-    known = {_OLD_NAMES.get(name, name): value for name, value in own.items() if value is not None}
-    return new, {**own, **flat, **known}
+    known = {_OLD_NAMES.get(name, name): value for name, value in metadata.items() if value is not None}
+    return new, {**metadata, **flat, **known}
 
 
 def _scale(folder: Path) -> float | None:
-    """Return the constant that a checkpoint in the middle of training keeps beside its weights."""
+    """Return the input scale that a training checkpoint stores beside its weights."""
     path = folder / _SCALER
     if not path.is_file():
         return None
     scaler = read_json(path)
     if scaler.get("has_whitening"):
-        raise SAEFormatError(f"{str(path)!r}: whitening of the states is not folded in, and not supported.")
+        raise SAEFormatError(f"{str(path)!r}: whitening of the states is not supported.")
     return scaler.get("scaling_factor")
-
-
-def _ours(folder: Path) -> dict[str, torch.Tensor]:
-    return read_safetensors(folder / _OURS) if (folder / _OURS).is_file() else {}
 
 
 def from_parts(
@@ -127,20 +115,20 @@ def from_parts(
     *,
     path: Path,
     scale: float | None = None,
-    extra: Mapping[str, torch.Tensor] | None = None,
+    maxima: torch.Tensor | None = None,
     origin: str,
 ) -> SAE:
-    """Return the SAE that SAELens' configuration and weights define.
+    """Return the SAE defined by a configuration and weights of SAELens.
 
     Raises:
-        SAEFormatError: If they hold what is not supported.
+        SAEFormatError: If they are not supported.
     """
     architecture = config.get("architecture") or "standard"
     if architecture in _REFUSED or metadata.get("hook_name_out"):
         what = _REFUSED.get(architecture, _REFUSED["transcoder"])
         raise SAEFormatError(f"{str(path)!r} holds {what} (architecture {architecture!r}); not supported.")
     if architecture not in ARCHITECTURES:
-        raise SAEFormatError(f"{str(path)!r} names the architecture {architecture!r}, which is not known.")
+        raise SAEFormatError(f"{str(path)!r} names the architecture {architecture!r}, which is unknown.")
     if metadata.get("hook_head_index") is not None:
         raise SAEFormatError(f"{str(path)!r} holds an SAE of one head (hook_head_index); not supported.")
     tensors = _plain(weights, path)
@@ -149,65 +137,61 @@ def from_parts(
         metadata, normalisation = {**metadata, UNFOLDED: scale is None}, "none"
     if normalisation not in NORMALISATIONS:
         raise SAEFormatError(f"{str(path)!r}: normalize_activations={normalisation!r} is not supported.")
-    own = dict(metadata.get("attnwidgets") or {})
-    hook = metadata.get("hook_name") or metadata.get("hf_hook_name") or ""
+    extras = dict(metadata.get("attnwidgets") or {})
     sae = SAE(
-        take(tensors, "W_enc", path),
-        take(tensors, "W_dec", path),
-        take(tensors, "b_dec", path),
-        **{name: tensors[name] for name in WEIGHTS[3:] if name in tensors},
+        **sae_weights(tensors, path, {name: name for name in WEIGHTS if name in (*WEIGHTS[:3], *tensors)}),
         architecture=architecture,
         k=int(setting(config, "k", path)) if architecture == "topk" else None,
         apply_b_dec_to_input=config.get("apply_b_dec_to_input", True),
         normalize_activations=normalisation,
         rescale_acts_by_decoder_norm=bool(config.get("rescale_acts_by_decoder_norm")),
-        centre=bool(own.pop("centre", False)),
-        site=str(hook),
+        centre=bool(extras.get("centre", False)),
+        site=str(metadata.get("hook_name") or metadata.get("hf_hook_name") or ""),
         model_name=str(metadata.get("model_name") or ""),
         metadata={name: value for name, value in metadata.items() if name != "attnwidgets"},
         origin=origin,
     )
     for name, size in (("d_in", sae.d_in), ("d_sae", sae.d_sae)):
         if config.get(name, size) != size:
-            raise SAEFormatError(f"{str(path)!r} says {name}={config[name]}, and the weights say {size}.")
-    if extra and "maxima" in extra:
-        sae.maxima = extra["maxima"].to(sae.dtype)
-    if "history" in own:
-        sae.history = History.from_dict(own["history"])
+            raise SAEFormatError(f"{str(path)!r} says {name}={config[name]}, but the weights say {size}.")
+    if maxima is not None:
+        sae.maxima = maxima.to(sae.dtype)
+    if "history" in extras:
+        sae.history = History.from_dict(extras["history"])
     return sae if scale is None else sae.fold_input_scale(scale)
 
 
 def _plain(weights: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
-    """Return the weights without a scale that does nothing; one that does something is refused."""
+    """Return the weights without scales of one; raise SAEFormatError for other scales and unknown weights."""
     for name in _DROPPED:
         if name in weights and not torch.allclose(weights[name], torch.ones_like(weights[name])):
             raise SAEFormatError(f"{str(path)!r}: the SAE has a finetuned scale ({name}); not supported.")
-    kept = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
-    if unknown := sorted(set(kept) - {*WEIGHTS, "log_threshold"}):
-        raise SAEFormatError(f"{str(path)!r}: the weights hold {', '.join(unknown)}, which are not known.")
-    if "log_threshold" in kept:  # of a JumpReLU SAE in training
-        kept.setdefault("threshold", kept.pop("log_threshold").exp())
-    return widened(kept)
+    tensors = {name: tensor for name, tensor in weights.items() if name not in _DROPPED}
+    if unknown := sorted(set(tensors) - {*WEIGHTS, "log_threshold"}):
+        raise SAEFormatError(f"{str(path)!r}: the weights contain {', '.join(unknown)}, which are unknown.")
+    if "log_threshold" in tensors:  # a JumpReLU SAE in training
+        tensors.setdefault("threshold", tensors.pop("log_threshold").exp())
+    return widened(tensors)
 
 
 def fold(sae: SAE, input_scale: float | None, what: str, remedy: str, *, stacklevel: int) -> SAE:
-    """Return an SAE with the constant of its training folded in; warn where there is one and it is not known.
+    """Return an SAE with the input scale of its training folded in; warn if the scale is not known.
 
     Args:
-        sae: As its files or its object define it.
-        input_scale: The constant, or None.
-        what: What was read, for the warning.
-        remedy: What the reader can do.
-        stacklevel: Of the warning.
+        sae: The SAE as its files or its object define it.
+        input_scale: The scale, or None.
+        what: Name of the SAE for the warning.
+        remedy: How the user can supply the scale.
+        stacklevel: Stack level of the warning, counted from the caller.
     """
     unknown = bool(sae.metadata.pop(UNFOLDED, False))
     if input_scale is not None:
         return sae.fold_input_scale(input_scale)
     if unknown:
         warnings.warn(
-            f"{what} was trained on states times a constant that is not in its weights "
+            f"{what} was trained on states multiplied by a constant that is not in its weights "
             f"(expected_average_only_in). {remedy}; it is sqrt(d_in) over the mean norm of the states. "
-            "Without it, activations are those of states as they are.",
+            "Without it, activations are computed from unscaled states.",
             UserWarning,
             stacklevel=stacklevel + 1,
         )
@@ -218,14 +202,14 @@ READER = Reader("SAELens", (_CONFIG, _WEIGHTS), _read, optional=(_SCALER, _OURS)
 
 
 def write(sae: SAE, path: str | Path) -> Path:
-    """Write an SAE as SAELens 6 does; see `SAE.save_pretrained`."""
+    """Write an SAE in the format of SAELens 6; see `SAE.save_pretrained`."""
     folder = Path(path)
     if not folder.parent.is_dir():
         raise FileNotFoundError(
-            f"path {str(path)!r} lies in a folder that does not exist; make {str(folder.parent)!r} first."
+            f"path {str(path)!r} is in a folder that does not exist; make {str(folder.parent)!r} first."
         )
     if folder.exists() and not (folder.is_dir() and (READER.fits(folder) or not any(folder.iterdir()))):
-        raise FileExistsError(f"path {str(path)!r} is there and is no saved SAE; choose another name.")
+        raise FileExistsError(f"path {str(path)!r} exists and is not a saved SAE; choose another name.")
     folder.mkdir(exist_ok=True)
     tensors = {name: getattr(sae, name) for name in WEIGHTS if getattr(sae, name) is not None}
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -240,16 +224,16 @@ def write(sae: SAE, path: str | Path) -> Path:
 
 
 def _config(sae: SAE) -> dict[str, Any]:
-    """Return what cfg.json says of an SAE."""
-    own: dict[str, Any] = {"centre": True} if sae.centre else {}
+    """Return the contents of cfg.json."""
+    extras: dict[str, Any] = {"centre": True} if sae.centre else {}
     if sae.history is not None:
-        own["history"] = sae.history.to_dict()
+        extras["history"] = sae.history.to_dict()
     metadata: dict[str, Any] = {"sae_lens_version": _VERSION, "sae_lens_training_version": None}
     metadata |= sae.metadata | {"model_name": sae.model_name or None}
-    # A hook has a name of TransformerLens; a module is named as Hugging Face does.
+    # TransformerLens names contain hook_; other names are modules of Hugging Face models.
     metadata |= {"hook_name": sae.site} if "hook_" in sae.site else {"hf_hook_name": sae.site or None}
-    if own:
-        metadata["attnwidgets"] = own
+    if extras:
+        metadata["attnwidgets"] = extras
     config: dict[str, Any] = {
         "d_in": sae.d_in,
         "d_sae": sae.d_sae,

@@ -1,4 +1,4 @@
-"""What becomes of a text when a feature is steered: predictions, generated text, nearest sentences."""
+"""Effects of steering a feature on a text: predictions, generated text, similarity to sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets._progress import progress
 from attnwidgets.explanations.targets.named import resolve_target
-from attnwidgets.sae.check import site_of
+from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.steering.steer import Steering, steer
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.precision import widened
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from attnwidgets.sae.sae import SAE
     from attnwidgets.tracing.trace import Trace
 
-_BATCH = 16  # sentences read at once
-_SHOWN = 8  # outcomes of either side
+_BATCH = 16  # sentences in a batch
+_SHOWN = 8  # outcomes shown of either side
 
 
 class Reach(NamedTuple):
     """How far a feature can be moved on a text.
 
     Attributes:
-        maximum: The activation that a scale of 1 means.
-        activations: Its activations on the tokens that are steered [token].
-        lengths: By how much of their own length states change for one unit of activation [token].
+        maximum: The activation that a scale of 1 stands for.
+        activations: The feature's activations on the steered tokens [token].
+        lengths: Change of a state per unit of activation, relative to the state's length [token].
     """
 
     maximum: float
@@ -50,7 +50,7 @@ class Reach(NamedTuple):
     lengths: NDArray[Any]
 
     def relative_change(self, scale: float) -> float:
-        """Return |dh| / |h| where the feature is set to `scale` times its maximum, on average over tokens."""
+        """Return |dh| / |h|, mean over tokens, for the feature set to `scale` times its maximum."""
         by = abs(scale * self.maximum - self.activations) * self.lengths
         return float(by.mean()) if len(by) else 0.0
 
@@ -59,59 +59,44 @@ class Steered:
     """A traced text, read again with a feature of an SAE set to a multiple of its maximum.
 
     Args:
-        trace: What `aw.trace` returned, with its model.
-        sae: Of that model.
-        maximum: See `aw.steer`; None: what is known with the SAE.
-        positions, skip_special, site: See `aw.steer`.
-        sentences: Texts whose likeness to this one is compared where the model predicts nothing.
-        max_new_tokens: How much is generated.
+        trace: A trace with its model.
+        sae: An SAE of that model.
+        sentences: Texts to compare this one with, for models without predictions.
+        max_new_tokens: Number of tokens to generate.
+        options: maximum, positions, skip_special and site, as for `aw.steer`.
     """
 
     def __init__(
-        self,
-        trace: Trace,
-        sae: SAE,
-        *,
-        maximum: Any,
-        positions: Any,
-        skip_special: Any,
-        site: str | None,
-        sentences: Sequence[str],
-        max_new_tokens: int,
+        self, trace: Trace, sae: SAE, *, sentences: Sequence[str], max_new_tokens: int, **options: Any
     ) -> None:
         self.trace, self.sae, self.sentences = trace, sae, tuple(sentences)
-        self.new = max_new_tokens
-        self._options = {
-            "maximum": maximum,
-            "positions": positions,
-            "skip_special": skip_special,
-            "site": site,
-        }
+        self.max_new_tokens = max_new_tokens
+        self._options = options
         self._model = unwrap(trace.model)
-        self._site = site_of(sae, self._model, site)
-        self._reader = own_tokenizer(text_tokenizer(trace.tokenizer))
+        self._hook_point = hook_point_of(sae, self._model, options["site"])
+        self._tokenizer = own_tokenizer(text_tokenizer(trace.tokenizer))
         self._kept: dict[str, Any] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """What can be compared: "outcomes" (of the trace's prediction), "text", "sentences"."""
-        found = ["outcomes"] if self.trace.predictions_title else []
-        if can_generate(self._model) and self.trace.input_ids is not None and self._reader is not None:
-            found.append("text")
-        if not found and self.sentences and self._reader is not None:
-            found.append("sentences")
-        return tuple(found)
+        kinds = ["outcomes"] if self.trace.predictions_title else []
+        if can_generate(self._model) and self.trace.input_ids is not None and self._tokenizer is not None:
+            kinds.append("text")
+        if not kinds and self.sentences and self._tokenizer is not None:
+            kinds.append("sentences")
+        return tuple(kinds)
 
     def maximum(self, feature: int) -> float:
-        """Return the activation that a scale of 1 means."""
+        """Return the activation that a scale of 1 stands for."""
         known = self._options["maximum"]
         values = getattr(known, "maxima", self.sae.maxima if known is None else None)
         return float(known if values is None else values[feature])
 
     def reach(self, feature: int) -> Reach:
-        """Return how far a feature moves the states of this text; the model is run once for all features."""
+        """Return how far a feature moves the states of this text; the model runs once for all features."""
         if "states" not in self._kept:
-            with borrowed(self._model) as twin, reading(twin, self._site) as read:
+            with borrowed(self._model) as twin, reading(twin, self._hook_point) as read:
                 states = read(**self._inputs())
             self._kept["states"] = states.reshape(-1, states.shape[-1]).to(self.sae.W_enc)
         h = self._kept["states"]
@@ -124,7 +109,7 @@ class Steered:
         return Reach(self.maximum(feature), a[:, 0].float().cpu().numpy(), lengths.float().cpu().numpy())
 
     def _chosen(self, feature: int) -> Tensor | None:
-        """Return which tokens are steered: those whose states differ when the feature is set far off."""
+        """Return which tokens are steered, found by steering far: those whose states differ; None for all."""
         if self._options["positions"] is None and self._options["skip_special"] is None:
             return None
         if "chosen" not in self._kept:
@@ -132,7 +117,7 @@ class Steered:
             with (
                 borrowed(self._model) as twin,
                 self._steering(twin, feature, -1.0),
-                reading(twin, self._site) as read,
+                reading(twin, self._hook_point) as read,
             ):
                 moved = read(**self._inputs())
             self._kept["chosen"] = (moved.reshape(plain.shape).to(plain) != plain).any(-1)
@@ -140,7 +125,7 @@ class Steered:
 
     @property
     def _device(self) -> torch.device:
-        """Where the model reads: an SAE may lie elsewhere."""
+        """Device of the model's inputs; the SAE may be on another one."""
         return next(value.device for value in self.trace.inputs.values() if isinstance(value, torch.Tensor))
 
     def _inputs(self) -> dict[str, Any]:
@@ -150,46 +135,46 @@ class Steered:
     def _steering(self, model: Any, feature: int, scale: float) -> Steering:
         return steer(model, self.sae, [feature], scale, **self._options)
 
-    # Before and after.
+    # Comparisons before and after steering.
 
     def compare(self, kind: str, feature: int, scale: float) -> tuple[Any, Any, Steering]:
-        """Return what there is before and after steering, and the steering.
+        """Return the result before and after steering, and the steering.
 
         Args:
             kind: One of `kinds`.
-            feature: Which.
-            scale: How far, in units of the feature's maximum.
+            feature: The feature.
+            scale: Its activation in units of its maximum.
 
         Raises:
-            LookupError: There is nothing of this kind.
+            LookupError: If this kind of comparison is not possible.
         """
-        ways: dict[str, Callable[[Any], Any]] = {
+        comparisons: dict[str, Callable[[Any], Any]] = {
             "outcomes": self._outcomes,
             "text": self._text,
             "sentences": self._likeness,
         }
         if kind not in self.kinds:
             raise LookupError(
-                f"there is no {kind!r} to compare here; there is {', '.join(self.kinds) or 'nothing'}."
+                f"{kind!r} cannot be compared here; possible: {', '.join(self.kinds) or 'nothing'}."
             )
         with borrowed(self._model) as twin:
             if kind not in self._kept:
-                self._kept[kind] = ways[kind](twin)
+                self._kept[kind] = comparisons[kind](twin)
             steering = self._steering(twin, feature, scale)
             with steering:
-                after = ways[kind](twin)
+                after = comparisons[kind](twin)
         return self._kept[kind], after, steering
 
     def _outcomes(self, model: Any) -> NDArray[Any]:
-        """Return the probability of every class, or of every token where the trace's prediction stands."""
+        """Return the probability of every class, or of every token at the position of the prediction."""
         logits = own_logits(self.trace, model(**self._inputs()))
-        if logits is None:  # there is a prediction
+        if logits is None:  # excluded by `kinds`
             raise AssertionError
         if logits.dim() > 1:
             logits = logits[resolve_target(self.trace, None, method="SteerView", logit=True).position]
-        several = getattr(self._config, "problem_type", None) == "multi_label_classification"
+        multi_label = getattr(self._config, "problem_type", None) == "multi_label_classification"
         logits = widened(logits)
-        return (logits.sigmoid() if several else logits.softmax(-1)).numpy()
+        return (logits.sigmoid() if multi_label else logits.softmax(-1)).numpy()
 
     def label(self, kind: str, number: int) -> str:
         """Return the name of a class or token, or a sentence."""
@@ -197,82 +182,82 @@ class Steered:
             return self.sentences[number]
         if self.trace.predictions_title == "class":
             return str((getattr(self._config, "id2label", None) or {}).get(number, number))
-        return spelled(self._reader, number)
+        return spelled(self._tokenizer, number)
 
     @property
     def _config(self) -> Any:
         return getattr(self._model, "config", None)
 
     def _likeness(self, model: Any) -> NDArray[Any]:
-        """Return the cosines of the text with sentences, which are never steered."""
+        """Return the cosine of the text with every sentence; sentences are not steered."""
         if "embedded" not in self._kept:
-            self._kept["embedded"] = self._embedded_sentences(model)
-        own = _pooled(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
-        return (self._kept["embedded"] @ own[0]).float().cpu().numpy()
+            self._kept["embedded"] = self._embed_sentences(model)
+        text = _mean_state(model(**self._inputs()), self.trace.inputs.get("attention_mask"))
+        return (self._kept["embedded"] @ text[0]).float().cpu().numpy()
 
-    def _embedded_sentences(self, model: Any) -> Tensor:
-        found = []
+    def _embed_sentences(self, model: Any) -> Tensor:
+        embeddings = []
         for start in progress(range(0, len(self.sentences), _BATCH), "reading sentences"):
-            batch = self._reader(
+            batch = self._tokenizer(
                 list(self.sentences[start : start + _BATCH]),
                 padding=True,
                 truncation=True,
                 return_tensors="pt",
             ).to(self._device)
-            found.append(_pooled(model(**batch), batch["attention_mask"]))
-        return torch.cat(found)
+            embeddings.append(_mean_state(model(**batch), batch["attention_mask"]))
+        return torch.cat(embeddings)
 
     def _text(self, model: Any) -> str:
-        options = greedy(model, self.new)
+        options = greedy(model, self.max_new_tokens)
         inputs = {name: value for name, value in self.trace.inputs.items() if name != "decoder_input_ids"}
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-        produced = model.generate(**inputs, generation_config=options, streamer=_Steps(self.new))
+        produced = model.generate(**inputs, generation_config=options, streamer=_Steps(self.max_new_tokens))
         ids = getattr(produced, "sequences", produced)[0]
         start = 0 if "decoder_input_ids" in self.trace.inputs else inputs["input_ids"].shape[-1]
-        return str(self._reader.decode(ids[start:], skip_special_tokens=True))
+        return str(self._tokenizer.decode(ids[start:], skip_special_tokens=True))
 
 
 class _Steps:
-    """Tells how far a generation is; whoever watches may stop it between two tokens."""
+    """Reports progress of generation; the observer may stop it between two tokens."""
 
     def __init__(self, total: int) -> None:
-        self._steps = iter(progress(range(total + 1), "generating"))  # the prompt is put as well
+        self._steps = iter(progress(range(total + 1), "generating"))  # `put` is also called for the prompt
 
     def put(self, _: Tensor) -> None:
         """Count a token."""
         next(self._steps, None)
 
     def end(self) -> None:
-        """Nothing is left to be done."""
+        """Do nothing; required of a streamer."""
 
 
-def _pooled(outputs: Any, mask: Tensor | None) -> Tensor:
-    """Return the mean state of a text's tokens, of length one [text, width]."""
+def _mean_state(outputs: Any, mask: Tensor | None) -> Tensor:
+    """Return the mean state of a text's tokens, normalised to length one [text, width]."""
     states = getattr(outputs, "last_hidden_state", None)
     if states is None:
-        raise UnsupportedModelError("this model returns no states of tokens to compare texts by.")
+        raise UnsupportedModelError("this model returns no token states to compare texts by.")
     weights = torch.ones_like(states[..., 0]) if mask is None else mask.to(states)
     mean = (states * weights[..., None]).sum(1) / weights.sum(1, keepdim=True).clamp_min(1)
     return torch.nn.functional.normalize(mean, dim=-1)
 
 
 def side_by_side(before: NDArray[Any], after: NDArray[Any], k: int = _SHOWN) -> list[int]:
-    """Return the numbers of the `k` largest outcomes of either side, those that are largest after first."""
-    largest = {int(i) for found in (before, after) for i in np.argsort(-found, kind="stable")[:k]}
+    """Return the indices of the `k` largest outcomes of either side, in descending order of `after`."""
+    largest = {int(i) for values in (before, after) for i in np.argsort(-values, kind="stable")[:k]}
     return sorted(largest, key=lambda i: (-after[i], i))
 
 
 def differing(before: str, after: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Return both texts in runs of words, with whether the other text has other words there."""
+    """Return both texts as runs of words, each with whether it differs from the other text."""
     words = [_words(text) for text in (before, after)]
     sides: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     for tag, *ends in SequenceMatcher(a=words[0], b=words[1], autojunk=False).get_opcodes():
-        for side, own, begin, end in zip(sides, words, ends[::2], ends[1::2], strict=True):
+        for side, words_of_side, begin, end in zip(sides, words, ends[::2], ends[1::2], strict=True):
             if begin < end:
-                side.append(("".join(own[begin:end]), tag != "equal"))
+                side.append(("".join(words_of_side[begin:end]), tag != "equal"))
     return sides
 
 
 def _words(text: str) -> list[str]:
-    """Return words with the spaces before them."""
+    """Return words, each with the spaces before it."""
     return re.findall(r"\s*\S+|\s+$", text)

@@ -1,4 +1,4 @@
-"""Harvest: the states of a corpus at one site, on disk, to be read in any order."""
+"""Harvest: the states of a corpus at one hook point, stored on disk for access in any order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress
-from attnwidgets.sae.corpus import batches, by_token, counts_mask
+from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.texts import Digest, text_of
 from attnwidgets.tracing.hooks.hook import reading
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.hooks.hook_point import HookPoint
 
 HELD_OUT = 8192
-"""Tokens that are measured on and not trained on."""
-_EVERY = 10  # so many texts, one is held out
-_FEW = 20  # of fewer texts, windows are held out instead
-_BATCH = 4096  # tokens the model reads at once, with padding
-_SORT = 16  # batches over which windows are ordered by length
+"""Number of tokens held out of training for measurements."""
+_EVERY = 10  # one text in this many is held out
+_FEW = 20  # with fewer texts, windows are held out instead
+_BATCH = 4096  # tokens in a batch of the model, with padding
+_SORT = 16  # number of batches over which windows are sorted by length
 _STATES, _ABOUT = "states.f32", "harvest.safetensors"
 
 
 class States:
-    """States [token, width] in a file, float32, and a few held out in memory.
+    """States [token, width] in a float32 file, and a few held-out ones in memory.
 
     Args:
         path: The file.
-        tokens: How many there are in it.
-        held_out: [token, width].
-        mean: [width], of those in the file.
-        norm: Mean length of those in the file.
+        tokens: Number of states in it.
+        held_out: Held-out states [token, width].
+        mean: Mean of the states in the file [width].
+        norm: Mean length of the states in the file.
     """
 
     def __init__(self, path: Path, tokens: int, held_out: Tensor, mean: Tensor, norm: float) -> None:
@@ -59,14 +59,14 @@ class States:
 
     @property
     def width(self) -> int:
-        """Numbers of a state."""
+        """Width of a state."""
         return int(self.held_out.shape[-1])
 
     def batch(self, step: int, size: int, seed: int) -> Tensor:
-        """Return the batch of a step [size, width]: a new order of all tokens in every epoch."""
+        """Return the batch of a step [size, width]; tokens are reshuffled in every epoch."""
         per_epoch = self.tokens // size
-        epoch, place = divmod(step, per_epoch)
-        rows = self._order(epoch, seed)[place * size : (place + 1) * size]
+        epoch, index = divmod(step, per_epoch)
+        rows = self._order(epoch, seed)[index * size : (index + 1) * size]
         return torch.from_numpy(self._rows[np.sort(rows)])
 
     def _order(self, epoch: int, seed: int) -> NDArray[np.int64]:
@@ -76,60 +76,60 @@ class States:
         return self._permutation
 
     def remove(self) -> None:
-        """Remove the file."""
-        self._rows = np.zeros((0, self.width), dtype=np.float32)  # some systems keep a file that is mapped
+        """Delete the files."""
+        self._rows = np.zeros((0, self.width), dtype=np.float32)  # some systems do not delete a mapped file
         for name in (_STATES, _ABOUT):
             (self.path.parent / name).unlink(missing_ok=True)
 
 
 def by_windows(texts: Any) -> bool:
-    """Return whether there are so few texts that windows are held out and not whole texts."""
+    """Return whether windows are held out instead of whole texts, because there are few texts."""
     return isinstance(texts, Sized) and len(texts) < _FEW
 
 
 def harvest(
     model: nn.Module,
     corpus: Corpus,
-    site: HookPoint,
+    hook_point: HookPoint,
     folder: Path,
     *,
     max_tokens: int | None,
     about: Mapping[str, Any],
 ) -> States:
-    """Return the states of the tokens that count; from the folder, where they are there already.
+    """Return the states of the tokens that count, from the folder if they are stored there already.
 
-    One text in ten is held out (of fewer than twenty texts, one window in ten).
+    One text in ten is held out (with fewer than twenty texts, one window in ten).
 
     Args:
-        model: Borrowed.
-        corpus: What it reads.
-        site: Where.
-        folder: Where the file goes.
-        max_tokens: How many to train on at most.
-        about: What they depend on but for the texts; see `attnwidgets.sae.dependencies`.
+        model: The model, borrowed.
+        corpus: The texts.
+        hook_point: Where the states are read.
+        folder: Folder for the files.
+        max_tokens: Largest number of tokens to train on.
+        about: Everything the states depend on except the texts; see `attnwidgets.sae.dependencies`.
 
     Raises:
-        OSError: Where the disk is full; what was written is removed.
-        ValueError: Where a state is NaN or infinite, no token counts, or the folder holds the states of
-            something else.
+        OSError: If the disk is full; partial files are removed.
+        ValueError: If a state is NaN or infinite, no token counts, or the folder contains states of something
+            else.
     """
-    found = _kept(corpus, folder, about)
-    if found is not None:
-        return found
+    stored = _load_stored(corpus, folder, about)
+    if stored is not None:
+        return stored
     path = folder / _STATES
-    read = Digest()
+    digest = Digest()
     try:
-        states = _written(model, corpus, site, path, max_tokens, read)
+        states = _write_states(model, corpus, hook_point, path, max_tokens, digest)
         described = json.dumps({
             "about": about,
             "tokens": states.tokens,
             "norm": states.norm,
-            "texts": read.texts,
-            "digest": str(read),
+            "texts": digest.texts,
+            "digest": str(digest),
             "ended": max_tokens is None or states.tokens < max_tokens,
         })  # fmt: skip
-        beside = {"held_out": states.held_out, "mean": states.mean}
-        write_bytes(folder / _ABOUT, dump_tensors(beside, metadata={"attnwidgets": described}))
+        tensors = {"held_out": states.held_out, "mean": states.mean}
+        write_bytes(folder / _ABOUT, dump_tensors(tensors, metadata={"attnwidgets": described}))
     except OSError as error:
         size = path.stat().st_size if path.exists() else 0
         path.unlink(missing_ok=True)
@@ -137,8 +137,8 @@ def harvest(
             raise
         raise OSError(
             error.errno,
-            f"the disk of {str(folder)!r} is full: {size / 1e6:.0f} MB of states were written and are "
-            "removed again. Pass folder= on another disk, or a smaller max_tokens=",
+            f"the disk of {str(folder)!r} is full: {size / 1e6:.0f} MB of states were written and have been "
+            "removed. Pass folder= on another disk, or a smaller max_tokens=",
         ) from error
     except BaseException:
         path.unlink(missing_ok=True)
@@ -146,8 +146,8 @@ def harvest(
     return states
 
 
-def _kept(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
-    """Return what an earlier run harvested, where it is whole; ValueError where it is of something else."""
+def _load_stored(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | None:
+    """Return the states of an earlier run if complete; raise ValueError if they are of something else."""
     if not (folder / _ABOUT).is_file() or not (folder / _STATES).is_file():
         return None
     with safe_open(folder / _ABOUT, framework="pt") as file:
@@ -163,30 +163,36 @@ def _kept(corpus: Corpus, folder: Path, about: Mapping[str, Any]) -> States | No
 
 
 def _same_texts(corpus: Corpus, count: int, digest: str, *, ended: bool) -> bool:
-    """Return whether a corpus begins with the texts that were read, and ends with them where it had ended."""
+    """Return whether a corpus begins with the texts read before, and ends there if it had `ended`."""
     texts = iter(progress(corpus.texts, "comparing texts", count))
-    read = Digest()
+    read_texts = Digest()
     for row in islice(texts, count):
-        read.add(text_of(row, spelled=corpus.tokenizer is not None))
-    return str(read) == digest and not (ended and next(texts, None) is not None)
+        read_texts.add(text_of(row, spelled=corpus.tokenizer is not None))
+    return str(read_texts) == digest and not (ended and next(texts, None) is not None)
 
 
-def _written(
-    model: nn.Module, corpus: Corpus, site: HookPoint, path: Path, max_tokens: int | None, read_texts: Digest
+def _write_states(
+    model: nn.Module,
+    corpus: Corpus,
+    hook_point: HookPoint,
+    path: Path,
+    max_tokens: int | None,
+    digest: Digest,
 ) -> States:
+    """Return the states of a corpus, written to a file."""
     tokens, length = 0, 0.0
     total: Tensor | None = None
     held: list[Tensor] = []
-    found = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, read_texts)
-    with path.open("wb") as file, reading(model, site) as read, closing(found):
-        for windows, out in found:
-            states = by_token(read(**corpus.inputs(windows)), windows)
-            states = states[counts_mask(windows, states.shape[1], states.device)].float().cpu()
+    window_batches = _windows(corpus, lambda: sum(map(len, held)) < HELD_OUT, max_tokens, digest)
+    with path.open("wb") as file, reading(model, hook_point) as read, closing(window_batches):
+        for windows, is_held_out in window_batches:
+            states = counted_states(read(**corpus.inputs(windows)), windows).float().cpu()
             if not bool(torch.isfinite(states).all()):
                 raise ValueError(
-                    f"states at {site.name!r} are NaN or infinite; check the model's weights and precision."
+                    f"states at {hook_point.name!r} are NaN or infinite; check the model's weights and "
+                    "precision."
                 )
-            if out:
+            if is_held_out:
                 held.append(states)
                 continue
             room = len(states) if max_tokens is None else max_tokens - tokens
@@ -198,43 +204,44 @@ def _written(
             if max_tokens is not None and tokens >= max_tokens:
                 break
     if total is None or not tokens:
-        raise ValueError("texts hold no token that counts; give at least one text of several words.")
+        raise ValueError("texts contain no token that counts; pass at least one text of several words.")
     held_out = torch.cat(held)[:HELD_OUT] if held else torch.zeros(0, len(total))
     return States(path, tokens, held_out, total / tokens, length / tokens)
 
 
 def _windows(
-    corpus: Corpus, wanted: Callable[[], bool], max_tokens: int | None, read: Digest
+    corpus: Corpus, more_held_out: Callable[[], bool], max_tokens: int | None, digest: Digest
 ) -> Generator[tuple[list[Window], bool]]:
-    """Yield batches of windows, and whether they are held out; no more of these than are wanted."""
+    """Yield batches of windows, and whether they are held out; held-out ones only while more are needed."""
     texts = corpus.texts
     bar = progress(texts, "reading states", len(texts) if isinstance(texts, Sized) else None)
-    corpus.texts = read.reading(text_of(row, spelled=corpus.tokenizer is not None) for row in bar)
+    corpus.texts = digest.reading(text_of(row, spelled=corpus.tokenizer is not None) for row in bar)
     try:
-        yield from _pools(corpus, few=by_windows(texts), wanted=wanted, max_tokens=max_tokens)
+        yield from _pools(corpus, by_windows(texts), more_held_out, max_tokens)
     finally:
         corpus.texts = texts
         bar.close()
 
 
 def _pools(
-    corpus: Corpus, *, few: bool, wanted: Callable[[], bool], max_tokens: int | None
+    corpus: Corpus, few: bool, more_held_out: Callable[[], bool], max_tokens: int | None
 ) -> Iterator[tuple[list[Window], bool]]:
+    """Yield the batches of `_windows`, sorted by length within pools of windows."""
     size = _BATCH * _SORT if max_tokens is None else min(_BATCH * _SORT, max_tokens)
     numbered = enumerate(corpus.windows())
     more = True
     while more:
         pool: list[Window] = []
-        aside: list[Window] = []
+        held_out: list[Window] = []
         tokens = 0
         for number, window in numbered:
-            out = (number if few else window.text) % _EVERY == _EVERY - 1
-            (aside if out else pool).append(window)
-            tokens += 0 if out else len(window.ids)
+            is_held_out = (number if few else window.text) % _EVERY == _EVERY - 1
+            (held_out if is_held_out else pool).append(window)
+            tokens += 0 if is_held_out else len(window.ids)
             if tokens >= size:
                 break
         else:
             more = False
-        if wanted():
-            yield from ((batch, True) for batch in batches(aside, _BATCH, sort=_SORT))
+        if more_held_out():
+            yield from ((batch, True) for batch in batches(held_out, _BATCH, sort=_SORT))
         yield from ((batch, False) for batch in batches(pool, _BATCH, sort=_SORT))

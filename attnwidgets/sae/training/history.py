@@ -1,4 +1,4 @@
-"""History: what was measured while an SAE was trained, and with which options."""
+"""History: measurements and options of the training of an SAE."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class History(Table):
     """Measurements of a training run, in order.
 
     Args:
-        options: How it was trained (JSON-able).
-        rows: One a measurement: step; loss, mse and penalty of the batch (of scaled states); l0,
-            explained_variance and dead (a share of the features) on tokens that are not trained on.
+        options: Options of the training (JSON-able).
+        rows: One dict per measurement: step; loss, mse and penalty of the batch (of scaled states); l0,
+            explained_variance and dead (a share of the features) on held-out tokens.
         note: What a reader must know ("stopped at step 300 of 3000"), or "".
     """
 
@@ -32,11 +32,11 @@ class History(Table):
 
     @property
     def last(self) -> Mapping[str, float]:
-        """The last measurement, or nothing."""
+        """The last measurement, or an empty mapping."""
         return self.rows[-1] if self.rows else {}
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield one measurement a row."""
+        """Yield one row per measurement."""
         names = dict.fromkeys(name for row in self.rows for name in row)
         yield {name: [row.get(name) for row in self.rows] for name in names}
 
@@ -46,12 +46,12 @@ class History(Table):
 
     @staticmethod
     def from_dict(described: Mapping[str, Any]) -> History:
-        """Return the history that `to_dict` described."""
+        """Return the history described by `to_dict`."""
         rows = [dict(row) for row in described["rows"]]
         return History(dict(described["options"]), rows, described["note"])
 
     def __str__(self) -> str:
-        shown = measured(self.last) if self.rows else "no measurements"
+        shown = in_words(self.last) if self.rows else "no measurements"
         return f"{shown}; {self.note}" if self.note else shown
 
     def __repr__(self) -> str:
@@ -59,10 +59,10 @@ class History(Table):
 
 
 class Live:
-    """One line of a notebook's cell that says how training goes; nothing where no notebook is running.
+    """A line of a notebook cell with the latest measurement; does nothing outside notebooks.
 
     Args:
-        steps: How many there will be.
+        steps: Total number of steps.
     """
 
     def __init__(self, steps: int) -> None:
@@ -70,8 +70,8 @@ class Live:
         self._handle: Any = None
 
     def show(self, history: History) -> None:
-        """Put the last measurement in the place of the one before."""
-        line = f"step {history.last['step']:g} of {self.steps}: {measured(history.last)}"
+        """Show the last measurement in place of the previous one."""
+        line = f"step {history.last['step']:g} of {self.steps}: {in_words(history.last)}"
         if self._handle is not None:
             self._handle.update({"text/plain": line}, raw=True)
             return
@@ -83,10 +83,8 @@ class Live:
         self._handle = display({"text/plain": line}, raw=True, display_id=True)
 
 
-def measured(row: Mapping[str, float]) -> str:
+def in_words(row: Mapping[str, float]) -> str:
     """Return a measurement in words."""
-    parts = []
-    if "loss" in row:
-        parts.append(f"loss {row['loss']:.4g}")
-    parts += [f"L0 {row['l0']:.1f}", f"explained variance {row['explained_variance']:.3f}"]
-    return ", ".join([*parts, f"dead features {row['dead']:.2%}"])
+    loss = f"loss {row['loss']:.4g}, " if "loss" in row else ""
+    variance = f"explained variance {row['explained_variance']:.3f}"
+    return f"{loss}L0 {row['l0']:.1f}, {variance}, dead features {row['dead']:.2%}"

@@ -1,12 +1,13 @@
-"""What an SAE is trained to do, and by how much its weights are off: losses with gradients in closed form.
+"""Training losses of SAEs, with gradients in closed form.
 
-With x a state, p = (x - b_dec) W_enc + b_enc, a the activations and s = a W_dec + b_dec, means over a batch:
+With x a state, p = (x - b_dec) W_enc + b_enc, a the activations and s = a W_dec + b_dec, and with means taken
+over a batch:
 
     lecture   a = ReLU(p)                   loss = mean ||x - s||^2 + l1 mean sum_j a_j ||W_dec_j||
     topk      a = ReLU of the k largest p   loss = mean ||x - s||^2 + mean ||(x - s) - a' W_dec||^2 / 32
 
-where a' are the largest p of features that have not fired for long (Bricken et al. 2023, with the norms of
-Anthropic's April 2024 update; for topk Gao et al. 2024, Scaling and Evaluating Sparse Autoencoders).
+where a' are the largest p of features that have not fired for a long time (Bricken et al. 2023, with the
+norms of Anthropic's April 2024 update; for topk Gao et al. 2024, Scaling and Evaluating Sparse Autoencoders).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 AUXILIARY = 1 / 32
-"""Weight of what silent features are asked to explain (Gao et al. 2024)."""
-_DENSE = 0.08  # a share of activations that are not zero, above which dense products are faster
+"""Weight of the auxiliary loss for silent features (Gao et al. 2024)."""
+_DENSE = 0.08  # share of non-zero activations above which dense products are faster
 
 
 @dataclass
 class Weights:
-    """What is trained; both matrices lie as [d_sae, d_in], so that a feature is a row.
+    """The trained weights; both matrices are stored as [d_sae, d_in], one feature per row.
 
     Args:
         encoder: [d_sae, d_in], W_enc transposed.
@@ -48,7 +49,7 @@ class Weights:
         return (self.encoder, self.b_enc, self.decoder, self.b_dec)
 
     def activations(self, x: Tensor, k: int | None = None) -> Tensor:
-        """Return a [token, d_sae]."""
+        """Return activations a [token, d_sae]."""
         p = torch.addmm(self.b_enc, x - self.b_dec, self.encoder.T)
         return p.relu_() if k is None else _largest(p, k)
 
@@ -59,8 +60,8 @@ class Loss:
 
     Args:
         mse: mean ||x - s||^2.
-        penalty: What is added to it.
-        active: [d_sae], which features fired.
+        penalty: The sparsity penalty or auxiliary loss.
+        active: Which features fired [d_sae].
     """
 
     mse: float
@@ -74,7 +75,7 @@ class Loss:
 
 
 def lecture_loss(weights: Weights, x: Tensor, l1: float) -> Loss:
-    """Return the lecture's loss of a batch [token, d_in]; gradients are set in `.grad`."""
+    """Return the lecture loss of a batch [token, d_in]; sets gradients in `.grad`."""
     centred = x - weights.b_dec
     a = torch.addmm(weights.b_enc, centred, weights.encoder.T).relu_()
     norms = weights.decoder.norm(dim=-1)
@@ -87,13 +88,13 @@ def lecture_loss(weights: Weights, x: Tensor, l1: float) -> Loss:
 
 
 def topk_loss(weights: Weights, x: Tensor, k: int, silent: Tensor) -> Loss:
-    """Return the topk loss of a batch [token, d_in]; gradients are set in `.grad`.
+    """Return the topk loss of a batch [token, d_in]; sets gradients in `.grad`.
 
     Args:
-        weights: With directions of length one.
-        x: [token, d_in].
-        k: Features a token may have.
-        silent: [d_sae], features that have not fired for long.
+        weights: Weights, with directions of length one.
+        x: States [token, d_in].
+        k: Number of active features per token.
+        silent: Which features have not fired for a long time [d_sae].
     """
     centred = x - weights.b_dec
     p = torch.addmm(weights.b_enc, centred, weights.encoder.T)
@@ -106,9 +107,10 @@ def topk_loss(weights: Weights, x: Tensor, k: int, silent: Tensor) -> Loss:
 def _backward(
     weights: Weights, x: Tensor, centred: Tensor, a: Tensor, *, per_activation: Tensor | None
 ) -> float:
-    """Set the gradients of mean ||x - s||^2 + sum a * per_activation, but for the latter's by the decoder.
+    """Set the gradients of mean ||x - s||^2 + sum a * per_activation, and return the former.
 
-    Activations are mostly zero: where few are not, only these are multiplied.
+    The gradient of the latter with respect to the decoder is left to the caller. If few activations are
+    non-zero, sparse products are used.
     """
     rows, columns = _nonzero(a)
     if rows is None or columns is None:
@@ -143,15 +145,15 @@ def _backward(
 
 
 def _revive(weights: Weights, x: Tensor, centred: Tensor, p: Tensor, a: Tensor, silent: Tensor) -> float:
-    """Add the gradients of what silent features are asked to explain, and return that part of the loss."""
+    """Add the gradients of the auxiliary loss for silent features, and return this loss."""
     which = silent.nonzero()[:, 0]
     best = p[:, which].topk(min(len(which), x.shape[-1] // 2), dim=-1)
     shape = (len(x), len(which))
     revived = torch.zeros(shape, dtype=p.dtype, device=p.device).scatter_(
         -1, best.indices, best.values.relu()
     )
-    missed = x - torch.addmm(weights.b_dec, a, weights.decoder)
-    error = revived @ weights.decoder[which] - missed
+    residual = x - torch.addmm(weights.b_dec, a, weights.decoder)
+    error = revived @ weights.decoder[which] - residual
     loss = AUXILIARY * float(error.square().sum()) / len(x)
     error.mul_(2 * AUXILIARY / len(x))
     by_p = torch.ops.aten.threshold_backward(error @ weights.decoder[which].T, revived, 0)
@@ -169,7 +171,7 @@ def _largest(p: Tensor, k: int) -> Tensor:
 
 
 def _nonzero(a: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Return the places of what is not zero, row by row; None where they are too many, or not on a CPU."""
+    """Return rows and columns of non-zero elements, row by row; None if there are many, or not on a CPU."""
     if a.device.type != "cpu" or int(torch.count_nonzero(a)) > _DENSE * a.numel():
         return None, None
     rows, columns = a.nonzero(as_tuple=True)
@@ -177,20 +179,20 @@ def _nonzero(a: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
-    """Return a sparse matrix of elements that are sorted by row."""
-    _announced()
+    """Return a sparse matrix from elements sorted by row."""
+    _silence_notice()
     ends = torch.bincount(rows, minlength=shape[0]).cumsum(0)
     starts = torch.cat([ends.new_zeros(1), ends])
     return torch.sparse_csr_tensor(starts, columns, values, size=shape, check_invariants=False)
 
 
 @functools.cache
-def _announced() -> None:
-    """Take in torch's notice, once a process, that such matrices are new."""
+def _silence_notice() -> None:
+    """Trigger and hide torch's notice, given once per process, that sparse CSR matrices are in beta."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        none = torch.zeros(0, dtype=torch.int64)
-        torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.int64), none, none.float(), size=(1, 1))
+        empty = torch.zeros(0, dtype=torch.int64)
+        torch.sparse_csr_tensor(torch.zeros(2, dtype=torch.int64), empty, empty.float(), size=(1, 1))
 
 
 def _tiny(like: Tensor) -> float:

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
     from attnwidgets.sae.training.harvest import States
 
-_WARM, _FALL = 0.1, 0.2  # shares of the steps
+_WARMUP, _DECAY = 0.1, 0.2  # shares of the steps
 _CLIP = 1.0
-_FIRST_NORM = 0.1  # of directions, in the lecture's loss
-_MEASURED = 1024  # tokens that are measured on while training goes on
+_FIRST_NORM = 0.1  # initial norm of directions, for the lecture loss
+_MEASURED = 1024  # held-out tokens used for measurements during training
 _MEASUREMENTS = 20
-_SILENT = 25_600  # tokens without firing, after which a topk feature is asked to explain what is missed
+_SILENT = 25_600  # tokens without firing after which the auxiliary loss trains a topk feature
 STATE = "training.safetensors"
-"""Name of the file of a checkpoint."""
+"""Name of the checkpoint file."""
 
 
 class TrainingDivergedError(RuntimeError):
     """The loss became NaN or infinite.
 
     Attributes:
-        sae: The SAE of the last measurement before that.
-        step: The step at which it did.
+        sae: The SAE at the last measurement before.
+        step: The step at which training diverged.
     """
 
     def __init__(self, message: str, sae: SAE, step: int) -> None:
@@ -53,7 +53,7 @@ class TrainingDivergedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for; see `train`."""
+    """Options of a training; see `train`."""
 
     d_sae: int
     l1: float | None
@@ -64,13 +64,13 @@ class Plan:
     seed: int
 
     def check(self) -> None:
-        """Raise ValueError for what cannot be."""
+        """Raise ValueError for invalid options."""
         if self.l1 is not None and self.k is not None:
-            raise ValueError("give l1 (the lecture's penalty) or k (topk), not both.")
+            raise ValueError("pass l1 (the lecture penalty) or k (topk), not both.")
         if self.k is not None and not 1 <= self.k <= self.d_sae:
-            raise ValueError(f"k must be from 1 to d_sae, which is {self.d_sae}; not {self.k}.")
+            raise ValueError(f"k must be from 1 to d_sae={self.d_sae}, not {self.k}.")
         if self.l1 is not None and not self.l1 >= 0:
-            raise ValueError(f"l1 must not be negative, and it is {self.l1}.")
+            raise ValueError(f"l1 must not be negative: {self.l1}.")
         for name in ("d_sae", "steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -78,25 +78,25 @@ class Plan:
             raise ValueError(f"lr must be positive, not {self.lr}.")
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        up = (step + 1) / max(1.0, _WARM * self.steps)
-        down = (self.steps - step) / max(1.0, _FALL * self.steps)
+        """Return the learning rate at a step."""
+        up = (step + 1) / max(1.0, _WARMUP * self.steps)
+        down = (self.steps - step) / max(1.0, _DECAY * self.steps)
         return self.lr * min(1.0, up, down)
 
     def penalty(self, step: int) -> float:
-        """Return the penalty's weight of a step."""
-        return (self.l1 or 0.0) * min(1.0, (step + 1) / max(1.0, _WARM * self.steps))
+        """Return the weight of the penalty at a step."""
+        return (self.l1 or 0.0) * min(1.0, (step + 1) / max(1.0, _WARMUP * self.steps))
 
 
 @dataclass
 class Run:
-    """A training run: weights, optimizer, and what was measured.
+    """A training run: weights, optimizer and measurements.
 
     Args:
-        plan: What is asked for.
-        states: What it trains on.
-        device: Where.
-        about: What the states depend on; see `attnwidgets.sae.dependencies`.
+        plan: The options.
+        states: The states to train on.
+        device: Device of the training.
+        about: Everything the states depend on; see `attnwidgets.sae.dependencies`.
     """
 
     plan: Plan
@@ -130,11 +130,14 @@ class Run:
         self.good = [tensor.clone() for tensor in self.weights.all]
         self.good_step = 0
 
-    def go(self, folder: Path | None) -> bool:
-        """Train to the end, and return whether it was reached.
+    def train(self, folder: Path | None) -> bool:
+        """Train to the end; return False if interrupted before.
+
+        Args:
+            folder: Folder for checkpoints, or None.
 
         Raises:
-            TrainingDivergedError: Where the loss becomes NaN.
+            TrainingDivergedError: If the loss becomes NaN.
         """
         every = max(1, self.plan.steps // _MEASUREMENTS)
         live = Live(self.plan.steps)
@@ -144,16 +147,16 @@ class Run:
                 if not loss.total < float("inf"):
                     self._diverged("the loss")
                 if self.step % every == 0 or self.step == self.plan.steps:
-                    if not self._finite():  # after a step from a loss that was finite still
+                    if not self._finite():  # the loss was finite, the step after it was not
                         self._diverged("a weight")
-                    self._measured(loss, live)
+                    self._measure(loss, live)
                     self._save(folder)
         except (KeyboardInterrupt, Cancelled):
             if not self._finite():
-                self._go_back()
+                self._restore_good()
             self.history.note = f"stopped at step {self.step} of {self.plan.steps}"
             warnings.warn(
-                f"training was {self.history.note}; the SAE is what was reached by then.",
+                f"training was {self.history.note}; the SAE is the one trained so far.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -169,7 +172,7 @@ class Run:
                 loss = lecture_loss(weights, x, plan.penalty(self.step))
             else:
                 loss = topk_loss(weights, x, plan.k, self.silent >= _SILENT)
-                self._keep_length()
+                self._project_gradient()
             self.silent += plan.batch_size
             self.silent[loss.active] = 0
             if loss.total < float("inf"):
@@ -182,16 +185,16 @@ class Run:
         self.step += 1
         return loss
 
-    def _keep_length(self) -> None:
-        """Take from the decoder's gradient what would only make directions longer."""
+    def _project_gradient(self) -> None:
+        """Remove the part of the decoder's gradient that only changes the length of directions."""
         grad, decoder = self.weights.decoder.grad, self.weights.decoder
         if grad is not None:
             grad.sub_((grad * decoder).sum(-1, keepdim=True) * decoder)
 
-    def _measured(self, loss: Loss, live: Live) -> None:
-        found = measure(self.plain(), self.states.held_out[:_MEASURED].to(self.device) * self.scale)
+    def _measure(self, loss: Loss, live: Live) -> None:
+        measures = measure(self.plain(), self.states.held_out[:_MEASURED].to(self.device) * self.scale)
         row = {"step": self.step, "loss": loss.total, "mse": loss.mse, "penalty": loss.penalty}
-        self.history.rows.append(row | _measures(found, self.plan.d_sae))
+        self.history.rows.append(row | _measures(measures, self.plan.d_sae))
         live.show(self.history)
         self.good = [tensor.clone() for tensor in self.weights.all]
         self.good_step = self.step
@@ -199,13 +202,13 @@ class Run:
     def _finite(self) -> bool:
         return all(bool(torch.isfinite(tensor).all()) for tensor in self.weights.all)
 
-    def _go_back(self) -> None:
-        """Take the weights that were last known to be good."""
+    def _restore_good(self) -> None:
+        """Restore the last weights known to be good."""
         for tensor, good in zip(self.weights.all, self.good, strict=True):
             tensor.copy_(good)
 
     def _diverged(self, what: str) -> None:
-        self._go_back()
+        self._restore_good()
         self.history.note = f"{what} became NaN at step {self.step} of {self.plan.steps}"
         raise TrainingDivergedError(
             f"{self.history.note}; error.sae is the SAE of step {self.good_step}. Lower lr.",
@@ -214,7 +217,7 @@ class Run:
         )
 
     def plain(self) -> SAE:
-        """Return the SAE of scaled states, as it is now."""
+        """Return the current SAE of scaled states."""
         w = self.weights
         return SAE(
             w.encoder.T,
@@ -226,19 +229,19 @@ class Run:
         )
 
     def sae(self) -> SAE:
-        """Return the SAE of states as they are, measured on all that was held out."""
-        made = self.plain().fold_input_scale(self.scale)
+        """Return the current SAE of unscaled states, measured on all held-out states."""
+        sae = self.plain().fold_input_scale(self.scale)
         held_out = self.states.held_out.to(self.device)
-        self.history.rows.append({"step": self.step} | _measures(measure(made, held_out), self.plan.d_sae))
-        made.history = self.history
-        made.maxima = _maxima(made, held_out)
-        return made
+        self.history.rows.append({"step": self.step} | _measures(measure(sae, held_out), self.plan.d_sae))
+        sae.history = self.history
+        sae.maxima = _maxima(sae, held_out)
+        return sae
 
     # Checkpoints.
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What training depends on beside the texts."""
+        """Everything the training depends on except the texts."""
         return {**self.about, "options": {**self.about["options"], **vars(self.plan)}}
 
     def _save(self, folder: Path | None) -> None:
@@ -249,27 +252,23 @@ class Run:
             for name, value in self.optimizer.state[tensor].items():
                 tensors[f"adam.{i}.{name}"] = value
         tensors["silent"] = self.silent
-        described = {
-            "about": self._about,
-            "step": self.step,
-            "history": self.history.to_dict(),
-        }
+        described = {"about": self._about, "step": self.step, "history": self.history.to_dict()}
         kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
             write_bytes(folder / STATE, dump_tensors(kept, metadata={"attnwidgets": json.dumps(described)}))
         except OSError as error:
             warnings.warn(
                 f"the checkpoint of step {self.step} could not be written to {str(folder)!r} ({error}); "
-                "training goes on, and the one before it stays.",
+                "training continues, and the previous checkpoint is kept.",
                 UserWarning,
                 stacklevel=5,
             )
 
     def resume(self, folder: Path | None) -> None:
-        """Go on from a checkpoint, where there is one.
+        """Resume from a checkpoint if there is one.
 
         Raises:
-            ValueError: Where it is of something else.
+            ValueError: If it belongs to something else.
         """
         if folder is None or not (folder / STATE).is_file():
             return
@@ -289,18 +288,15 @@ class Run:
         self.good, self.good_step = [tensor.clone() for tensor in self.weights.all], self.step
 
 
-def _measures(found: Measures, d_sae: int) -> dict[str, float]:
-    return {
-        "l0": found.l0,
-        "explained_variance": found.explained_variance,
-        "dead": found.dead / d_sae,
-    }
+def _measures(measures: Measures, d_sae: int) -> dict[str, float]:
+    dead = measures.dead / d_sae
+    return {"l0": measures.l0, "explained_variance": measures.explained_variance, "dead": dead}
 
 
 @torch.no_grad()
 def _maxima(sae: SAE, states: Tensor) -> Tensor:
-    """Return the largest activation of every feature on states."""
-    found = torch.zeros(sae.d_sae, device=states.device)
+    """Return the largest activation of every feature on states [d_sae]."""
+    maxima = torch.zeros(sae.d_sae, device=states.device)
     for part in states.split(max(1, 2**24 // sae.d_sae)):
-        found = torch.maximum(found, sae.encode(part).amax(0))
-    return found
+        maxima = torch.maximum(maxima, sae.encode(part).amax(0))
+    return maxima

@@ -1,1 +1,1 @@
-"""Blocks and heads of models as algebra: described, proved on the numbers of a real pass, and taken apart."""
+"""Transformer blocks and output heads as algebra, checked against the numbers of a real forward pass."""

@@ -1,10 +1,10 @@
-"""The rest of a block after its attention, for outputs that lack a few of the vectors attention adds.
+"""A block after its attention, recomputed with some of the vectors that attention adds left out.
 
-With z the sum that attention completes and u the vectors taken away, a norm makes of z - sum a u what its
-linear side makes of each, over one deviation; and so does the first layer of an MLP. What they make of z is
-computed once for every query and of u once for every key, so that a pair of tokens costs an activation and
-the second layer; the first layer's work, as much as the second's or twice that, is saved. Where the
-attention's own output is normed before it is added (Gemma 2), that is one norm more of the same kind.
+Let z be the sum after attention and u the removed vectors. Up to the division by the deviation, a norm is
+linear, and so is the first layer of an MLP. Their images of z are therefore computed once per query and those
+of u once per key, and a pair of tokens only costs an activation and the second layer; the first layer, which
+costs as much as the second or twice that, is saved. A norm on the attention output before it is added
+(Gemma 2) is handled in the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.algebra.block_runs import structure_of
-from attnwidgets.tracing.algebra.blocks import resolved
+from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.modules import is_norm
 from attnwidgets.tracing.algebra.product import Product
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, read_steps
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, read_steps
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.twin import origin
 
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.steps import Function, Step
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# How many tokens an MLP is tried on, and by what share of its size it may miss: more than rounding, since
-# models norm in single precision whatever their own, and far less than another MLP.
+# Number of tokens an MLP is checked on, and the relative error allowed: above rounding, since models norm in
+# single precision whatever their own, and far below the difference to another MLP.
 _TRIED = 8
 _TOLERANCE = 1e-4
-# What passes the hidden layer at once.
+# Size of what passes through the hidden layer at once.
 _CACHE_BYTES = 2**21
 _DEVICE_BYTES = 2**26
-# The vectors of all keys, which are kept while a layer is computed where they take no more than that.
+# Up to this size, the vectors of all keys are kept while a layer is computed.
 _KEPT_BYTES = 2**26
-# Blocks whose MLP was found to be what it was read as, with what they were made of then.
+# Blocks whose MLP passed the check, with their structure at that time.
 _believed: weakref.WeakKeyDictionary[nn.Module, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class MLP:
-    """f(x) = second(function(x first_1) * (x first_2)), the factor where there are two; then `rest`.
+    """f(x) = second(function(x first_1) * (x first_2)), without the second factor if not gated; then `rest`.
 
     Args:
         first: Projections to the hidden layer.
         function: The activation.
         second: The projection back.
-        rest: What follows.
+        rest: Steps that follow.
     """
 
     first: tuple[Affine, ...]
@@ -74,29 +74,26 @@ class MLP:
         return self.second.matrix.shape[0]
 
     def finish(self, hidden: Sequence[Tensor]) -> Tensor:
-        """Return f [..., dim], given what each of `first` made [..., hidden]; those are overwritten."""
+        """Return f [..., dim] from the outputs of `first`, [..., hidden] each, which are overwritten."""
         active = self.function(hidden[0])
         for factor in hidden[1:]:
             active = factor.mul_(active)
-        states = self._back(active)
-        for step in self.rest:
-            states = step(states)
-        return states
+        return apply_steps(self.rest, self._back(active))
 
 
 def read_mlp(block: Block, x: Tensor) -> MLP | None:
-    """Return a block's MLP, or None where it is none of the known kinds, or a hook watches its modules.
+    """Return a block's MLP, or None if its kind is unknown or its modules have hooks.
 
     Args:
-        block: A proved block.
-        x: What the MLP reads [token, dim], to try it on.
+        block: A verified block.
+        x: Inputs of the MLP [token, dim] to check it on.
     """
-    found = [resolved(block.module, path) for path in block.layout.mlp]
-    parts = [part for step in found if isinstance(step, nn.Module) for part in step.modules()]
-    if any(getattr(part, kind) for part in parts for kind in _HOOKS):
+    parts = [resolve_path(block.module, path) for path in block.layout.mlp]
+    modules = [module for part in parts if isinstance(part, nn.Module) for module in part.modules()]
+    if any(getattr(module, kind) for module in modules for kind in _HOOKS):
         return None
     try:
-        steps = read_steps([part for part in map(_module, found) if part is not None], x.shape[-1], x)
+        steps = read_steps([_module(part) for part in parts if part is not None], x.shape[-1], x)
     except UnsupportedModelError:
         return None
     match steps:
@@ -106,35 +103,35 @@ def read_mlp(block: Block, x: Tensor) -> MLP | None:
             mlp = MLP((first,), function, second, tuple(rest))
         case _:
             return None
-    own = origin(block.module)
-    structure = structure_of(own)
-    if _believed.get(own) != structure:
+    module = origin(block.module)
+    structure = structure_of(module)
+    if _believed.get(module) != structure:
         x = x[:_TRIED]
         expected = block.through(block.layout.mlp, x)
-        off = mlp.finish([first(x) for first in mlp.first]) - expected
-        if not off.norm() <= _TOLERANCE * expected.norm():
+        error = mlp.finish([first(x) for first in mlp.first]) - expected
+        if not error.norm() <= _TOLERANCE * expected.norm():
             return None
-        _believed[own] = structure
+        _believed[module] = structure
     return mlp
 
 
-def _module(part: nn.Module | Tensor | float | None) -> nn.Module | Function | None:
-    """Return a step of a layout as a module or a function: a vector or a number scales."""
-    return part if part is None or isinstance(part, nn.Module) else partial(torch.mul, other=part)
+def _module(part: nn.Module | Tensor | float) -> nn.Module | Function:
+    """Return a layout step as a module or function; a vector or number becomes a multiplication."""
+    return part if isinstance(part, nn.Module) else partial(torch.mul, other=part)
 
 
 class Tail:
-    """A block from the end of its attention on.
+    """The part of a block that follows its attention.
 
     Args:
-        block: A proved block.
-        mlp: Its MLP; None for a parallel block, in which attention has no part in it.
-        beside: What the MLP of a parallel block adds [query, dim].
+        block: A verified block.
+        mlp: Its MLP; None for a parallel block, whose MLP does not read the attention output.
+        beside: Output of the MLP in a parallel block [query, dim].
     """
 
     def __init__(self, block: Block, mlp: MLP | None, beside: Tensor | None) -> None:
         path = block.layout.after
-        self._after = block.norm(path) if path and is_norm(resolved(block.module, path)) else None
+        self._after = block.norm(path) if path and is_norm(resolve_path(block.module, path)) else None
         inner, *_ = block.branch()
         self._values = block.head_values()
         self._mlp = mlp
@@ -149,14 +146,14 @@ class Tail:
         self._layers = [] if mlp is None else [self._first(first, inner) for first in mlp.first]
 
     def _first(self, first: Affine, inner: Tensor) -> _First:
-        """Return what the norms' linear sides and a first layer make of the vectors of all queries."""
+        """Return a first layer of the MLP, composed with the linear part of the norms before it."""
         matrix = Product(first.matrix)
         bias = self._whole.new_zeros(first.matrix.shape[1]) if first.bias is None else first.bias
         if self._norm is not None and self._norm.shift is not None:
             bias = bias + self._norm.shift @ first.matrix
-        # Composed with the heads' matrices, unless they have more rows than there are vectors.
-        few = self._values.shape[1] <= self._values.shape[2]
-        composed = None if few else matrix(self._outer(inner))
+        # Composing with the heads' matrices pays off with more keys than dimensions of a head.
+        _, n_keys, head_dim = self._values.shape
+        composed = matrix(self._outer(inner)) if n_keys > head_dim else None
         beside = None
         if self._after is not None:
             shift = self._after.shift
@@ -164,34 +161,33 @@ class Tail:
         return _First(matrix, bias, matrix(self._direct(self._whole)), beside, composed)
 
     def _direct(self, vectors: Tensor) -> Tensor:
-        """Return what both norms' linear sides make of vectors."""
+        """Return vectors after the linear part of both norms."""
         return self._outer(vectors if self._after is None else self._after.direct(vectors))
 
     def _outer(self, vectors: Tensor) -> Tensor:
         return vectors if self._norm is None else self._norm.direct(vectors)
 
     def plain(self) -> Tensor:
-        """Return the block's output [query, dim], nothing taken away."""
+        """Return the block's output [query, dim] with nothing removed."""
         none = self._whole.new_zeros(1, len(self._whole), 0)
         vectors = [none.new_zeros(1, 0, len(layer.bias)) for layer in self._layers]
         return self._finish(self._whole[None], slice(None), none, vectors)[0]
 
     def without(self, rows: slice, weights: Tensor, keys: Tensor) -> Tensor:
-        """Return the block's output [element, row, dim] without some keys' values.
+        """Return the block's output [element, row, dim] without the values of some keys.
 
         Args:
-            rows: Queries.
-            weights: The attention of these queries to the keys of every element [element, row, key * head].
-            keys: The keys of every element [element, key].
+            rows: The queries.
+            weights: Attention of these queries to the keys of each element [element, row, key * head].
+            keys: The keys of each element [element, key].
         """
-        made = (
-            self._vectors(keys.flatten()) if self._all is None else [one[keys.flatten()] for one in self._all]
-        )
-        vectors, *taken = [one.reshape(len(keys), -1, one.shape[-1]) for one in made]
-        return self._finish(_less(self._whole[rows], weights, vectors), rows, weights, taken)
+        flat = keys.flatten()
+        of_keys = self._vectors(flat) if self._all is None else [kept[flat] for kept in self._all]
+        vectors, *removed = [tensor.reshape(len(keys), -1, tensor.shape[-1]) for tensor in of_keys]
+        return self._finish(_subtract(self._whole[rows], weights, vectors), rows, weights, removed)
 
     def _vectors(self, keys: Tensor | slice) -> list[Tensor]:
-        """Return what heads write for some keys [key, head, dim], and what the first layers make of it."""
+        """Return the heads' vectors for some keys [key, head, dim], and the first layers' images of them."""
         values = self._values[:, keys]
         vectors = torch.bmm(values, self._matrix).transpose(0, 1)
         direct = self._direct(vectors)
@@ -204,32 +200,32 @@ class Tail:
 
     @cached_property
     def _all(self) -> list[Tensor] | None:
-        """The vectors of all keys, where they are not too many to keep."""
+        """The vectors of all keys; None if they are too large to keep."""
         n_heads, n_keys, _ = self._values.shape
         width = self._whole.shape[-1] + sum(len(layer.bias) for layer in self._layers)
         if n_heads * n_keys * width * self._whole.element_size() > _KEPT_BYTES:
             return None
-        return [one.contiguous() for one in self._vectors(slice(None))]
+        return [vectors.contiguous() for vectors in self._vectors(slice(None))]
 
-    def _finish(self, whole: Tensor, rows: slice, weights: Tensor, taken: list[Tensor]) -> Tensor:
+    def _finish(self, whole: Tensor, rows: slice, weights: Tensor, removed: list[Tensor]) -> Tensor:
         """Return the block's output [element, row, dim].
 
-        The hidden layer is the widest, and stays in the caches: a few elements pass it at a time.
+        The hidden layer is the widest, so a few elements pass through at a time to keep it in the caches.
 
         Args:
-            whole: What attention completes, or gives where a norm follows it, less the vectors taken away
-                [element, row, dim].
-            rows: Queries.
-            weights: Of the vectors taken away [element, row, vector].
-            taken: What the first layers make of these vectors [element, vector, hidden].
+            whole: The sum after attention, or the attention output if a norm follows it, less the removed
+                vectors [element, row, dim].
+            rows: The queries.
+            weights: Weights of the removed vectors [element, row, vector].
+            removed: Images of these vectors under the first layers [element, vector, hidden].
         """
         states, within = whole, None
         if self._after is not None:
-            normed, within = _normed(self._after, whole)
+            normed, within = _normalize(self._after, whole)
             states = normed + self._hidden[rows]
         if self._mlp is None:
             return states
-        start, inverse = _normed(self._norm, states)
+        start, inverse = _normalize(self._norm, states)
         start = start if self._post else states
         count, n_rows, _ = states.shape
         budget = _CACHE_BYTES if states.device.type == "cpu" else _DEVICE_BYTES
@@ -238,36 +234,37 @@ class Tail:
         for first in range(0, count, size):
             some = slice(first, first + size)
             hidden = []
-            for layer, vectors in zip(self._layers, taken, strict=True):
-                made = _less(layer.made[rows], weights[some], vectors[some])
+            for layer, vectors in zip(self._layers, removed, strict=True):
+                image = _subtract(layer.image[rows], weights[some], vectors[some])
                 if within is not None and layer.beside is not None:
-                    torch.addcmul(layer.beside[rows], made, within[some], out=made)
-                hidden.append(torch.addcmul(layer.bias, made, inverse[some], out=made))
+                    torch.addcmul(layer.beside[rows], image, within[some], out=image)
+                hidden.append(torch.addcmul(layer.bias, image, inverse[some], out=image))
             torch.add(self._mlp.finish(hidden), start[some], out=added[some])
-        return added if self._last is None else _normed(self._last, added)[0]
+        return added if self._last is None else _normalize(self._last, added)[0]
 
 
 @dataclass(frozen=True)
 class _First:
-    """A first layer of an MLP after the linear side of its norm.
+    """A first layer of an MLP, composed with the linear part of the norm before it.
 
     Args:
         matrix: The layer's matrix [dim, hidden].
-        bias: What it adds, and what it makes of the norm's shift [hidden].
-        made: What it makes of what vectors are taken from [query, hidden], before the deviations.
-        beside: What it makes of what a normed attention is added to [query, hidden].
-        composed: What it makes of a head's value [head, head dim, hidden]; None where it is asked every time.
+        bias: The layer's bias plus its image of the norm's shift [hidden].
+        image: Image of the sum from which vectors are removed [query, hidden], before the division by
+            deviations.
+        beside: Image of the residual stream to which a normed attention output is added [query, hidden].
+        composed: Map from a head's values [head, head dim, hidden]; None to apply `matrix` each time.
     """
 
     matrix: Product
     bias: Tensor
-    made: Tensor
+    image: Tensor
     beside: Tensor | None
     composed: Tensor | None
 
 
 def read_tail(block: Block) -> Tail | None:
-    """Return a block's tail, or None where its parts are not such that they can be composed."""
+    """Return a block's tail, or None if its parts cannot be composed."""
     layout = block.layout
     if layout.order == "parallel":
         beside = block.through((layout.norm2, *layout.mlp), block.hidden)
@@ -277,12 +274,12 @@ def read_tail(block: Block) -> Tail | None:
     return None if mlp is None else Tail(block, mlp, None)
 
 
-def _less(whole: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
-    """Return whole [row, dim] less weights [element, row, vector] of vectors [element, vector, dim]."""
+def _subtract(whole: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
+    """Return `whole` [row, dim] minus `weights` [element, row, vector] @ `vectors` [element, vector, dim]."""
     return torch.baddbmm(whole.expand(len(weights), *whole.shape), weights, vectors, alpha=-1)
 
 
-def _normed(norm: Norm | None, x: Tensor) -> tuple[Tensor, Tensor]:
+def _normalize(norm: Norm | None, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return x [..., dim] after a norm, and one over its deviation [..., 1]."""
     if norm is None:
         return x, x.new_ones(1).expand(*x.shape[:-1], 1)

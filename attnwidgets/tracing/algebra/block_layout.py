@@ -1,8 +1,8 @@
-"""What a description of a transformer block says; `layouts.py` has one for each family.
+"""The layout of a transformer block: which module does what. `known_layouts.py` has one per model family.
 
-A layout names modules by their path in the block. It fits a block that holds them all; whether the block also
-computes what the layout says is found out at run time (`blocks.py`), so that a name taken by another
-architecture is refused and never trusted.
+A layout names modules by their path in the block and fits a block that has them all. Whether the block
+computes what the layout says is checked at run time (`blocks.py`), so an architecture that uses the same
+names for other things is rejected rather than trusted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """Where a block's cross-attention is: between its self-attention and its MLP, normed in the same order.
+    """The cross-attention between a block's self-attention and its MLP, with its norm in the same order.
 
     Args:
-        attention: The module that calls the attention function.
+        attention: Module that calls the attention function.
         out: Its output projection.
-        norm: The norm of its side.
+        norm: The norm of the cross-attention.
     """
 
     attention: str
@@ -27,35 +27,36 @@ class CrossAttention:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every module that must be there."""
+        """The modules a block must have."""
         return (self.attention, self.out, self.norm)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are in a block.
+    """Which module of a block does what.
 
-    With x the block's input, att the attention with its output projection and `after`, f the steps of `mlp`:
+    With x the block's input, att the attention with its output projection and `after`, f the `mlp` steps:
 
         post      h = norm1(x + att(x));      output = norm2(h + f(h))
         pre       z = x + att(norm1(x));      output = z + f(norm2(z))
         parallel  output = x + att(norm1(x)) + f(norm2(x))
 
-    A step may also be a vector or a number of the block, which scales (BEiT, Granite), or None.
+    A step may also be a vector or number of the block that scales its input (BEiT, Granite), or None.
 
     Args:
-        family: Name for people.
-        order: Which of the three.
-        attention: The module that calls the attention function.
+        family: Readable name, used in messages.
+        order: One of the three orders above.
+        attention: Module that calls the attention function.
         out: The attention's output projection.
-        norm1: Norm of the attention's side; "" for none.
-        norm2: Norm of the other side; "" for none.
-        mlp: Modules applied one after another.
-        value: The projection that values come from; "" where it is none of its own.
-        fused: How `value` also holds queries and keys: "" (it does not), "thirds" (queries, keys, values),
-            "heads" (query, key and value of a head side by side).
-        after: Norm or scale of the attention's output before it is added (Gemma 2, DINOv2); "" for none.
-        cross: The block's cross-attention, in the blocks that have one.
+        norm1: Norm of the attention branch; "" for none.
+        norm2: Norm of the MLP branch; "" for none.
+        mlp: Modules applied in sequence.
+        value: The projection that produces the values; "" if unknown.
+        fused: Whether `value` also produces queries and keys: "" (no), "thirds" (all queries, all keys, all
+            values), "heads" (query, key and value of each head side by side).
+        after: Norm or scale applied to the attention output before it is added (Gemma 2, DINOv2); "" for
+            none.
+        cross: The cross-attention, if the block has one.
     """
 
     family: str
@@ -72,23 +73,16 @@ class Layout:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every module that must be there, but for a cross-attention."""
+        """The modules a block must have, not counting a cross-attention."""
         named = (self.attention, self.out, self.norm1, self.norm2, *self.mlp, self.value, self.after)
         return tuple(path for path in named if path)
 
     @property
     def crossing(self) -> Layout:
-        """The same block from its cross-attention on, as a block of that attention."""
+        """The layout with the cross-attention in the place of the self-attention."""
         if self.cross is None:
             raise ValueError(f"blocks of {self.family} have no cross-attention")
-        cross = self.cross
+        attention, out, norm = self.cross.paths
         return replace(
-            self,
-            attention=cross.attention,
-            out=cross.out,
-            norm1=cross.norm,
-            value="",
-            fused="",
-            after="",
-            cross=None,
+            self, attention=attention, out=out, norm1=norm, value="", fused="", after="", cross=None
         )

@@ -1,4 +1,4 @@
-"""Blocks of models as algebra: what a description says, proved on the numbers of a real pass."""
+"""Transformer blocks as algebra, verified on the numbers of a real forward pass."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 WITHOUT = "Methods that need no description still work: attention, rollout, attention_flow, value_zeroing."
 
-# By how much a block's update may miss its description, relative to its size, in the precision of the model.
-# Double precision is no stricter: RMSNorm is written in single precision in most models.
+# Error allowed in a block's recomputed update, relative to its size, by the precision of the model. The bound
+# for double precision leaves room for RMSNorm, which most models compute in single precision.
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3}
 _HALF_TOLERANCE = 5e-2
 _ROUNDINGS = 2
@@ -41,7 +41,7 @@ def tail_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """Return by what share of its size a recomputed state may differ, for a model of this precision."""
+    """Return the relative error allowed in a recomputed state, for a model of this precision."""
     return _TOLERANCE.get(dtype, _HALF_TOLERANCE)
 
 
@@ -50,17 +50,16 @@ class Block:
     """One attention of one block in one recorded pass. Tensors are in the model's `tail_dtype`.
 
     Args:
-        model: The twin that was run, which it belongs to.
+        model: The twin of the model that was run.
         module: The block in it.
-        layout: Its description, proved.
-        call: Its attention call, of a batch of one.
-        hidden: What that attention is added to [token, dim]: the block's input, or what its self-attention
-            made of it where this is its cross-attention.
-        values: [kv head, key, head dim].
-        output: What the block returned [token, dim].
-        cross: The call and the values of the cross-attention that stands between this attention and the MLP;
-            None where there is none.
-        crosses: Whether the keys are another sequence's.
+        layout: The block's layout.
+        call: Its attention call, with a batch of one.
+        hidden: The states to which the attention output is added [token, dim]: the block's input, or for a
+            cross-attention the states after the self-attention.
+        values: Value vectors [kv head, key, head dim].
+        output: The block's output [token, dim].
+        cross: Call and value vectors of the cross-attention between this attention and the MLP, if any.
+        crosses: Whether the keys belong to another sequence.
     """
 
     model: nn.Module
@@ -78,17 +77,17 @@ class Block:
         return self.module.get_submodule(path)
 
     def norm(self, path: str) -> Norm | None:
-        """Return a norm of the block by its path; None where the path is "" or the module does nothing."""
+        """Return a norm of the block by its path; None if the path is "" or the module does nothing."""
         return read_norm(self.part(path), self.hidden.shape[-1], self.hidden) if path else None
 
     @cached_property
     def norm1(self) -> Norm | None:
-        """The norm of the attention's side."""
+        """The norm of the attention branch."""
         return self.norm(self.layout.norm1)
 
     @cached_property
     def norm2(self) -> Norm | None:
-        """The norm of the other side."""
+        """The norm of the MLP branch."""
         return self.norm(self.layout.norm2)
 
     @property
@@ -98,7 +97,7 @@ class Block:
 
     @property
     def own_key(self) -> int | None:
-        """Which key is the first query's own token, as 3 after a prefix of three; None in cross-attention."""
+        """Index of the first query's own token among the keys, 3 after a prefix of 3; None if `crosses`."""
         return None if self.crosses else self.call.key.shape[2] - self.call.query.shape[2]
 
     def weights(self) -> Tensor:
@@ -106,29 +105,29 @@ class Block:
         query, key = self.call.query.to(self.hidden.dtype), self.call.key.to(self.hidden.dtype)
         with torch.no_grad():
             weights = attention_weights(query, key, **self.call.settings)[0]
-            # The weights are too large to keep. What is mixed by them is not, and is asked for as well.
+            # The weights are too large to keep; what the heads mix is small and always needed too.
             if "_mixed" not in vars(self):
                 vars(self)["_mixed"] = torch.matmul(weights, self.head_values())
         return weights
 
     @property
     def mixed(self) -> Tensor:
-        """What the heads mix [head, query, head dim]."""
+        """The weighted sums of value vectors [head, query, head dim]."""
         if "_mixed" not in vars(self):
             self.weights()
         return vars(self)["_mixed"]
 
     def head_values(self) -> Tensor:
-        """Return the values [head, key, head dim], once for every query head that reads them."""
+        """Return the value vectors [head, key, head dim], repeated for all query heads that read them."""
         return repeat_heads(self.values.unsqueeze(0), self.n_heads)[0]
 
     @cached_property
     def _after(self) -> tuple[Norm | None, Tensor | None]:
-        """The norm or the scale [dim] that the attention's output passes before it is added."""
+        """The norm or scale [dim] applied to the attention output before it is added."""
         path = self.layout.after
         if not path:
             return None, None
-        step = resolved(self.module, path)
+        step = resolve_path(self.module, path)
         if is_norm(step):
             return self.norm(path), None
         return None, run(step, torch.ones_like(self.hidden[:1]))[0]
@@ -145,10 +144,10 @@ class Block:
         return joined if bias is None else joined + bias
 
     def branch(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The attention's side as a linear map of the values, the statistics of `after` held fixed.
+        """Return the attention branch as a linear map of the values, the statistics of `after` held fixed.
 
-        matrix [head, head dim, dim], row [query] and bias [query, dim], so that what the attention adds to
-        token i is row_i * sum_j sum_h A^h_ij v^h_j matrix^h + bias_i.
+        These are matrix [head, head dim, dim], row [query] and bias [query, dim]: attention adds
+        row_i * sum_j sum_h A^h_ij v^h_j matrix^h + bias_i to token i.
         """
         matrix, bias = self.projection
         norm, scale = self._after
@@ -165,35 +164,40 @@ class Block:
 
     @cached_property
     def middle(self) -> Tensor:
-        """Return z [token, dim], the state with what attention adds; norm 1 of a post-norm block follows."""
+        """The state z [token, dim] after attention is added, before norm 1 of a post-norm block."""
         matrix, row, bias = self.branch()
         added = self.mixed.transpose(0, 1).flatten(1) @ matrix.flatten(0, 1)
         return self.hidden + row[:, None] * added + bias
 
     @cached_property
     def beyond(self) -> Block | None:
-        """The block as its cross-attention sees it, which follows on this attention; None where none does."""
+        """The block from its cross-attention on, which follows this attention; None if it has none."""
         if self.cross is None:
             return None
         call, values = self.cross
-        post = self.layout.order == "post" and self.norm1 is not None
+        hidden = self.start if self.layout.order == "post" else self.middle
         return replace(
             self,
             layout=self.layout.crossing,
             call=call,
             values=values,
-            hidden=self.norm1(self.middle) if post and self.norm1 is not None else self.middle,
+            hidden=hidden,
             cross=None,
             crosses=True,
         )
 
+    @property
+    def start(self) -> Tensor:
+        """What the MLP of a post-norm block is added to [token, dim]: `middle` after norm 1."""
+        return self.middle if self.norm1 is None else self.norm1(self.middle)
+
     @cached_property
     def last(self) -> Tensor:
-        """What the block returns [token, dim], before norm 2 where that comes last."""
+        """The block's output [token, dim], before norm 2 of a post-norm block."""
         if self.beyond is not None:
             return self.beyond.last
         if self.layout.order == "post":
-            start = self.norm1(self.middle) if self.norm1 is not None else self.middle
+            start = self.start
             return start + self._feed(start)
         read = self.hidden if self.layout.order == "parallel" else self.middle
         return self.middle + self._feed(self.norm2(read) if self.norm2 is not None else read)
@@ -203,47 +207,43 @@ class Block:
             return self.through(self.layout.mlp, x)
 
     def through(self, paths: Iterable[str], states: Tensor) -> Tensor:
-        """Return states [row, dim] after some steps of the block, in their own precision."""
+        """Return states [row, dim] after some steps of the block, in the precision of the states."""
         for path in filter(None, paths):
-            states = run(resolved(self.module, path), states)
+            states = run(resolve_path(self.module, path), states)
         return states
 
     def recomputed(self) -> Tensor:
-        """Return the block's output [token, dim] as the description says it comes about."""
-        post = self.layout.order == "post" and self.norm2 is not None
-        return self.norm2(self.last) if post and self.norm2 is not None else self.last
+        """Return the block's output [token, dim], computed as its layout says."""
+        return self.norm2(self.last) if self.layout.order == "post" and self.norm2 else self.last
 
-    def off(self, found: Tensor | None = None) -> float:
-        """Return by how much an output [token, dim] misses the recorded one; more than 1 is refused.
+    def error(self, output: Tensor | None = None) -> float:
+        """Return the error of an output [token, dim] against the recorded one; above 1 it is too large.
 
         Args:
-            found: The output; that of `recomputed` by default.
+            output: The output; `recomputed()` by default.
         """
-        own = self.call.query.dtype
-        found = self.recomputed() if found is None else found
-        wrong = (found - self.output).double().norm(dim=-1)
-        update = (
-            (self.output if self.layout.order == "post" else self.output - self.hidden).double().norm(dim=-1)
+        dtype = self.call.query.dtype
+        output = self.recomputed() if output is None else output
+        update = self.output if self.layout.order == "post" else self.output - self.hidden
+        wrong, size, recorded, hidden = (
+            states.double().norm(dim=-1)
+            for states in (output - self.output, update, self.output, self.hidden)
         )
-        slack = (
-            _ROUNDINGS
-            * torch.finfo(own).eps
-            * (self.output.double().norm(dim=-1) + self.hidden.double().norm(dim=-1))
-        )
-        ratio = wrong / (tolerance(own) * update + slack)
+        slack = _ROUNDINGS * torch.finfo(dtype).eps * (recorded + hidden)
+        ratio = wrong / (tolerance(dtype) * size + slack)
         return float(ratio.nan_to_num(nan=torch.inf).max())
 
     def value_projection(self) -> tuple[Tensor, Tensor | None]:
-        """Return W_V [dim, kv head * head dim] and its bias, which make the values of what is read; proved.
+        """Return W_V [dim, kv head * head dim] and its bias, verified on the recorded values.
 
         Raises:
-            UnsupportedModelError: If the values do not come about that way.
+            UnsupportedModelError: If the projection is unknown or does not give the recorded values.
         """
         dim, layout = self.hidden.shape[-1], self.layout
         kv, keys, size = self.values.shape
         if not layout.value or keys != len(self.hidden) or self.crosses:
             raise UnsupportedModelError(
-                f"the value projection of {type(self.module).__name__} is not known. {WITHOUT}"
+                f"the value projection of {type(self.module).__name__} is unknown. {WITHOUT}"
             )
         matrix, bias = read_affine(self.part(layout.value), dim, self.hidden)
         columns = torch.arange(matrix.shape[-1], device=matrix.device)
@@ -253,33 +253,32 @@ class Block:
             columns = columns.reshape(kv, 3, size)[:, 2].flatten()
         matrix, bias = matrix[:, columns], None if bias is None else bias[columns]
         read = self.norm1(self.hidden) if layout.order != "post" and self.norm1 is not None else self.hidden
-        made = read @ matrix if bias is None else read @ matrix + bias
+        projected = read @ matrix if bias is None else read @ matrix + bias
         values = self.values.transpose(0, 1).flatten(1)
-        own = self.call.query.dtype
-        if not (made - values).norm() <= tolerance(own) * values.norm():
+        if not (projected - values).norm() <= tolerance(self.call.query.dtype) * values.norm():
             raise UnsupportedModelError(
-                f"the values of {type(self.module).__name__} are not those of its projection "
-                f"{layout.value}. {WITHOUT}"
+                f"the value projection {layout.value} of {type(self.module).__name__} does not give its "
+                f"values. {WITHOUT}"
             )
         return matrix, bias
 
 
 def require_chain(blocks: Sequence[Block], method: str) -> None:
-    """Raise UnsupportedModelError unless every block reads what the one before returned."""
+    """Raise UnsupportedModelError unless each block reads the output of the one before."""
     for number, (before, after) in enumerate(pairwise(blocks)):
-        apart = (after.hidden - before.output).norm()
-        if not apart <= tolerance(before.call.query.dtype) * before.output.norm():
+        difference = (after.hidden - before.output).norm()
+        if not difference <= tolerance(before.call.query.dtype) * before.output.norm():
             raise UnsupportedModelError(
-                f"{method} is not available: layer {number + 1} does not read what layer {number} returned; "
-                f"something that is not described lies between them. {WITHOUT}"
+                f"{method} is not available: layer {number + 1} does not read the output of layer {number}; "
+                f"something unknown lies between them. {WITHOUT}"
             )
 
 
 def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Module]]:
     """Yield the layouts that fit around an attention module, with the block's name and the block.
 
-    A layout fits around its self-attention and around its cross-attention; where a block has none, the layout
-    that is yielded has none either.
+    The module may be the layout's self-attention or its cross-attention. If the block has no cross-attention,
+    neither has the layout that is yielded.
     """
     for layout in LAYOUTS:
         for path in (layout.attention, layout.cross.attention if layout.cross else ""):
@@ -293,21 +292,21 @@ def fitting(model: nn.Module, name: str) -> Iterator[tuple[Layout, str, nn.Modul
             yield layout if crossed else replace(layout, cross=None), block_name, block
 
 
-def resolved(block: nn.Module, path: str) -> Any:
-    """Return what a path names in a block: a module, a vector or a number that scales, or None.
+def resolve_path(block: nn.Module, path: str) -> Any:
+    """Return what a path names in a block: a module, a vector or number that scales, or None.
 
     Raises:
-        AttributeError: Where there is no such thing.
+        AttributeError: If the block has no such attribute.
     """
-    found: Any = block
+    value: Any = block
     for name in path.split("."):
-        owner, found = found, getattr(found, name)
-    return loaded(owner, name) if isinstance(found, torch.Tensor) else found
+        owner, value = value, getattr(value, name)
+    return loaded(owner, name) if isinstance(value, torch.Tensor) else value
 
 
 def _holds(block: nn.Module, path: str) -> bool:
     try:
-        resolved(block, path)
+        resolve_path(block, path)
     except AttributeError:
         return False
     return True

@@ -1,22 +1,23 @@
-"""A block as vectors go through it: what each source has made of every token, from its input to its output.
+"""A block applied to the sources' vectors: how each source's part of every token passes through it.
 
-T[i, j] is what source j has become in the state of token i: sum_j T[i, j] is that state. Rows i are worked
-through in chunks that fit a processor's cache; what is kept is one vector for every pair, and one value
-vector for every pair while the block is passed. Causal models keep the pairs there are, about half.
+T[i, j] is the part of source j in the state of token i: sum_j T[i, j] is that state. Rows i are processed in
+chunks that fit a CPU's caches. One vector is kept for every pair, and one value vector for every pair while
+the block is computed. Causal models only keep the pairs that exist, about half.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.algebra.blocks import resolved
+from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
 from attnwidgets.tracing.algebra.modules import Norm
-from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, read_steps
+from attnwidgets.tracing.algebra.steps import Affine, Gated, Step, apply_steps, read_steps
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError, repeat_heads
 
 if TYPE_CHECKING:
@@ -26,19 +27,20 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.blocks import Block
 
-# Chunks of rows that stay in a processor's cache are fastest there; an accelerator wants more work at a time.
+# A CPU is fastest with chunks of rows that stay in its caches; an accelerator needs larger ones.
 _CHUNK_BYTES = 2**25
 _ACCELERATOR_CHUNK_BYTES = 2**28
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What the vectors come from: the elements of a unit, or some of them.
+    """The sources that vectors belong to: the elements of a unit, or some of them.
 
     Args:
-        spans: The tokens of each.
-        n_tokens: How many tokens there are.
-        causal: Whether no token reads a later one: rows before an element's first token hold nothing of it.
+        spans: The tokens of each source.
+        n_tokens: Number of tokens.
+        causal: Whether no token reads a later one, so that rows before a source's first token have no part
+            of it.
     """
 
     spans: tuple[tuple[int, ...], ...]
@@ -50,27 +52,25 @@ class Sources:
 
     @cached_property
     def _reaches(self) -> list[int]:
-        """How many sources, from the first, may be found in the rows up to each token."""
+        """For each token, how many of the first sources may be present in the rows up to it."""
         reaches = [0] * self.n_tokens
         for number, span in enumerate(self.spans, 1):
             for token in span:
-                reaches[token] = max(reaches[token], number)
-        for token in range(1, self.n_tokens):
-            reaches[token] = max(reaches[token], reaches[token - 1])
-        return reaches
+                reaches[token] = number
+        return list(accumulate(reaches, max))
 
     def reach(self, stop: int) -> int:
-        """Return how many sources, from the first, may be found in rows before `stop`."""
+        """Return how many of the first sources may be present in rows before `stop`."""
         return self._reaches[stop - 1] if self.causal else len(self.spans)
 
     @property
     def low(self) -> int:
-        """The first row that may hold anything."""
+        """The first row that may have a part of any source."""
         return min((min(span) for span in self.spans if span), default=0) if self.causal else 0
 
     @cached_property
-    def places(self) -> tuple[Tensor, Tensor]:
-        """(source [place], token [place]) of every token of every source, in the sources' order."""
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Source [pair] and token [pair] of every token of every source, in the order of the sources."""
         pairs = [(number, token) for number, span in enumerate(self.spans) for token in span]
         sources, tokens = torch.tensor(pairs).reshape(-1, 2).T
         return sources, tokens
@@ -78,7 +78,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The vectors of some rows: [row, source, dim]. Sources beyond its last one have no part in them."""
+    """The vectors of some rows [row, source, dim]; sources beyond the last are zero in them."""
 
     rows: slice
     base: Tensor
@@ -86,16 +86,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class DecomposedLayer:
-    """A block's algebra.
+    """A block in the form that vectors pass through.
 
     Args:
-        block: The block, proved.
+        block: The verified block.
         value: W_V [dim, kv head * head dim] and its bias.
         weights: A [head, query, key], times the factor of a norm after attention.
-        middle: The state with what attention adds [query, dim], before norm 1 of a post-norm block.
-        matrix: From heads to what attention adds [head * head dim, dim].
-        bias: What attention adds beside that [query, dim].
-        feed: The steps of the other side.
+        middle: The state after attention is added [query, dim], before norm 1 of a post-norm block.
+        matrix: Map from the heads to the attention output [head * head dim, dim].
+        bias: Bias of the attention output [query, dim].
+        feed: Steps of the feed-forward layer.
     """
 
     block: Block
@@ -108,7 +108,7 @@ class DecomposedLayer:
 
     @property
     def biased(self) -> bool:
-        """Whether there is anything to share out."""
+        """Whether the block has any bias to distribute."""
         norms = (self.block.norm1, self.block.norm2, *(step for step in self.feed if isinstance(step, Norm)))
         biases = [norm.shift for norm in norms if norm is not None]
         for step in self.feed:
@@ -118,20 +118,20 @@ class DecomposedLayer:
 
     @property
     def bytes_a_pair(self) -> int:
-        """What is kept for a source in a row: its vector, and its value vector while the block is passed."""
+        """Memory per source and row: its vector, and its value vector while the block is computed."""
         return (self.matrix.shape[1] + self.value.matrix.shape[1]) * self.matrix.element_size()
 
     def start(self, sources: Sources) -> list[Chunk]:
-        """Return the vectors of the block's input, where every token is its own source."""
+        """Return the vectors of the model's first input, where each token belongs to its own source."""
         hidden = self.block.hidden
-        owners, tokens = (place.to(hidden.device) for place in sources.places)
+        owners, tokens = (indices.to(hidden.device) for indices in sources.pairs)
         chunks = []
         size = self._rows_at_a_time(sources)
         for start in range(sources.low, sources.n_tokens, size):
             rows = slice(start, min(start + size, sources.n_tokens))
             base = hidden.new_zeros(rows.stop - start, sources.reach(rows.stop), hidden.shape[1])
-            here = (tokens >= start) & (tokens < rows.stop)
-            base[tokens[here] - start, owners[here]] = hidden[tokens[here]]
+            inside = (tokens >= start) & (tokens < rows.stop)
+            base[tokens[inside] - start, owners[inside]] = hidden[tokens[inside]]
             chunks.append(Chunk(rows, base))
         return chunks
 
@@ -155,37 +155,35 @@ class DecomposedLayer:
         """Return the vectors of the block's output.
 
         Args:
-            chunks: Those of its input; the list is emptied, so that each goes when it is done with.
-            sources: What they come from.
-            rules: How what is not linear is shared out.
-            first: Whether this is the first block, in which a value belongs to one source, bias and all.
-            ffn: Whether vectors go through the feed-forward layer.
-            only: The rows that are wanted; all by default.
+            chunks: The vectors of its input; the list is emptied to free each chunk after use.
+            sources: The sources.
+            rules: How biases and nonlinear functions are distributed.
+            first: Whether this is the first block, where a value belongs to one source, bias included.
+            ffn: Whether vectors pass through the feed-forward layer.
+            only: The rows to compute; all by default.
         """
         values = None if first else self._values(chunks, sources, rules)
         bias = self._bias(first=first)
         if only is not None:
             chunks[:] = [_row(chunks, row) for row in only]
-        found = []
+        outputs = []
         while chunks:
             chunk = chunks.pop(0)
-            mixed = (
-                self._first_mixed(chunk, sources) if values is None else self._mixed(chunk, values, sources)
-            )
-            found.append(Chunk(chunk.rows, self._finished(chunk, mixed, bias, rules, ffn=ffn)))
-        return found
+            mixed = self._mix_first(chunk, sources) if values is None else self._mix(chunk, values, sources)
+            outputs.append(Chunk(chunk.rows, self._finish(chunk, mixed, bias, rules, ffn=ffn)))
+        return outputs
 
     def _bias(self, *, first: bool) -> Tensor | None:
-        """Return what attention adds [query, dim] beside the sources' vectors; None for nothing.
+        """Return the bias of attention [query, dim]; None if it is zero.
 
-        The bias of the values is in it but in the first block, whose values are taken with theirs.
+        It includes the bias of the values, except in the first block, whose values keep their own.
         """
         bias = self.bias
         if self.value.bias is not None and not first:
             heads, size = len(self.weights), self.block.values.shape[-1]
-            own = repeat_heads(self.value.bias.reshape(1, -1, 1, size), heads)[0]
-            each = torch.bmm(own, self.matrix.reshape(heads, size, -1))[:, 0]
-            bias = bias + self.weights.sum(-1).T @ each
+            by_head = repeat_heads(self.value.bias.reshape(1, -1, 1, size), heads)[0]
+            added = torch.bmm(by_head, self.matrix.reshape(heads, size, -1))[:, 0]
+            bias = bias + self.weights.sum(-1).T @ added
         return bias if bool(bias.any()) else None
 
     def _values(self, chunks: Iterable[Chunk], sources: Sources, rules: Rules) -> Tensor:
@@ -199,45 +197,43 @@ class DecomposedLayer:
             base = chunk.base
             if norm is not None:
                 base = Vectors(block.hidden[chunk.rows], base).normed(norm, rules).whole()
-            made = torch.matmul(base, self.value.matrix).unflatten(-1, (kv, size))
+            projected = torch.matmul(base, self.value.matrix).unflatten(-1, (kv, size))
             keys = slice(chunk.rows.start - sources.low, chunk.rows.stop - sources.low)
-            values[:, keys, : base.shape[1]] = made.permute(2, 0, 1, 3)
+            values[:, keys, : base.shape[1]] = projected.permute(2, 0, 1, 3)
         return values
 
-    def _first_mixed(self, chunk: Chunk, sources: Sources) -> Tensor:
-        """Return what heads draw from every source [row, source, head * head dim] in the first block."""
+    def _mix_first(self, chunk: Chunk, sources: Sources) -> Tensor:
+        """Return the heads' mixed values by source [row, source, head * head dim] in the first block."""
         heads = len(self.weights)
-        owners, tokens = (place.to(self.weights.device) for place in sources.places)
+        owners, tokens = (indices.to(self.weights.device) for indices in sources.pairs)
         reach = chunk.base.shape[1]
         count = int((owners < reach).sum())
         owners, tokens = owners[:count], tokens[:count]
         values = repeat_heads(self.block.values[None], heads)[0][:, tokens].transpose(0, 1)
         weights = self.weights[:, chunk.rows][..., tokens].permute(1, 2, 0)
-        drawn = (weights[..., None] * values).flatten(2)
+        mixed = (weights[..., None] * values).flatten(2)
         if count == reach and bool((owners.diff() == 1).all()):
-            return drawn
-        return drawn.new_zeros(len(drawn), reach, drawn.shape[-1]).index_add_(1, owners, drawn)
+            return mixed
+        return mixed.new_zeros(len(mixed), reach, mixed.shape[-1]).index_add_(1, owners, mixed)
 
-    def _mixed(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
-        """Return what heads draw from every source [row, source, head * head dim] through all keys."""
+    def _mix(self, chunk: Chunk, values: Tensor, sources: Sources) -> Tensor:
+        """Return the heads' mixed values by source [row, source, head * head dim], over all keys."""
         stop = chunk.rows.stop if sources.causal else self.weights.shape[-1]
         weights = self.weights[:, chunk.rows, sources.low : stop]
         heads, rows, keys = weights.shape
         kv, size, reach = len(values), values.shape[-1], chunk.base.shape[1]
-        drawn = torch.bmm(weights.reshape(kv, heads // kv * rows, keys), values[:, :keys, :reach].flatten(2))
-        return drawn.view(kv, heads // kv, rows, reach, size).permute(2, 3, 0, 1, 4).flatten(2)
+        mixed = torch.bmm(weights.reshape(kv, heads // kv * rows, keys), values[:, :keys, :reach].flatten(2))
+        return mixed.view(kv, heads // kv, rows, reach, size).permute(2, 3, 0, 1, 4).flatten(2)
 
-    def _finished(
-        self, chunk: Chunk, mixed: Tensor, bias: Tensor | None, rules: Rules, *, ffn: bool
-    ) -> Tensor:
-        """Return the vectors of the block's output in some rows, of what their heads have drawn."""
+    def _finish(self, chunk: Chunk, mixed: Tensor, bias: Tensor | None, rules: Rules, *, ffn: bool) -> Tensor:
+        """Return the vectors of the block's output in some rows, from the heads' mixed values."""
         block, rows = self.block, chunk.rows
         added = torch.addmm(chunk.base.flatten(0, 1), mixed.flatten(0, 1), self.matrix)
         middle = Vectors(self.middle[rows], added.view_as(chunk.base))
         middle.add(None if bias is None else bias[rows], rules)
         if block.layout.order == "post":
             start = middle if block.norm1 is None else middle.normed(block.norm1, rules)
-            state = start.state + _after(self.feed, start.state)
+            state = start.state + apply_steps(self.feed, start.state)
             base = start.whole()
             if ffn:
                 base.add_(start.through(self.feed, rules).whole())
@@ -252,48 +248,42 @@ class DecomposedLayer:
 
 def _row(chunks: Iterable[Chunk], row: int) -> Chunk:
     chunk = next(chunk for chunk in chunks if chunk.rows.start <= row < chunk.rows.stop)
-    place = row - chunk.rows.start
-    return Chunk(slice(row, row + 1), chunk.base[place : place + 1])
-
-
-def _after(steps: Iterable[Step], state: Tensor) -> Tensor:
-    for step in steps:
-        state = step(state)
-    return state
+    index = row - chunk.rows.start
+    return Chunk(slice(row, row + 1), chunk.base[index : index + 1])
 
 
 def read_layer(block: Block, method: str) -> DecomposedLayer:
-    """Return a block's algebra, proved on what the block added.
+    """Return a block in the form that vectors pass through, verified on the block's output.
 
     Raises:
-        UnsupportedModelError: If a part of it is not described; the message names the part.
+        UnsupportedModelError: If part of the block is unknown; the message names the part.
     """
     kind = type(block.module).__name__
     if block.cross is not None or block.own_key != 0:
-        reads = "another sequence" if block.cross is not None else "keys that are no tokens of its input"
+        reads = "another sequence" if block.cross is not None else "keys that are not tokens of its input"
         raise UnsupportedModelError(
             f"{method} is not available: {kind} reads {reads}, and vectors are followed from the tokens of "
-            "one sequence."
+            "one sequence only."
         )
     order = block.layout.order
     matrix, row, bias = block.branch()
     try:
         with torch.no_grad():
-            steps = [resolved(block.module, path) for path in block.layout.mlp]
+            steps = [resolve_path(block.module, path) for path in block.layout.mlp]
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{method} is not available: in {kind}, {error}") from error
     weights = block.weights() * row[:, None]
-    drawn = torch.matmul(weights, block.head_values()).transpose(0, 1).flatten(1)
-    middle = block.hidden + drawn @ matrix.flatten(0, 1) + bias
+    mixed = torch.matmul(weights, block.head_values()).transpose(0, 1).flatten(1)
+    middle = block.hidden + mixed @ matrix.flatten(0, 1) + bias
     if order == "post":
         start = middle if block.norm1 is None else block.norm1(middle)
-        last = start + _after(feed, start)
+        last = start + apply_steps(feed, start)
         last = last if block.norm2 is None else block.norm2(last)
     else:
         start = block.hidden if order == "parallel" else middle
-        last = middle + _after(feed, start if block.norm2 is None else block.norm2(start))
-    if not block.off(last) <= 1:
+        last = middle + apply_steps(feed, start if block.norm2 is None else block.norm2(start))
+    if not block.error(last) <= 1:
         raise UnsupportedModelError(
             f"{method} is not available: the feed-forward layer of {kind} does not compute what its "
             "description says."

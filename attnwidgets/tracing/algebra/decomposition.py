@@ -1,8 +1,9 @@
-"""Vectors that add up to a state, taken along through what is done to the state.
+"""Vectors that add up to a state, propagated through the operations on that state.
 
-Every row (a token of the model) holds one vector for every source. Linear maps act on each of them; norms do
-with the deviation of the real state held fixed; a bias is shared out among them; an activation becomes a
-line. So they go on adding up to the state, step by step (Modarressi et al. 2023, DecompX, section 3).
+Each row (a token of the model) holds one vector per source. Linear maps act on each vector, norms do too with
+the deviation of the real state held fixed, a bias is distributed among the vectors, and an activation is
+replaced by a line. The vectors therefore keep adding up to the state (Modarressi et al. 2023, DecompX,
+section 3).
 """
 
 from __future__ import annotations
@@ -26,30 +27,32 @@ Bias = Literal["absdot", "abssim", "norm", "equal", "cls", "dot"]
 Activation = Literal["zero_origin", "linear_approximation", "relu"]
 Gate = Literal["half", "fixed"]
 
-# What the authors' code adds where it divides.
+# Added to denominators, as in the authors' code.
 _GUARD = 1e-12
-# Below which products with a bias are none at all.
+# Products with a bias count as zero below this.
 _NONE = 1e-9
-# How much less work is to be had before a map waits: multiplying maps takes more memory than vectors.
+# Factor of work saved above which a map is deferred: multiplying maps takes more memory than vectors.
 _WORTH = 1.2
-# What torch.nn.functional.cosine_similarity takes for the least length.
+# The least length in torch.nn.functional.cosine_similarity.
 _LEAST = 1e-8
-# Shares that follow from products with the bias alone.
+# Bias rules that only need the products with the bias.
 BY_PRODUCT = ("absdot", "dot")
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How what is not linear is shared out.
+    """How biases and nonlinear functions are distributed among the vectors.
 
     Args:
-        bias: Among the vectors t_j of a row, a bias b goes by |t_j b| ("absdot"), t_j b ("dot"),
-            |cos(t_j, b)| ("abssim"), |t_j| ("norm"), in equal parts to those that are not zero ("equal"), or
-            to the first source ("cls"); None drops it. Where all products are zero, parts are equal.
-        activation: f(x) is f(x) / x times its parts ("zero_origin"), f'(x) times its parts with the rest as a
-            bias ("linear_approximation"), or its parts where x > 0 and nothing elsewhere ("relu").
-        gate: Of f(g) u, each factor's parts with the other held fixed count "half"; or f(g) is "fixed" and
-            the parts are those of u.
+        bias: A bias b is distributed among the vectors t_j of a row in proportion to |t_j b| ("absdot"),
+            t_j b ("dot"), |cos(t_j, b)| ("abssim") or |t_j| ("norm"), in equal parts to the nonzero vectors
+            ("equal"), or to the first source ("cls"); None drops it. If all products are zero, nonzero
+            vectors get equal parts.
+        activation: The parts of f(x) are f(x) / x times those of x ("zero_origin"), f'(x) times those of x
+            with the rest as a bias ("linear_approximation"), or those of x where x > 0 and zero elsewhere
+            ("relu").
+        gate: The parts of f(g) u are the mean of those with either factor held fixed ("half"), or f(g) is
+            held fixed and the parts are those of u ("fixed").
     """
 
     bias: Bias | None = "absdot"
@@ -59,18 +62,18 @@ class Rules:
 
 @dataclass
 class Vectors:
-    """base + sum over tails of share x vector: the sources' vectors, and the state of which they are parts.
+    """The sources' vectors, base + sum over tails of share x vector, and the state they add up to.
 
-    Biases stay in `tails` until somebody needs the numbers, so that a wide layer is passed over once. A map
-    into a wide layer may be `pending`: where there are more sources than a row's two maps, in and out, take
-    to be multiplied, that is less work.
+    Biases stay in `tails` until the numbers are needed, so that a wide layer is traversed once. A map into a
+    wide layer may stay `pending`: with many sources it is less work to multiply the maps in and out of the
+    layer, row by row, than to apply each to all vectors.
 
     Args:
-        state: The model's own state [row, dim]; norms and activations are taken of it.
+        state: The model's state [row, dim], from which norms and activations are computed.
         base: [row, source, dim], contiguous.
         tails: Pairs of shares [row, source] and a vector [row or 1, dim].
-        pending: The matrix [row or 1, base's dim, dim] that is still to be applied to `base`, which is then
-            another's and not to be written over; None for none.
+        pending: Matrix [row or 1, base's dim, dim] still to be applied to `base`, which is then shared and
+            must not be overwritten; None if there is none.
     """
 
     state: Tensor
@@ -90,23 +93,25 @@ class Vectors:
         return self.base
 
     def dot(self, vector: Tensor) -> Tensor:
-        """Return every vector's product with one vector [row or 1, dim] a row, [row, source]."""
-        ahead = vector if self.pending is None else torch.matmul(self.pending, vector[..., None])[..., 0]
-        if len(ahead) == 1:
-            found = torch.matmul(self.base, ahead[0])
+        """Return the product of every vector with its row's `vector` [row or 1, dim], [row, source]."""
+        through_pending = (
+            vector if self.pending is None else torch.matmul(self.pending, vector[..., None])[..., 0]
+        )
+        if len(through_pending) == 1:
+            products = torch.matmul(self.base, through_pending[0])
         else:
-            found = torch.bmm(self.base, ahead[..., None])[..., 0]
+            products = torch.bmm(self.base, through_pending[..., None])[..., 0]
         for share, tail in self.tails:
-            found = torch.addcmul(found, share, (tail * vector).sum(-1, keepdim=True))
-        return found
+            products = torch.addcmul(products, share, (tail * vector).sum(-1, keepdim=True))
+        return products
 
     def add(self, bias: Tensor | None, rules: Rules, products: Tensor | None = None) -> None:
-        """Share a bias [row or 1, dim] out; the state is not touched.
+        """Distribute a bias [row or 1, dim] among the vectors; the state stays as it is.
 
         Args:
-            bias: None for none.
-            rules: How.
-            products: Its product with every vector [row, source], where somebody has them.
+            bias: The bias; None for none.
+            rules: How it is distributed.
+            products: Its product with every vector [row, source], if known.
         """
         if bias is None or rules.bias is None:
             return
@@ -127,7 +132,7 @@ class Vectors:
         total = weights.sum(-1, keepdim=True)
         shares = weights / (total + _GUARD)
         if kind in BY_PRODUCT and bool((total.abs() < _NONE).any()):
-            # No vector has a part of this bias, as of a constant one behind a norm: it would be lost.
+            # No vector has a share of this bias, as with a constant one after a norm: it would be lost.
             present = (self.whole() != 0).any(-1).to(shares)
             shares = torch.where(
                 total.abs() < _NONE, present / present.sum(-1, keepdim=True).clamp(min=1), shares
@@ -135,11 +140,11 @@ class Vectors:
         self.tails.append((shares, bias))
 
     def through(self, steps: Iterable[Step], rules: Rules) -> Vectors:
-        """Return the vectors after some steps; an activation writes over them and is not to be the first."""
-        found = self
+        """Return the vectors after some steps. An activation overwrites them, so it must not come first."""
+        vectors = self
         for step in steps:
-            found = found.after(step, rules)
-        return found
+            vectors = vectors.after(step, rules)
+        return vectors
 
     def after(self, step: Step, rules: Rules) -> Vectors:
         """Return the vectors after one step."""
@@ -154,7 +159,7 @@ class Vectors:
         return self.activated(step.function, rules)
 
     def normed(self, norm: Norm, rules: Rules) -> Vectors:
-        """Return the vectors after a norm whose deviation is that of the state."""
+        """Return the vectors after a norm, with the deviation of the state."""
         factor = norm.gain / norm.deviation(self.state)
         base = self.base if self.pending is None else self.whole()
         base = base - base.mean(-1, keepdim=True) if norm.centred else base.clone()
@@ -163,9 +168,9 @@ class Vectors:
             (share, (vector - vector.mean(-1, keepdim=True) if norm.centred else vector) * factor)
             for share, vector in self.tails
         ]
-        found = Vectors(norm(self.state), base, tails)
-        found.add(None if norm.shift is None else norm.shift[None], rules)
-        return found
+        vectors = Vectors(norm(self.state), base, tails)
+        vectors.add(None if norm.shift is None else norm.shift[None], rules)
+        return vectors
 
     def projected(
         self, step: Affine, rules: Rules, products: Tensor | None = None, *, passes: int = 2
@@ -174,36 +179,36 @@ class Vectors:
 
         Args:
             step: The map.
-            rules: How its bias is shared out.
-            products: What to share it by, where that is not its product with every vector [row, source].
-            passes: Of a map into a wide layer, how many such maps every vector passes to be out of it again.
+            rules: How its bias is distributed.
+            products: Weights to distribute it by [row, source], instead of its product with every vector.
+            passes: For a map into a wide layer, how many such maps a vector passes until it is out again.
         """
         tails = self.tails_through(lambda vector: vector @ step.matrix)
-        found = Vectors(step(self.state), self.base, tails, step.matrix[None])
+        vectors = Vectors(step(self.state), self.base, tails, step.matrix[None])
         if self.pending is not None:
             matrix = torch.matmul(self.pending, step.matrix)
-            found.base, found.pending = torch.matmul(self.base, matrix), None
+            vectors.base, vectors.pending = torch.matmul(self.base, matrix), None
         elif not self._waits(step, rules, passes):
-            found.base, found.pending = torch.matmul(self.base, step.matrix), None
+            vectors.base, vectors.pending = torch.matmul(self.base, step.matrix), None
         if step.bias is not None and rules.bias is not None:
-            # A product with the bias is the same before the map, where vectors may be shorter.
+            # The product with the bias is the same before the map, where vectors may be shorter.
             shorter = step.matrix.shape[0] < step.matrix.shape[1] and rules.bias in BY_PRODUCT
             products = self.dot((step.matrix @ step.bias)[None]) if shorter and products is None else products
-            found.add(step.bias[None], rules, products)
-        return found
+            vectors.add(step.bias[None], rules, products)
+        return vectors
 
     def _waits(self, step: Affine, rules: Rules, passes: int) -> bool:
-        """Return whether a map into a wide layer is better multiplied with the one out of it, row by row."""
+        """Return whether multiplying the maps in and out of a wide layer, row by row, is less work."""
         narrow, wide = step.matrix.shape
-        ahead = self.base.shape[1] * (passes * wide - narrow) > _WORTH * narrow * wide
-        return ahead and rules.bias in (*BY_PRODUCT, None)
+        less_work = self.base.shape[1] * (passes * wide - narrow) > _WORTH * narrow * wide
+        return less_work and rules.bias in (*BY_PRODUCT, None)
 
     def activated(self, function: Function, rules: Rules) -> Vectors:
-        """Return the vectors after a function of every component, taken for a line through the state."""
+        """Return the vectors after an elementwise function, replaced by a line through its value."""
         slope, rest = line(function, self.state, rules)
-        found = self.times(function(self.state), slope)
-        found.add(rest, rules)
-        return found
+        vectors = self.times(function(self.state), slope)
+        vectors.add(rest, rules)
+        return vectors
 
     def gated(self, step: Gated, rules: Rules) -> Vectors:
         """Return the vectors after function(gate(x)) * up(x)."""
@@ -227,7 +232,7 @@ class Vectors:
         return half
 
     def times(self, state: Tensor, factor: Tensor) -> Vectors:
-        """Return the vectors times factors [row, dim], as parts of `state`; the base is written over."""
+        """Return the vectors times factors [row, dim], as parts of `state`; the base is overwritten."""
         tails = self.tails_through(lambda vector: vector * factor)
         if self.pending is not None:
             return Vectors(state, self.base, tails, self.pending * factor[:, None])
@@ -239,16 +244,16 @@ class Vectors:
 
 
 def line(function: Function, state: Tensor, rules: Rules) -> tuple[Tensor, Tensor | None]:
-    """Return slope and intercept [row, dim] of the line that stands for a function at a state.
+    """Return slope and intercept [row, dim] of the line that replaces a function at a state.
 
-    The intercept is None where the line goes through the origin.
+    The intercept is None if the line goes through the origin.
     """
     if rules.activation == "relu":
         return (state > 0).to(state), None
-    made = function(state)
+    value = function(state)
     if rules.activation == "zero_origin":
-        return made / (state + _GUARD), None
+        return value / (state + _GUARD), None
     with torch.enable_grad():
         point = state.detach().requires_grad_()
         (slope,) = torch.autograd.grad(function(point).sum(), point)
-    return slope, made - slope * state
+    return slope, value - slope * state

@@ -1,8 +1,8 @@
-"""Finish a described block from another attention output: the closed form of zeroing values.
+"""A described block recomputed from a changed attention output: the closed form of value zeroing.
 
-What attention adds to a token is a sum over keys and heads, so taking some keys' values away is a
-subtraction; only the rest of the block is computed again, and only for tokens that read those keys at all.
-Most of that rest is linear as well (`tail.py`).
+The attention output of a token is a sum over keys and heads, so zeroing the values of some keys is a
+subtraction. Only the rest of the block is computed again, and only for tokens that read those keys. Most of
+that rest is linear too (`after_attention.py`).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.algebra.blocks import Block
 
-# What is computed at once: more than a processor's caches hold gains nothing there.
+# Size of what is computed at once: on a CPU, exceeding its caches gains nothing.
 _CACHE_BYTES = 2**22
 _DEVICE_BYTES = 2**28
-# Elements that different queries read are computed for all of these queries: one pair in so many may be in
-# vain, and any where there are so few that a matrix product is hardly begun.
-_IN_VAIN = 16
+# Elements read by different queries are computed for all of these queries. At most one pair in _WASTED may be
+# computed for nothing; below _FEW pairs, where a matrix product has hardly begun, any number may.
+_WASTED = 16
 _FEW = 128
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Outputs of a block that lacks the values of some elements.
+    """Outputs of a block without the values of each of some elements.
 
     Args:
         rows: The queries.
-        elements: The elements, one after another.
-        states: [element, row, width].
+        elements: The elements.
+        states: Outputs [element, row, width].
     """
 
     rows: slice
@@ -49,7 +49,7 @@ class Piece:
 
 
 class Resumed:
-    """A described block, to be finished without the values of some keys.
+    """A described block that can be finished without the values of some keys.
 
     Attributes:
         read: Whether any head of a query reads a key [query, key].
@@ -83,11 +83,11 @@ class Resumed:
         return self._finish(slice(None), self._attended[None])[0]
 
     def pieces(self, spans: Sequence[Sequence[int]], chunk_size: int | None) -> list[tuple[slice, slice]]:
-        """Return which elements are taken together, with the queries between which any are read.
+        """Return the groups of elements to compute together, each with the range of queries that read them.
 
         Args:
-            spans: The keys of every element.
-            chunk_size: The most elements at once; None for as many as fit the caches.
+            spans: The keys of each element.
+            chunk_size: Maximum number of elements at once; None for as many as fit the caches.
         """
         read = self.read.cpu().numpy()
         first, stop = read.argmax(0), len(read) - read[::-1].argmax(0)
@@ -95,30 +95,30 @@ class Resumed:
         for span in spans:
             keys = [key for key in span if read[first[key], key]]
             ends.append((min(first[keys]), max(stop[keys])) if keys else (0, 0))
-        numbers = 4 * self._width if self._tail is not None else self._numbers
+        numbers_per_pair = 4 * self._width if self._tail is not None else self._numbers
         budget = _CACHE_BYTES if self.read.device.type == "cpu" else _DEVICE_BYTES
-        fitting = budget // (numbers * self._matrix.element_size())
-        together = []
+        fitting = budget // (numbers_per_pair * self._matrix.element_size())
+        groups = []
         begin = 0
         while begin < len(spans):
             low, high = ends[begin]
-            end, own = begin + 1, high - low
+            end, used_pairs = begin + 1, high - low
             while end < len(spans):
                 rows = min(low, ends[end][0]), max(high, ends[end][1])
                 area = (end + 1 - begin) * (rows[1] - rows[0])
-                used = own + ends[end][1] - ends[end][0]
+                used_after = used_pairs + ends[end][1] - ends[end][0]
                 if area > fitting if chunk_size is None else end - begin == chunk_size:
                     break
-                if area > _FEW and (area - used) * _IN_VAIN > used:
+                if area > _FEW and (area - used_after) * _WASTED > used_after:
                     break
-                (low, high), own, end = rows, used, end + 1
-            together.append((slice(int(low), int(high)), slice(begin, end)))
+                (low, high), used_pairs, end = rows, used_after, end + 1
+            groups.append((slice(int(low), int(high)), slice(begin, end)))
             begin = end
-        return together
+        return groups
 
     @property
     def _numbers(self) -> int:
-        """How many numbers a row holds at once, where the modules themselves are called."""
+        """Numbers held per row when the modules themselves are called."""
         widest = max((max(p.shape) for p in self._block.module.parameters() if p.dim()), default=self._width)
         return 2 * widest + 4 * self._width
 
@@ -126,9 +126,9 @@ class Resumed:
         """Return the block's outputs without the values of each of some elements.
 
         Args:
-            spans: The keys of every element.
+            spans: The keys of each element.
             rows: The queries.
-            elements: Which elements.
+            elements: The elements.
         """
         some = spans[elements]
         longest = max(map(len, some), default=0)
@@ -147,7 +147,7 @@ class Resumed:
         return Piece(rows, elements, self._finish(rows, attended))
 
     def _finish(self, rows: slice, attended: Tensor) -> Tensor:
-        """Return the block's output [element, row, width] where attention adds `attended` to `rows`."""
+        """Return the block's output [element, row, width] for the attention output `attended` of `rows`."""
         block, layout = self._block, self._block.layout
         count = len(attended)
         added = block.through((layout.after,), attended.flatten(0, 1))
@@ -163,16 +163,16 @@ class Resumed:
 
     @cached_property
     def _beside(self) -> Tensor:
-        """What the MLP of a parallel block adds [query, width]: attention has no part in it."""
+        """Output of the MLP in a parallel block [query, width], which does not depend on attention."""
         layout = self._block.layout
         return self._block.through((layout.norm2, *layout.mlp), self._block.hidden)
 
 
 def resume(trace: object, layer: int, stack: str) -> Resumed | None:
-    """Return a layer ready to be finished, its description proved; None where none is true of it."""
+    """Return a layer ready to be finished, its layout verified; None if no layout is true of it."""
     try:
         block = block_of(trace, layer, stack, "value_zeroing")
     except UnsupportedModelError:
         return None
-    # What a self-attention adds passes the cross-attention that follows, which is not undone by subtracting.
+    # With a cross-attention behind it, the effect of self-attention cannot be undone by subtracting.
     return Resumed(block) if block.cross is None else None

@@ -1,7 +1,7 @@
-"""How near each head's vectors come to what a block adds up: the parts of a contribution graph.
+"""Shares of heads, residual connection and feed-forward layer in a block's sums, for contribution graphs.
 
-Every head's vector of every token is a part of its own here, and so is the residual connection;
-`contributions.py` sums heads and residual before it measures.
+Here each head's vector of each token is a separate part, and so is the residual connection;
+`contributions.py` sums heads and residual before measuring.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.algebra.contributions import parts_of
+from attnwidgets.tracing.algebra.contributions import nearer, parts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlockShares:
-    """Of what a block's two sums are made, in float64 on the CPU.
+    """Shares of a block's parts in its two sums, in float64 on the CPU.
 
     Args:
-        attention: Every head's vector of every key in the sum after attention [head, query, key].
-        residual: The residual connection in that sum [query]; it sums to one with `attention`.
-        mlp: The feed-forward layer in the block's output [query].
-        mlp_residual: What the feed-forward layer is added to [query]; it sums to one with `mlp`.
-        parallel: Whether the feed-forward layer reads the block's input, beside attention.
+        attention: Shares of each head's vectors in the sum after attention [head, query, key].
+        residual: Share of the residual connection in that sum [query]; sums to one with `attention`.
+        mlp: Share of the feed-forward layer in the block's output [query].
+        mlp_residual: Share of the states the feed-forward layer is added to [query]; sums to one with `mlp`.
+        parallel: Whether the feed-forward layer reads the block's input, in parallel with attention.
     """
 
     attention: Tensor
@@ -49,17 +49,17 @@ def shares_of(
 ) -> BlockShares:
     """Return the shares of a block's parts.
 
-    A part's share of a sum y is max(floor, |y| - |part - y|), divided by the total over parts. The sum after
-    attention is what the block adds up, after norm 1 where that follows; the second is its output. Parts of a
-    state that is normed pass the norm with the state's own deviation.
+    A part's share of a sum y is max(floor, |y| - |part - y|), divided by the total over parts. The first sum
+    is the state after attention, and after norm 1 in post-norm blocks; the second is the block's output.
+    Parts of a normalised state pass the norm with the state's own deviation.
 
     Args:
-        block: A proved block.
-        power: 1 or 2, the norm of the above.
-        floor: What a part counts at least.
+        block: A verified block.
+        power: 1 or 2, the norm |.| above.
+        floor: Minimum for a part before dividing.
         shift: Added to every component of the difference.
-        unread: Whether `floor` is also given to keys that a query does not read, which have no vector there.
-        chunk_size: Keys that are compared at a time; None for as many as fit a chunk.
+        unread: Whether keys that a query does not read, and thus have no vector, get `floor` too.
+        chunk_size: Keys compared at a time; None for as many as fit a chunk.
     """
     parts = parts_of(block, "res_ln")
     whole = block.middle if parts.reference is None else parts.reference
@@ -69,8 +69,8 @@ def shares_of(
         near = near.to("cpu").double().clamp_(min=floor)
         heads.append(near if unread else near.masked_fill_(~parts.weights[head].bool().cpu(), 0.0))
     attention = torch.stack(heads)
-    own = parts.own if parts.own is not None else block.hidden
-    residual = _nearness(own, whole, power, shift).clamp_(min=floor)
+    residual_part = parts.residual if parts.residual is not None else block.hidden
+    residual = _nearness(residual_part, whole, power, shift).clamp_(min=floor)
     total = attention.sum((0, 2)) + residual
     update, before, output = _second_sum(block, whole)
     mlp, rest = (_nearness(part, output, power, shift).clamp_(min=floor) for part in (update, before))
@@ -84,7 +84,7 @@ def shares_of(
 
 
 def _second_sum(block: Block, middle: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what the feed-forward layer adds, what it adds it to, and the block's output [query, dim]."""
+    """Return the feed-forward layer's output, what it is added to, and the block's output [query, dim]."""
     if block.layout.order != "post":
         return block.output - middle, middle, block.output
     added = block.last - middle
@@ -96,9 +96,6 @@ def _second_sum(block: Block, middle: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _nearness(part: Tensor, whole: Tensor, power: int, shift: float) -> Tensor:
-    """Return |whole| - |part - whole| [query]; for power 1 summed component by component."""
+    """Return |whole| - |part - whole| [query]; for power 1, summed over the differences of components."""
     part, whole = part.to("cpu").double(), whole.to("cpu").double()
-    apart = part - whole + shift
-    if power == 1:
-        return (whole.abs() - apart.abs()).sum(-1)
-    return whole.square().sum(-1).sqrt() - apart.square().sum(-1).sqrt()
+    return nearer(whole, part - whole + shift, power)

@@ -1,94 +1,148 @@
-"""Descriptions of transformer blocks, family by family: a few lines of data each, believed when proved."""
+"""Layouts of known transformer blocks: a family says what differs from the one it resembles."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from attnwidgets.tracing.algebra.block_layout import CrossAttention, Layout
 
-_BERT_CROSS = CrossAttention(
-    "crossattention.self", "crossattention.output.dense", "crossattention.output.LayerNorm"
+
+def _like(base: Layout, family: str, **changes: Any) -> Layout:
+    return replace(base, family=family, **changes)
+
+
+_BERT = Layout(
+    "BERT, RoBERTa, ELECTRA",
+    "post",
+    attention="attention.self",
+    out="attention.output.dense",
+    norm1="attention.output.LayerNorm",
+    norm2="output.LayerNorm",
+    mlp=("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+    value="attention.self.value",
+    cross=CrossAttention(
+        "crossattention.self", "crossattention.output.dense", "crossattention.output.LayerNorm"
+    ),
 )
-_BERT: dict[str, Any] = {
-    "attention": "attention.self",
+_BERT_PRE_NORM = _like(
+    _BERT,
+    "RoBERTa-PreLayerNorm",
+    order="pre",
+    norm1="attention.LayerNorm",
+    norm2="intermediate.LayerNorm",
+    cross=None,
+)
+_MODERNBERT = Layout(
+    "ModernBERT",
+    "pre",
+    attention="attn",
+    out="attn.Wo",
+    norm1="attn_norm",
+    norm2="mlp_norm",
+    mlp=("mlp",),
+    value="attn.Wqkv",
+    fused="thirds",
+)
+_NEOX = Layout(
+    "GPT-NeoX",
+    "parallel",
+    attention="attention",
+    out="attention.dense",
+    norm1="input_layernorm",
+    norm2="post_attention_layernorm",
+    mlp=("mlp",),
+    value="attention.query_key_value",
+    fused="heads",
+)
+_BART_PRE_NORM = Layout(
+    "OPT, Whisper, mBART, Pegasus, M2M100",
+    "pre",
+    attention="self_attn",
+    out="self_attn.out_proj",
+    norm1="self_attn_layer_norm",
+    norm2="final_layer_norm",
+    mlp=("fc1", "activation_fn", "fc2"),
+    value="self_attn.v_proj",
+    cross=CrossAttention("encoder_attn", "encoder_attn.out_proj", "encoder_attn_layer_norm"),
+)
+_LLAMA = Layout(
+    "Llama, Mistral, Qwen, SmolLM, Gemma, Mixtral",
+    "pre",
+    attention="self_attn",
+    out="self_attn.o_proj",
+    norm1="input_layernorm",
+    norm2="post_attention_layernorm",
+    mlp=("mlp",),
+    value="self_attn.v_proj",
+)
+_GEMMA2 = _like(
+    _LLAMA,
+    "Gemma 2 and 3",
+    norm2="pre_feedforward_layernorm",
+    mlp=("mlp", "post_feedforward_layernorm"),
+    after="post_attention_layernorm",
+)
+_GRANITE = _like(_LLAMA, "Granite", mlp=("mlp", "residual_multiplier"), after="residual_multiplier")
+_COHERE = _like(_LLAMA, "Cohere", order="parallel", norm2="input_layernorm")
+_T5 = Layout(
+    "T5 encoder",
+    "pre",
+    attention="layer.0.SelfAttention",
+    out="layer.0.SelfAttention.o",
+    norm1="layer.0.layer_norm",
+    norm2="layer.1.layer_norm",
+    mlp=("layer.1.DenseReluDense",),
+    value="layer.0.SelfAttention.v",
+)
+_T5_DECODER = _like(
+    _T5,
+    "T5 decoder",
+    norm2="layer.2.layer_norm",
+    mlp=("layer.2.DenseReluDense",),
+    cross=CrossAttention("layer.1.EncDecAttention", "layer.1.EncDecAttention.o", "layer.1.layer_norm"),
+)
+_VIT = Layout(
+    "ViT, DeiT, I-JEPA",
+    "pre",
+    attention="attention",
+    out="attention.o_proj",
+    norm1="layernorm_before",
+    norm2="layernorm_after",
+    mlp=("mlp",),
+    value="attention.v_proj",
+)
+_DINOV2 = _like(
+    _VIT, "DINOv2", norm1="norm1", norm2="norm2", mlp=("mlp", "layer_scale2"), after="layer_scale1"
+)
+_BEIT = _like(_VIT, "BEiT", mlp=("mlp", "lambda_2"), after="lambda_1")
+# A vision attention inside a module that also holds its output projection.
+_OLD_VIT = {
+    "attention": "attention.attention",
     "out": "attention.output.dense",
-    "value": "attention.self.value",
+    "value": "attention.attention.value",
 }
-_BERT_MLP = ("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense")
-_BART: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.out_proj", "value": "self_attn.v_proj"}
-_BART_DECODER: dict[str, Any] = {
-    "norm1": "self_attn_layer_norm",
-    "norm2": "final_layer_norm",
-    "mlp": ("fc1", "activation_fn", "fc2"),
-    "cross": CrossAttention("encoder_attn", "encoder_attn.out_proj", "encoder_attn_layer_norm"),
-}
-_LLAMA: dict[str, Any] = {"attention": "self_attn", "out": "self_attn.o_proj", "value": "self_attn.v_proj"}
-_LLAMA_NORMS: dict[str, Any] = {"norm1": "input_layernorm", "norm2": "post_attention_layernorm"}
-_NEOX: dict[str, Any] = {
-    "attention": "attention",
-    "out": "attention.dense",
-    "norm1": "input_layernorm",
-    "norm2": "post_attention_layernorm",
-    "mlp": ("mlp",),
-    "value": "attention.query_key_value",
-}
-_T5: dict[str, Any] = {
-    "attention": "layer.0.SelfAttention",
-    "out": "layer.0.SelfAttention.o",
-    "norm1": "layer.0.layer_norm",
-    "value": "layer.0.SelfAttention.v",
-}
-_T5_CROSS = CrossAttention("layer.1.EncDecAttention", "layer.1.EncDecAttention.o", "layer.1.layer_norm")
-_VIT: dict[str, Any] = {"attention": "attention", "out": "attention.o_proj", "value": "attention.v_proj"}
-_VIT_NORMS: dict[str, Any] = {"norm1": "layernorm_before", "norm2": "layernorm_after"}
-_WAV2VEC2: dict[str, Any] = {
-    "attention": "attention",
-    "out": "attention.out_proj",
-    "norm1": "layer_norm",
-    "norm2": "final_layer_norm",
-    "mlp": (
+_WAV2VEC2 = Layout(
+    "wav2vec 2.0, HuBERT",
+    "post",
+    attention="attention",
+    out="attention.out_proj",
+    norm1="layer_norm",
+    norm2="final_layer_norm",
+    mlp=(
         "feed_forward.intermediate_dense",
         "feed_forward.intermediate_act_fn",
         "feed_forward.output_dense",
     ),
-    "value": "attention.v_proj",
-}
+    value="attention.v_proj",
+)
 
-# Tried from the top; the ones that ask for more modules stand before those that ask for fewer of the same.
+# Tried from the top: a layout that names more modules stands before one that names fewer of the same.
 LAYOUTS: tuple[Layout, ...] = (
-    Layout(
-        "BERT, RoBERTa, ELECTRA",
-        "post",
-        norm1="attention.output.LayerNorm",
-        norm2="output.LayerNorm",
-        mlp=_BERT_MLP,
-        cross=_BERT_CROSS,
-        **_BERT,
-    ),
-    Layout(
-        "RoBERTa-PreLayerNorm",
-        "pre",
-        norm1="attention.LayerNorm",
-        norm2="intermediate.LayerNorm",
-        mlp=_BERT_MLP,
-        **_BERT,
-    ),
-    Layout(
-        "ESM",
-        "pre",
-        norm1="attention.LayerNorm",
-        norm2="LayerNorm",
-        mlp=("intermediate", "output.dense"),
-        **_BERT,
-    ),
-    Layout(
-        "XLM-RoBERTa-XL",
-        "pre",
-        norm1="attention.self_attn_layer_norm",
-        norm2="LayerNorm",
-        mlp=_BERT_MLP,
-        **_BERT,
-    ),
+    _BERT,
+    _BERT_PRE_NORM,
+    _like(_BERT_PRE_NORM, "ESM", norm2="LayerNorm", mlp=("intermediate", "output.dense")),
+    _like(_BERT_PRE_NORM, "XLM-RoBERTa-XL", norm1="attention.self_attn_layer_norm", norm2="LayerNorm"),
     Layout(
         "DistilBERT",
         "post",
@@ -109,34 +163,14 @@ LAYOUTS: tuple[Layout, ...] = (
         mlp=("ffn", "activation", "ffn_output"),
         value="attention.value",
     ),
-    Layout(
-        "ModernBERT",
-        "pre",
-        attention="attn",
-        out="attn.Wo",
-        norm1="attn_norm",
-        norm2="mlp_norm",
-        mlp=("mlp",),
-        value="attn.Wqkv",
-        fused="thirds",
-    ),
-    Layout(
-        "ModernBERT decoder",
-        "pre",
-        attention="attn",
-        out="attn.Wo",
-        norm1="attn_norm",
-        norm2="mlp_norm",
-        mlp=("mlp",),
-        value="attn.v_proj",
-    ),
-    Layout(
+    _MODERNBERT,
+    _like(_MODERNBERT, "ModernBERT decoder", value="attn.v_proj", fused=""),
+    _like(
+        _LLAMA,
         "Nomic BERT, GTE, Jina",
-        "post",
+        order="post",
         norm1="post_attention_layernorm",
         norm2="post_mlp_layernorm",
-        mlp=("mlp",),
-        **_LLAMA,
     ),
     Layout(
         "GPT-2",
@@ -150,173 +184,44 @@ LAYOUTS: tuple[Layout, ...] = (
         fused="thirds",
         cross=CrossAttention("crossattention", "crossattention.c_proj", "ln_cross_attn"),
     ),
-    Layout("GPT-NeoX", "parallel", fused="heads", **_NEOX),
-    Layout("GPT-NeoX (sequential)", "pre", fused="heads", **_NEOX),
-    Layout("OPT, Whisper, mBART, Pegasus, M2M100", "pre", **_BART, **_BART_DECODER),
-    Layout("OPT-350m, BART, Marian", "post", **_BART, **_BART_DECODER),
-    Layout(
-        "Gemma 2 and 3",
-        "pre",
-        norm1="input_layernorm",
-        norm2="pre_feedforward_layernorm",
-        mlp=("mlp", "post_feedforward_layernorm"),
-        after="post_attention_layernorm",
-        **_LLAMA,
+    _NEOX,
+    _like(_NEOX, "GPT-NeoX (sequential)", order="pre"),
+    _BART_PRE_NORM,
+    _like(_BART_PRE_NORM, "OPT-350m, BART, Marian", order="post"),
+    _GEMMA2,
+    _like(_GEMMA2, "OLMo 2", norm1="", norm2=""),
+    _like(_LLAMA, "GLM-4", mlp=("mlp", "post_mlp_layernorm"), after="post_self_attn_layernorm"),
+    _GRANITE,
+    _like(_GRANITE, "Granite MoE", mlp=("block_sparse_moe", "residual_multiplier")),
+    _LLAMA,
+    _like(_LLAMA, "Llama 4", mlp=("feed_forward",)),
+    _like(
+        _LLAMA,
+        "LFM2",
+        out="self_attn.out_proj",
+        norm1="operator_norm",
+        norm2="ffn_norm",
+        mlp=("feed_forward",),
     ),
-    Layout(
-        "OLMo 2",
-        "pre",
-        norm1="",
-        norm2="",
-        mlp=("mlp", "post_feedforward_layernorm"),
-        after="post_attention_layernorm",
-        **_LLAMA,
-    ),
-    Layout(
-        "GLM-4",
-        "pre",
-        mlp=("mlp", "post_mlp_layernorm"),
-        after="post_self_attn_layernorm",
-        **_LLAMA,
-        **_LLAMA_NORMS,
-    ),
-    Layout(
-        "Granite",
-        "pre",
-        mlp=("mlp", "residual_multiplier"),
-        after="residual_multiplier",
-        **_LLAMA,
-        **_LLAMA_NORMS,
-    ),
-    Layout(
-        "Granite MoE",
-        "pre",
-        mlp=("block_sparse_moe", "residual_multiplier"),
-        after="residual_multiplier",
-        **_LLAMA,
-        **_LLAMA_NORMS,
-    ),
-    Layout("Llama, Mistral, Qwen, SmolLM, Gemma, Mixtral", "pre", mlp=("mlp",), **_LLAMA, **_LLAMA_NORMS),
-    Layout("Llama 4", "pre", mlp=("feed_forward",), **_LLAMA, **_LLAMA_NORMS),
-    Layout("LFM2", "pre", norm1="operator_norm", norm2="ffn_norm", mlp=("feed_forward",), **_BART),
-    Layout(
-        "Phi-3",
-        "pre",
-        attention="self_attn",
-        out="self_attn.o_proj",
-        mlp=("mlp",),
-        value="self_attn.qkv_proj",
-        fused="thirds",
-        **_LLAMA_NORMS,
-    ),
-    Layout(
-        "Persimmon",
-        "pre",
-        attention="self_attn",
-        out="self_attn.dense",
-        mlp=("mlp",),
-        value="self_attn.query_key_value",
-        fused="heads",
-        **_LLAMA_NORMS,
-    ),
-    Layout(
-        "Apertus",
-        "pre",
-        norm1="attention_layernorm",
-        norm2="feedforward_layernorm",
-        mlp=("mlp",),
-        **_LLAMA,
-    ),
-    Layout(
-        "VaultGemma",
-        "pre",
-        norm1="input_layernorm",
-        norm2="pre_feedforward_layernorm",
-        mlp=("mlp",),
-        **_LLAMA,
-    ),
-    Layout("Cohere", "parallel", norm1="input_layernorm", norm2="input_layernorm", mlp=("mlp",), **_LLAMA),
-    Layout(
-        "Phi",
-        "parallel",
-        attention="self_attn",
-        out="self_attn.dense",
-        norm1="input_layernorm",
-        norm2="input_layernorm",
-        mlp=("mlp",),
-        value="self_attn.v_proj",
-    ),
-    Layout("T5 encoder", "pre", norm2="layer.1.layer_norm", mlp=("layer.1.DenseReluDense",), **_T5),
-    Layout(
-        "T5 decoder",
-        "pre",
-        norm2="layer.2.layer_norm",
-        mlp=("layer.2.DenseReluDense",),
-        cross=_T5_CROSS,
-        **_T5,
-    ),
-    Layout("Switch Transformers encoder", "pre", norm2="layer.1.layer_norm", mlp=("layer.1.mlp",), **_T5),
-    Layout(
-        "Switch Transformers decoder",
-        "pre",
-        norm2="layer.2.layer_norm",
-        mlp=("layer.2.mlp",),
-        cross=_T5_CROSS,
-        **_T5,
-    ),
-    Layout(
-        "DINOv2",
-        "pre",
-        norm1="norm1",
-        norm2="norm2",
-        mlp=("mlp", "layer_scale2"),
-        after="layer_scale1",
-        **_VIT,
-    ),
-    Layout(
-        "DINOv2 (before transformers 5.10)",
-        "pre",
-        attention="attention.attention",
-        out="attention.output.dense",
-        norm1="norm1",
-        norm2="norm2",
-        mlp=("mlp", "layer_scale2"),
-        value="attention.attention.value",
-        after="layer_scale1",
-    ),
-    Layout("BEiT", "pre", mlp=("mlp", "lambda_2"), after="lambda_1", **_VIT, **_VIT_NORMS),
-    Layout("ViT, DeiT, I-JEPA", "pre", mlp=("mlp",), **_VIT, **_VIT_NORMS),
-    Layout(
-        "YOLOS, DPT",
-        "pre",
-        attention="attention.attention",
-        out="attention.output.dense",
-        mlp=("intermediate", "output.dense"),
-        value="attention.attention.value",
-        **_VIT_NORMS,
-    ),
-    Layout(
-        "InternVL vision",
-        "pre",
-        attention="attention",
-        out="attention.projection_layer",
-        mlp=("mlp", "lambda_2"),
-        after="lambda_1",
-        value="attention.v_proj",
-        **_VIT_NORMS,
-    ),
-    Layout(
-        "AIMv2",
-        "pre",
-        attention="attention",
-        out="attention.out_proj",
-        norm1="rms_norm1",
-        norm2="rms_norm2",
-        mlp=("ffn",),
-        value="attention.v_proj",
-    ),
-    Layout("CLIP, SigLIP", "pre", norm1="layer_norm1", norm2="layer_norm2", mlp=("mlp",), **_BART),
-    Layout("Pixtral", "pre", norm1="attention_norm", norm2="ffn_norm", mlp=("feed_forward",), **_VIT),
-    Layout("wav2vec 2.0, HuBERT", "post", **_WAV2VEC2),
-    Layout("wav2vec 2.0 (stable norm)", "pre", **_WAV2VEC2),
+    _like(_LLAMA, "Phi-3", value="self_attn.qkv_proj", fused="thirds"),
+    _like(_LLAMA, "Persimmon", out="self_attn.dense", value="self_attn.query_key_value", fused="heads"),
+    _like(_LLAMA, "Apertus", norm1="attention_layernorm", norm2="feedforward_layernorm"),
+    _like(_LLAMA, "VaultGemma", norm2="pre_feedforward_layernorm"),
+    _COHERE,
+    _like(_COHERE, "Phi", out="self_attn.dense"),
+    _T5,
+    _T5_DECODER,
+    _like(_T5, "Switch Transformers encoder", mlp=("layer.1.mlp",)),
+    _like(_T5_DECODER, "Switch Transformers decoder", mlp=("layer.2.mlp",)),
+    _DINOV2,
+    _like(_DINOV2, "DINOv2 (before transformers 5.10)", **_OLD_VIT),
+    _BEIT,
+    _VIT,
+    _like(_VIT, "YOLOS, DPT", mlp=("intermediate", "output.dense"), **_OLD_VIT),
+    _like(_BEIT, "InternVL vision", out="attention.projection_layer"),
+    _like(_VIT, "AIMv2", out="attention.out_proj", norm1="rms_norm1", norm2="rms_norm2", mlp=("ffn",)),
+    _like(_LLAMA, "CLIP, SigLIP", out="self_attn.out_proj", norm1="layer_norm1", norm2="layer_norm2"),
+    _like(_VIT, "Pixtral", norm1="attention_norm", norm2="ffn_norm", mlp=("feed_forward",)),
+    _WAV2VEC2,
+    _like(_WAV2VEC2, "wav2vec 2.0 (stable norm)", order="pre"),
 )

@@ -1,12 +1,13 @@
-"""The parts of a logit: what every head's reading of every token, every bias and feed-forward layer adds.
+"""The parts of a logit: contributions of each head and token, each bias and each feed-forward layer.
 
-A logit is linear in the last state once the norms on its way are given the deviation they really had. Its
-gradient there is taken down through the blocks, norm by norm, and meets every vector that was added on the
-way: nothing of size [query, key, dim] is made, and only the tokens that the head reads are looked at.
+A logit is linear in the last state when the norms on the way keep the deviations they had. Its gradient is
+propagated down through the blocks and multiplied with every vector that was added on the way. Nothing of size
+[query, key, dim] is allocated, and only the tokens that the output head reads are processed.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from attnwidgets.tracing.recording.attention_function import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -33,17 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogitParts:
-    """What logits are made of, float64 on the CPU. Summed over all but the targets, it is the logits.
+    """The parts of logits, float64 on the CPU. All parts of a target sum to its logit.
 
     Args:
-        attention: What heads read of tokens' states [target, layer, head, key].
-        value_bias: What of that is there whatever the states are, where it is kept apart [target, layer].
-        output_bias: The bias of attention's output [target, layer].
+        attention: Contributions of heads and the tokens they read [target, layer, head, key].
+        value_bias: The share of `attention` that does not depend on the states, if separated
+            [target, layer].
+        output_bias: The bias of the attention output [target, layer].
         mlp: The feed-forward layers [target, layer].
         norm_bias: The shifts of norms within the residual stream, in post-norm blocks [target, layer].
-        initial: What the first block reads, at the tokens that the head reads [target, token].
-        final_bias: The shift of the final norm and the biases of the head [target].
-        curved: Whether the head has an activation, which is then linear through the origin.
+        initial: The input of the first block, at the tokens that the output head reads [target, token].
+        final_bias: The shift of the final norm and the biases of the output head [target].
+        curved: Whether the output head has an activation, which is replaced by a line through the origin.
     """
 
     attention: Tensor
@@ -57,25 +59,26 @@ class LogitParts:
 
     def __sub__(self, other: LogitParts) -> LogitParts:
         """Return the parts of the difference."""
-        apart: dict[str, Any] = {name: getattr(self, name) - getattr(other, name) for name in _numbers()}
-        return LogitParts(**apart, curved=self.curved or other.curved)
+        return LogitParts.combine(operator.sub, self, other)
 
     def __getitem__(self, targets: slice | list[int]) -> LogitParts:
         """Return the parts of some targets."""
-        some: dict[str, Any] = {name: getattr(self, name)[targets] for name in _numbers()}
-        return LogitParts(**some, curved=self.curved)
+        return LogitParts.combine(operator.itemgetter(targets), self)
+
+    @staticmethod
+    def combine(function: Callable[..., Tensor], *several: LogitParts) -> LogitParts:
+        """Return parts whose tensors are `function` of the tensors of several."""
+        tensors: dict[str, Any] = {
+            field.name: function(*(getattr(parts, field.name) for parts in several))
+            for field in fields(LogitParts)
+            if field.name != "curved"
+        }
+        return LogitParts(**tensors, curved=any(parts.curved for parts in several))
 
     @staticmethod
     def join(several: Sequence[LogitParts]) -> LogitParts:
-        """Return the parts of several, target by target."""
-        joined: dict[str, Any] = {
-            name: torch.cat([getattr(parts, name) for parts in several]) for name in _numbers()
-        }
-        return LogitParts(**joined, curved=any(parts.curved for parts in several))
-
-
-def _numbers() -> tuple[str, ...]:
-    return tuple(part.name for part in fields(LogitParts) if part.name != "curved")
+        """Return the parts of several, concatenated along the targets."""
+        return LogitParts.combine(lambda *tensors: torch.cat(tensors), *several)
 
 
 def logit_parts(
@@ -90,24 +93,25 @@ def logit_parts(
 
     Args:
         trace: What `aw.trace` returned.
-        stack: The stack that the head reads.
-        wanted: Row (None for logits [class]) and column of every logit.
-        method: Who asks, for messages.
-        value_bias: Whether what the values' bias and the shift of norm 1 add is kept apart.
+        stack: The stack that the output head reads.
+        wanted: Row (None for logits [class]) and column of each logit.
+        method: The method's name, for messages.
+        value_bias: Whether the contributions of the values' bias and the shift of norm 1 are separated.
 
     Raises:
-        UnsupportedModelError: If a block or the head is not described, or something lies between blocks.
+        UnsupportedModelError: If no description fits a block or the output head, or something unknown lies
+            between blocks.
     """
-    found: dict[tuple[int | None, int], LogitParts] = {}
+    parts_by_logit: dict[tuple[int | None, int], LogitParts] = {}
     for position in dict.fromkeys(position for position, _ in wanted):
         indices = list(dict.fromkeys(index for other, index in wanted if other == position))
         head = head_of(trace, stack, method, position)
         blocks = [block_of(trace, number, stack, method) for number in range(trace.n_layers(stack))]
         require_chain(blocks, method)
         with torch.no_grad():
-            together = _parts(blocks, head, position, indices, value_bias=value_bias)
-        found |= {(position, index): together[[place]] for place, index in enumerate(indices)}
-    return LogitParts.join([found[place] for place in wanted])
+            parts = _parts(blocks, head, position, indices, value_bias=value_bias)
+        parts_by_logit |= {(position, index): parts[[number]] for number, index in enumerate(indices)}
+    return LogitParts.join([parts_by_logit[logit] for logit in wanted])
 
 
 def _parts(
@@ -118,24 +122,25 @@ def _parts(
     curved = any(isinstance(step, Pointwise) for step in (*head.before, *head.steps))
     layers = []
     for block in reversed(blocks):
-        found, gradient = _through_block(block, rows, gradient, value_bias=value_bias)
-        layers.append(found)
-    attention, *biases = (torch.stack(part[::-1], dim=1) for part in zip(*layers, strict=True))
+        parts, gradient = _through_block(block, rows, gradient, value_bias=value_bias)
+        layers.append(parts)
+    attention, value, output, mlp, norm = (
+        torch.stack(part[::-1], dim=1) for part in zip(*layers, strict=True)
+    )
     initial = gradient.new_zeros(len(indices), len(blocks[0].hidden))
     initial[:, rows] = (gradient * _exact(blocks[0].hidden[rows])).sum(-1)
-    value, output, mlp, norm = biases
     return LogitParts(attention, value, output, mlp, norm, initial, final_bias, curved)
 
 
 def _exact(tensor: Tensor) -> Tensor:
-    """Return a tensor in float64 on the CPU, where sums of many parts lose nothing."""
+    """Return a tensor in float64 on the CPU, where sums of many parts stay accurate."""
     return tensor.detach().to("cpu").double()
 
 
 def _through_norm(norm: Norm, gradient: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient [target, row, dim] before a norm that read `state` [row, dim].
+    """Return the gradient [target, row, dim] at the input `state` [row, dim] of a norm.
 
-    And what its shift adds [target].
+    The second value is the contribution of the norm's shift [target].
     """
     added = _dot(gradient, norm.shift)
     before = gradient * _exact(norm.gain)
@@ -145,7 +150,7 @@ def _through_norm(norm: Norm, gradient: Tensor, state: Tensor) -> tuple[Tensor, 
 
 
 def _dot(gradient: Tensor, added: Tensor | None) -> Tensor:
-    """Return what a vector adds that is added to every row, or one [row, dim] for each [target]."""
+    """Return the contribution [target] of a vector added to every row, or of one per row [row, dim]."""
     return gradient.new_zeros(len(gradient)) if added is None else (gradient * _exact(added)).sum((1, 2))
 
 
@@ -154,49 +159,49 @@ def _deviation(norm: Norm, state: Tensor) -> Tensor:
 
 
 def _through_head(head: Head, position: int | None, indices: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the gradient [target, row, dim] of logits at what a head reads, and what its biases add."""
+    """Return the gradient [target, row, dim] of logits at the states a head reads, and its biases' share."""
     steps = (*head.before, *head.steps)
     rows = head.rows(position)
     states = _states(head, rows)
-    last = max((place for place, step in enumerate(steps) if isinstance(step, Affine)), default=-1)
-    projection = steps[last]
+    last_projection = max((index for index, step in enumerate(steps) if isinstance(step, Affine)), default=-1)
+    projection = steps[last_projection]
     if not isinstance(projection, Affine):
-        raise UnsupportedModelError(f"logits of a head without a projection are not taken apart. {WITHOUT}")
-    # What follows the last projection is done to logits one by one, so that one column of it is all there is.
+        raise UnsupportedModelError(f"logits of a head without a projection cannot be decomposed. {WITHOUT}")
+    # Steps after the last projection act on each logit separately, so its columns are all that is needed.
     factor = torch.ones(len(indices), dtype=torch.float64)
-    for place in range(last + 1, len(steps)):
-        factor = factor * _slope(steps[place], states[place])[0, indices]
+    for index in range(last_projection + 1, len(steps)):
+        factor = factor * _slope(steps[index], states[index])[0, indices]
     gradient = (factor * _exact(projection.matrix[:, indices])).T[:, None]
     bias = factor * (0.0 if projection.bias is None else _exact(projection.bias[indices]))
-    for place in reversed(range(last)):
-        if place == len(head.before) - 1:
+    for index in reversed(range(last_projection)):
+        if index == len(head.before) - 1:
             gradient = _spread(gradient, len(rows))
-        gradient, added = _through_step(steps[place], gradient, states[place])
+        gradient, added = _through_step(steps[index], gradient, states[index])
         bias = bias + added
     return gradient if head.before else _spread(gradient, len(rows)), bias
 
 
 def _spread(gradient: Tensor, rows: int) -> Tensor:
-    """Return the gradient before the mean over rows [target, row, dim]."""
+    """Return the gradient [target, row, dim] before the mean over rows."""
     return (gradient / rows).expand(-1, rows, -1)
 
 
 def _states(head: Head, rows: list[int]) -> list[Tensor]:
-    """Return what every step of a head read, in order."""
-    read = []
+    """Return the inputs of a head's steps, in order."""
+    inputs = []
     state = head.hidden[rows]
     for step in head.before:
-        read.append(state)
+        inputs.append(state)
         state = step(state)
     state = state.mean(dim=0, keepdim=True)
     for step in head.steps:
-        read.append(state)
+        inputs.append(state)
         state = step(state)
-    return read
+    return inputs
 
 
 def _through_step(step: Step, gradient: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient before a step that read `state`, and what its bias adds."""
+    """Return the gradient at the input `state` of a step, and the contribution of its bias."""
     if isinstance(step, Affine):
         return gradient @ _exact(step.matrix).T, _dot(gradient, step.bias)
     if isinstance(step, (Scale, Pointwise, Gated)):
@@ -205,24 +210,24 @@ def _through_step(step: Step, gradient: Tensor, state: Tensor) -> tuple[Tensor, 
 
 
 def _slope(step: Step, state: Tensor) -> Tensor:
-    """Return by what a step multiplies every component of a state; through the origin where it is curved."""
+    """Return the factor of each component of a state in a step; output / input for a nonlinear step."""
     if isinstance(step, Scale):
         return _exact(step.factor).expand(state.shape)
     if not isinstance(step, Pointwise):
         raise UnsupportedModelError(
-            f"logits of a head with a {type(step).__name__.lower()} there are not taken apart. {WITHOUT}"
+            f"logits of a head with a {type(step).__name__.lower()} there cannot be decomposed. {WITHOUT}"
         )
-    done, raw = _exact(step(state)), _exact(state)
-    return torch.where(raw == 0, torch.ones_like(raw), done / raw)
+    after, before = _exact(step(state)), _exact(state)
+    return torch.where(before == 0, torch.ones_like(before), after / before)
 
 
 def _through_block(
     block: Block, rows: list[int], gradient: Tensor, *, value_bias: bool
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return what a block adds, and the gradient [target, row, dim] at its input.
+    """Return the parts that a block adds, and the gradient [target, row, dim] at its input.
 
-    That is attention [target, head, key], the biases of values and of the output, the feed-forward layer, and
-    the shifts of norms [target].
+    The parts are attention [target, head, key], the biases of values and of the output, the feed-forward
+    layer, and the shifts of norms [target].
     """
     post = block.layout.order == "post"
     shift = _dot(gradient, None)
@@ -239,22 +244,22 @@ def _through_block(
         start = start if block.norm1.shift is None else start + _exact(block.norm1.shift)
     end = block.last if post else block.output
     mlp = _dot(above, _exact(end[rows]) - start)
-    asked = torch.einsum("hvd,trd->trhv", matrix, gradient)
+    per_value = torch.einsum("hvd,trd->trhv", matrix, gradient)
     values = _exact(block.head_values())
     constant = _constant(block) if value_bias else None
     by_row = weights.transpose(0, 1) * row[:, None, None]
-    apart = _dot(gradient, None)
+    value_bias_part = _dot(gradient, None)
     if constant is not None:
         values = values - constant[:, None]
-        apart = (by_row.sum(-1) * (asked * constant).sum(-1)).sum((1, 2))
-    attention = (by_row * torch.einsum("hkv,trhv->trhk", values, asked)).sum(1)
-    return (attention, apart, _dot(gradient, bias), mlp, shift), gradient
+        value_bias_part = (by_row.sum(-1) * (per_value * constant).sum(-1)).sum((1, 2))
+    attention = (by_row * torch.einsum("hkv,trhv->trhk", values, per_value)).sum(1)
+    return (attention, value_bias_part, _dot(gradient, bias), mlp, shift), gradient
 
 
 def _middle(block: Block, rows: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return z of some rows [row, dim] and of what it is made, in float64.
+    """Return z of some rows [row, dim], and in float64 the terms of its attention branch.
 
-    That is the matrix [head, head dim, dim], factors [row], bias [row, dim] and weights [head, row, key].
+    These are matrix [head, head dim, dim], factors [row], bias [row, dim] and weights [head, row, key].
     """
     matrix, row, bias = block.branch()
     weights = _weights(block, rows)
@@ -264,20 +269,20 @@ def _middle(block: Block, rows: list[int]) -> tuple[Tensor, Tensor, Tensor, Tens
 
 
 def _weights(block: Block, rows: list[int]) -> Tensor:
-    """Return the attention of some queries [head, row, key], in the precision of the tail."""
+    """Return the attention of some queries [head, row, key], in the block's `tail_dtype`."""
     query, key = (states.to(block.hidden.dtype) for states in (block.call.query, block.call.key))
     count = query.shape[2]
 
-    def cut(setting: Any) -> Any:
-        whole = isinstance(setting, torch.Tensor) and setting.dim() == query.dim()
-        return setting[:, :, rows] if whole and setting.shape[2] == count else setting
+    def of_rows(setting: Any) -> Any:
+        per_query = isinstance(setting, torch.Tensor) and setting.dim() == query.dim()
+        return setting[:, :, rows] if per_query and setting.shape[2] == count else setting
 
-    settings = {name: cut(setting) for name, setting in block.call.settings.items()}
+    settings = {name: of_rows(setting) for name, setting in block.call.settings.items()}
     return attention_weights(query[:, :, rows], key, **settings)[0]
 
 
 def _constant(block: Block) -> Tensor | None:
-    """Return what is in a block's values whatever its input [head, head dim]; None for nothing."""
+    """Return the part of the values that does not depend on the input [head, head dim]; None if zero."""
     matrix, bias = block.value_projection()
     constant = torch.zeros_like(matrix[0]) if bias is None else bias
     norm = block.norm1

@@ -1,4 +1,4 @@
-"""Modules read as algebra: norms, projections and scales, asked what they do where their names do not say."""
+"""Norms and projections read from modules, by probing them where their attributes do not tell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from attnwidgets.tracing.recording.twin import origin, twin_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-_SMALL = 1e-4  # how small a probe makes the eps of a norm show
-# Of which kind norms were found to be: their class then, whether centred, and what is added to their weight.
+_SMALL = 1e-4  # scale of a probe at which the eps of a norm shows
+# The kind of each norm: its class at that time, whether it is centred, and the offset added to its weight.
 _kinds: weakref.WeakKeyDictionary[nn.Module, tuple[type, bool, int]] = weakref.WeakKeyDictionary()
 
 
@@ -25,12 +25,12 @@ _kinds: weakref.WeakKeyDictionary[nn.Module, tuple[type, bool, int]] = weakref.W
 class Norm:
     """LayerNorm or RMSNorm as gain * (x - mean) / deviation(x) + shift; RMSNorm has no mean.
 
-    Everything but the deviation is linear: with the deviation of a real x held fixed, parts that sum to x are
-    mapped to parts that sum to the normed x less `shift`.
+    All but the deviation is linear: with the deviation of a real x held fixed, parts that sum to x are mapped
+    to parts that sum to the normalised x less `shift`.
 
     Args:
-        gain: [dim].
-        shift: [dim], or None.
+        gain: Factor of each component [dim].
+        shift: Bias [dim], or None.
         eps: Added to the variance.
         centred: Whether the mean is subtracted.
     """
@@ -41,32 +41,32 @@ class Norm:
     centred: bool
 
     def deviation(self, x: Tensor) -> Tensor:
-        """Return sqrt(variance + eps) over the last axis [..., 1]; RMSNorm's mean square is not centred."""
+        """Return sqrt(variance + eps) over the last axis [..., 1]; RMSNorm does not centre x."""
         centre = x - x.mean(-1, keepdim=True) if self.centred else x
         return torch.sqrt(centre.square().mean(-1, keepdim=True) + self.eps)
 
     def direct(self, parts: Tensor) -> Tensor:
-        """Return gain * (parts - mean): the norm's linear side, before the division."""
+        """Return gain * (parts - mean), the linear part of the norm, before the division."""
         return self.gain * (parts - parts.mean(-1, keepdim=True) if self.centred else parts)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the norm of x."""
+        """Return x [..., dim], normalised."""
         normed = self.direct(x) / self.deviation(x)
         return normed if self.shift is None else normed + self.shift
 
 
 def is_norm(module: object) -> bool:
-    """Return whether something is a norm, by what its class is called or what it keeps."""
+    """Return whether a module is a norm, judging by the name of its class or its attributes."""
     kept = ("eps", "variance_epsilon")
     named = isinstance(module, nn.Module) and "norm" in type(module).__name__.lower()
     return named or any(hasattr(module, name) for name in kept)
 
 
 def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
-    """Return a module's norm in the dtype and on the device of `like`; None for one that does nothing.
+    """Return a module's norm in the dtype and on the device of `like`; None if it does nothing.
 
-    Whether it takes the mean away, and whether its weight is the gain or the gain less one (Gemma, Nemotron),
-    is found by what it makes of one vector.
+    Whether it subtracts the mean, and whether its weight is the gain or the gain less one (Gemma, Nemotron),
+    is determined by its output for one vector.
     """
     if isinstance(module, nn.Identity):
         return None
@@ -80,23 +80,23 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
     probe = torch.linspace(-1, 2, dim, dtype=like.dtype if weight is None else weight.dtype)
     probe = probe.to(like.device)[None]
     with torch.no_grad():
-        made = module(probe).to(like)[0]
-        tiny = module(_SMALL * probe).to(like)[0]
+        output = module(probe).to(like)[0]
+        small_output = module(_SMALL * probe).to(like)[0]
     probe = probe.to(like)[0]
-    found = []
-    for centred, one in product((False, True), (0, 1) if weight is not None else (0,)):
-        norm = Norm(gain + one, shift, 0.0 if eps is None else float(eps), centred)
+    candidates = []
+    for centred, offset in product((False, True), (0, 1) if weight is not None else (0,)):
+        norm = Norm(gain + offset, shift, 0.0 if eps is None else float(eps), centred)
         if eps is None:
-            norm = Norm(gain + one, shift, _eps(norm, tiny, _SMALL * probe), centred)
-        found.append((float((norm(probe) - made).norm()), norm, one))
-    _, best, one = min(found, key=lambda item: item[0])
-    _kinds[origin(module)] = type(module), best.centred, one
+            norm = Norm(gain + offset, shift, _eps(norm, small_output, _SMALL * probe), centred)
+        candidates.append((float((norm(probe) - output).norm()), norm, offset))
+    _, best, offset = min(candidates, key=lambda item: item[0])
+    _kinds[origin(module)] = type(module), best.centred, offset
     return best
 
 
-def _eps(norm: Norm, made: Tensor, probe: Tensor) -> float:
-    """Return the eps with which a norm makes `made` of `probe`, of one that does not say it."""
-    normed = made if norm.shift is None else made - norm.shift
+def _eps(norm: Norm, output: Tensor, probe: Tensor) -> float:
+    """Return the eps with which a norm maps `probe` to `output`, for norms that have no such attribute."""
+    normed = output if norm.shift is None else output - norm.shift
     deviation = (norm.direct(probe) * normed).sum() / normed.square().sum()
     return max(float(deviation.square() - norm.deviation(probe).square()[0]), 0.0)
 
@@ -104,7 +104,7 @@ def _eps(norm: Norm, made: Tensor, probe: Tensor) -> float:
 def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return a projection's matrix [input, output] and bias in the dtype and on the device of `like`.
 
-    Plain layers are read; wrapped ones (adapters, quantised weights) are asked what they do to unit vectors.
+    Plain layers are read; wrapped ones (adapters, quantised weights) are applied to unit vectors.
     """
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"
@@ -121,10 +121,10 @@ def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, T
 
 
 def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
-    """Return what a module makes of x [token, dim], in the precision of x; a number or a vector scales it.
+    """Return a module's output for x [token, dim], in the precision of x; a number or vector scales x.
 
-    Narrower weights are widened for the call. Modules see a batch of one, since mixtures of experts ask
-    for it; of several things they return, the first are the states. None does nothing.
+    Weights of lower precision are widened for the call. Modules get a batch of one, as mixtures of experts
+    require; of several outputs, the first is taken as the states. None does nothing.
     """
     if step is None:
         return x
@@ -136,8 +136,8 @@ def run(step: nn.Module | Tensor | float | None, x: Tensor) -> Tensor:
         for name, tensor in tensors
         if tensor.is_floating_point() and tensor.dtype != x.dtype
     }
-    # On a twin, since others may call the step meanwhile.
-    made = torch.func.functional_call(twin_of(step), wider, (x[None],)) if wider else step(x[None])
-    if isinstance(made, tuple):
-        made = made[0]
-    return made.reshape(len(x), -1)
+    # On a twin, since other threads may call the step meanwhile.
+    output = torch.func.functional_call(twin_of(step), wider, (x[None],)) if wider else step(x[None])
+    if isinstance(output, tuple):
+        output = output[0]
+    return output.reshape(len(x), -1)

@@ -1,7 +1,7 @@
-"""Heads: how logits follow from the last block, family by family, believed only when they come out the same.
+"""Output heads: how logits are computed from the last block, by model family.
 
-A description names modules by their path in the model, `{base}` standing for the part below the head. It is
-proved by computing the logits of the trace again.
+A layout names modules by their path in the model, with `{base}` for the model below the head. It is verified
+by computing the logits of the trace again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import tolerance
-from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, read_steps
+from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.trace import Trace
 
-_TOKENS = 2  # dimensions of logits [token, vocabulary]; those of [class] have one
+_TOKENS = 2  # dimensions of logits [token, vocabulary], as opposed to [class]
 
 
 @dataclass(frozen=True)
 class HeadLayout:
-    """Where things are in a head.
+    """Which modules of an output head do what.
 
     Args:
-        family: Name for people.
-        reads: Which states of the last block it reads: "each" token for logits of its own, else one vector
-            for the whole input: that of the "first" token, of the "last", or the "mean" over tokens.
-        steps: What is done to them, in order: paths of modules, "=" before the name of a bare function.
-        before: What is done to every token's state before the mean is taken.
-        scaled: Whether logits may be scaled or capped afterwards, as the model's config says.
+        family: Readable name.
+        reads: The states of the last block it reads: "each" token's for logits of its own, or one vector for
+            the whole input: that of the "first" or the "last" token, or the "mean" over tokens.
+        steps: The steps applied to them, in order: paths of modules, or "=" and the name of a function.
+        before: Steps applied to each token's state before the mean is taken.
+        scaled: Whether the model's config may scale or cap the logits afterwards.
     """
 
     family: str
@@ -47,7 +47,7 @@ class HeadLayout:
     scaled: bool = False
 
 
-# A final norm of the decoders, by the names it goes by.
+# Names of the final norm in decoders.
 _FINAL = ("norm", "final_layer_norm", "final_layernorm", "ln_f", "decoder.final_layer_norm", "final_norm")
 _ROBERTA = ("lm_head.dense", "=gelu", "lm_head.layer_norm", "lm_head.decoder")
 _MODERNBERT = ("head.dense", "head.act", "head.norm")
@@ -63,7 +63,7 @@ HEADS: tuple[HeadLayout, ...] = (
     HeadLayout("ModernBERT", "mean", (*_MODERNBERT, "classifier"), before=("{base}.final_norm",)),
     *(HeadLayout("decoders that classify", "last", (f"{{base}}.{norm}", "score")) for norm in _FINAL),
     HeadLayout("ViT", "first", ("{base}.layernorm", "classifier")),
-    # Tokens: masked, next, or their classes.
+    # Tokens: masked tokens, next tokens, or classes of tokens.
     HeadLayout(
         "BERT",
         "each",
@@ -116,14 +116,14 @@ HEADS: tuple[HeadLayout, ...] = (
 
 @dataclass(frozen=True)
 class Head:
-    """A model's head in one recorded pass, proved. Tensors are in `tail_dtype`, on the model's device.
+    """A model's output head in one recorded pass. Tensors are in `tail_dtype`, on the model's device.
 
     Args:
-        layout: Its description.
-        before: What it does to every state it reads.
-        steps: What it does to their mean (most heads read one), in order.
-        hidden: What the last block returned [token, dim].
-        logits: The model's own [token, vocabulary] or [class], on the CPU.
+        layout: Its layout.
+        before: Steps applied to each state it reads.
+        steps: Steps applied to their mean (most heads read one state), in order.
+        hidden: Output of the last block [token, dim].
+        logits: The model's logits [token, vocabulary] or [class], on the CPU.
     """
 
     layout: HeadLayout
@@ -133,7 +133,7 @@ class Head:
     logits: Tensor
 
     def rows(self, position: int | None) -> list[int]:
-        """Return the tokens whose states are read for one row of logits, all with the same weight.
+        """Return the tokens whose states are averaged for one row of logits.
 
         Args:
             position: Row of logits [token, vocabulary]; None for [class].
@@ -141,36 +141,34 @@ class Head:
         count = len(self.hidden)
         if self.layout.reads == "mean":
             return list(range(count))
-        place = {"first": 0, "last": count - 1}.get(self.layout.reads, position)
-        if place is None:
-            raise ValueError("position is needed: this head has logits of its own for every token.")
-        return [place]
+        row = {"first": 0, "last": count - 1}.get(self.layout.reads, position)
+        if row is None:
+            raise ValueError("`position` is required: this head returns logits for each token.")
+        return [row]
 
     def recomputed(self, position: int | None) -> Tensor:
-        """Return one row of logits [class] as the description says it comes about."""
+        """Return one row of logits [class], computed as the layout says."""
         state = self.hidden[self.rows(position)]
-        for step in self.before:
-            state = step(state)
-        state = state.mean(dim=0, keepdim=True)
-        for step in self.steps:
-            state = step(state)
-        return state[0]
+        state = apply_steps(self.before, state).mean(dim=0, keepdim=True)
+        return apply_steps(self.steps, state)[0]
 
 
 def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head:
-    """Return the head that reads a stack, proved on the logits of one position.
+    """Return the output head that reads a stack, verified on the logits of one position.
 
     Args:
         trace: What `aw.trace` returned, with logits.
         stack: The stack whose last block it reads.
-        method: Who asks, for messages.
+        method: The method's name, for messages.
         position: Row of logits [token, vocabulary]; None for [class].
 
     Raises:
-        UnsupportedModelError: If no description gives the model's logits; the message names the head's class.
+        UnsupportedModelError: If no layout gives the model's logits; the message names the model's class.
     """
     if trace.logits is None:
-        raise UnsupportedModelError(f"{method} needs a head, and this model returns no logits.")
+        raise UnsupportedModelError(
+            f"{method} needs a model with an output head, and this one returns no logits."
+        )
     model = unwrap(trace.model)
     last = block_of(trace, trace.n_layers(stack) - 1, stack, method)
     whole = trace.logits.dim() < _TOKENS
@@ -186,35 +184,35 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
                 before, steps = (read_steps(part or (), last.output.shape[-1], last.output) for part in parts)
                 after = _after(model.config, expected) if layout.scaled else []
                 head = Head(layout, before, (*steps, *after), last.output, trace.logits)
-                found = head.recomputed(position)
+                logits = head.recomputed(position)
             except (RuntimeError, TypeError, AttributeError, UnsupportedModelError):
-                # Modules of these names that take other arguments or shapes.
+                # Modules with these names that take other arguments or shapes.
                 continue
-            if found.shape == expected.shape and (found - expected).norm() <= bound:
+            if logits.shape == expected.shape and (logits - expected).norm() <= bound:
                 return head
     raise UnsupportedModelError(
         f"{method} is not available: no description of a head gives the logits of {type(model).__name__}. "
-        "Maps need none: trace the model without its head, aw.trace(model.base_model, ...)."
+        "For maps, trace the model without its head: aw.trace(model.base_model, ...)."
     )
 
 
 def _modules(model: nn.Module, paths: tuple[str, ...]) -> list[nn.Module | Callable[[Tensor], Tensor]] | None:
-    """Return the modules and functions of a head in order; None where one is not there."""
+    """Return the modules and functions of a head in order; None if one is missing."""
     base = getattr(model, "base_model_prefix", "") or "model"
-    found: list[nn.Module | Callable[[Tensor], Tensor]] = []
+    modules: list[nn.Module | Callable[[Tensor], Tensor]] = []
     for step in paths:
         if step.startswith("="):
-            found.append(FUNCTIONS[step[1:]])
+            modules.append(FUNCTIONS[step[1:]])
             continue
         try:
-            found.append(model.get_submodule(step.format(base=base)))
+            modules.append(model.get_submodule(step.format(base=base)))
         except AttributeError:
             return None
-    return found
+    return modules
 
 
 def _after(config: Any, like: Tensor) -> list[Step]:
-    """Return what some decoders do to logits: Cohere and Granite scale them, Gemma caps them softly."""
+    """Return the steps some decoders apply to logits: Cohere and Granite scale them, Gemma caps them."""
     steps: list[Step] = []
     scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
     if isinstance(scale, float | int) and scale != 1:

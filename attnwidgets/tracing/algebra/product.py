@@ -1,4 +1,4 @@
-"""Products of many vectors with one matrix."""
+"""Fast products of many vectors with one matrix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Product:
     """x matrix + bias, by the fastest of torch's kernels.
 
-    In single precision on a processor, torch multiplies by MKL, which leaves half of an AMD one idle; for
-    vectors in the layout of oneDNN it takes that, which does not.
+    In single precision on a CPU, torch multiplies with MKL, which leaves half of an AMD CPU idle. Inputs in
+    oneDNN's layout are multiplied with oneDNN, which uses all of it.
 
     Args:
         matrix: [input, output].
@@ -32,7 +32,7 @@ class Product:
         """Return x matrix + bias [..., output] for x [..., input]."""
         rows = x.reshape(-1, x.shape[-1])
         if self._by_onednn and len(rows) and not torch.is_autocast_enabled("cpu"):
-            made = nn.functional.linear(rows.to_mkldnn(), self._weight, self._bias).to_dense()
+            product = nn.functional.linear(rows.to_mkldnn(), self._weight, self._bias).to_dense()
         else:
-            made = nn.functional.linear(rows, self._weight, self._bias)
-        return made.reshape(*x.shape[:-1], made.shape[-1])
+            product = nn.functional.linear(rows, self._weight, self._bias)
+        return product.reshape(*x.shape[:-1], product.shape[-1])

@@ -1,4 +1,4 @@
-"""Take vectors that add up to the hidden states through all blocks of a model."""
+"""Propagation of vectors that add up to the hidden states through all blocks of a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.output_heads import Head
     from attnwidgets.tracing.trace import Trace
 
-# What sources taken together may hold where they can be taken in parts.
+# Memory limit above which sources are propagated in groups, if they can be.
 _HELD_BYTES = 2**28
 
 
@@ -34,13 +34,13 @@ class Propagation:
 
     Args:
         trace: What `aw.trace` returned.
-        stack: A stack that attends to itself.
-        method: Who asks, for messages.
-        spans: The tokens of every source.
-        rules: How what is not linear is shared out.
-        ffn: Whether vectors go through the feed-forward layers.
-        lengths: Of every layer that was passed in all rows, the vectors' lengths [query, source], float64 on
-            the CPU.
+        stack: A stack whose blocks only have self-attention.
+        method: The method's name, for messages.
+        spans: The tokens of each source.
+        rules: How biases and nonlinear functions are distributed.
+        ffn: Whether vectors pass through the feed-forward layers.
+        lengths: By layer, the norms of the vectors [query, source], float64 on the CPU, for the layers that
+            were computed in all rows.
     """
 
     trace: Trace
@@ -62,34 +62,34 @@ class Propagation:
         return block_of(self.trace, layer, self.stack, self.method)
 
     def _layer(self, layer: int) -> DecomposedLayer:
-        """Return a layer's algebra; the last one that was asked for is kept."""
+        """Return a layer, decomposed; the last one is cached."""
         if self._kept is None or self._kept[0] != layer:
             self._kept = layer, read_layer(self._block(layer), self.method)
         return self._kept[1]
 
     def held_bytes(self, chunk_size: int | None = None) -> int:
-        """Return what is held at once: a vector and a value vector for every token and source."""
+        """Return the memory held at once: a vector and a value vector per token and source."""
         count = len(self.spans) if chunk_size is None else min(chunk_size, len(self.spans))
         return self._layer(0).bytes_a_pair * self.n_tokens * count
 
     def needs_all(self) -> bool:
-        """Return whether a bias is shared out among all sources, which must be taken together then."""
+        """Return whether biases are distributed among all sources, which must then be propagated together."""
         return self.rules.bias is not None and any(self._layer(n).biased for n in range(self.n_layers))
 
     def run(
         self, rows: Sequence[int] = (), *, upto: int | None = None, chunk_size: int | None = None
     ) -> Tensor:
-        """Take the vectors through the blocks, and fill `lengths`.
+        """Propagate the vectors through the blocks, and fill `lengths`.
 
         Args:
-            rows: Tokens whose vectors are returned; in the last block only they are computed. With none, all
-                rows are, and no vectors are returned.
+            rows: Tokens whose vectors are returned; the last block is only computed for them. If empty, all
+                rows are computed and no vectors returned.
             upto: The last block; that of the model by default.
-            chunk_size: Sources at a time; by default all of them where they must be taken together, else as
+            chunk_size: Sources at a time; by default all if they must be propagated together, otherwise as
                 many as fit 256 MB.
 
         Returns:
-            The vectors [row, source, dim] of those tokens after the last block.
+            The vectors [row, source, dim] of these tokens after the last block.
         """
         last = self.n_layers - 1 if upto is None else upto
         if chunk_size is None:
@@ -97,61 +97,61 @@ class Propagation:
             if self.held_bytes() > _HELD_BYTES and not self.needs_all():
                 chunk_size = max(1, _HELD_BYTES // self.held_bytes(1))
         hidden = self._block(last).output
-        found = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
-        some = 0 < len(rows) < self.n_tokens
+        vectors = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
+        partial = 0 < len(rows) < self.n_tokens
         lengths = {
             layer: torch.zeros(self.n_tokens, len(self.spans), dtype=torch.float64)
-            for layer in range(last if some else last + 1)
+            for layer in range(last if partial else last + 1)
         }
         starts = range(0, len(self.spans), chunk_size)
         chunks: list[Chunk] = []
         for start, number in progress([(s, n) for s in starts for n in range(last + 1)], desc=self.method):
-            part = slice(start, min(start + chunk_size, len(self.spans)))
-            sources = Sources(self.spans[part], self.n_tokens, self._causal)
+            group = slice(start, min(start + chunk_size, len(self.spans)))
+            sources = Sources(self.spans[group], self.n_tokens, self._causal)
             layer = self._layer(number)
             if number == 0:
                 chunks = layer.start(sources)
-            # Rows before the first source hold nothing of it.
-            only = [row for row in rows if row >= sources.low] if some and number == last else None
+            # Rows before the first source have no part of it.
+            only = [row for row in rows if row >= sources.low] if partial and number == last else None
             chunks = layer.advance(chunks, sources, self.rules, first=number == 0, ffn=self.ffn, only=only)
             for chunk in chunks:
-                own = slice(part.start, part.start + chunk.base.shape[1])
+                columns = slice(group.start, group.start + chunk.base.shape[1])
                 if number in lengths:
-                    lengths[number][chunk.rows, own] = chunk.base.norm(dim=-1).cpu().double()
-                for place, row in enumerate(rows if number == last else ()):
+                    lengths[number][chunk.rows, columns] = chunk.base.norm(dim=-1).cpu().double()
+                for index, row in enumerate(rows if number == last else ()):
                     if chunk.rows.start <= row < chunk.rows.stop:
-                        found[place, own] = chunk.base[row - chunk.rows.start]
+                        vectors[index, columns] = chunk.base[row - chunk.rows.start]
         self.lengths |= lengths
-        return found
+        return vectors
 
 
 def through_head(
     head: Head, position: int | None, indices: Sequence[int], vectors: Tensor, rules: Rules
 ) -> Tensor:
-    """Return what every source gives to some logits [source, target].
+    """Return the contributions of sources to some logits [source, target].
 
     Args:
-        head: The model's head, proved.
+        head: The model's output head.
         position: Row of logits [token, vocabulary]; None for [class].
         indices: Columns of the logits.
-        vectors: What the sources have become in the states that the head reads, [row, source, dim].
-        rules: How biases and activations are shared out; "relu" is of feed-forward layers, and its heads go
-            through the origin.
+        vectors: The sources' vectors in the states that the head reads [row, source, dim].
+        rules: How biases and activations are distributed; the activation rule "relu" only concerns
+            feed-forward layers, and becomes "zero_origin" here.
     """
     if rules.activation == "relu":
         rules = replace(rules, activation="zero_origin")
     early = Vectors(head.hidden[head.rows(position)], vectors).through(head.before, rules)
     mean = Vectors(early.state.mean(dim=0, keepdim=True), early.whole().mean(dim=0, keepdim=True))
-    last, step = [(place, step) for place, step in enumerate(head.steps) if isinstance(step, Affine)][-1]
-    found = mean.through(head.steps[:last], rules)
+    last, step = [(index, step) for index, step in enumerate(head.steps) if isinstance(step, Affine)][-1]
+    parts = mean.through(head.steps[:last], rules)
     columns = list(indices)
     products = None
     if step.bias is not None and rules.bias in BY_PRODUCT:
-        products = found.dot((step.matrix @ step.bias)[None])
+        products = parts.dot((step.matrix @ step.bias)[None])
     if step.bias is None or products is not None or rules.bias in (None, "cls"):
         bias = None if step.bias is None else step.bias[columns]
-        found = found.projected(Affine(step.matrix[:, columns], bias), rules, products)
+        parts = parts.projected(Affine(step.matrix[:, columns], bias), rules, products)
     else:
-        whole = found.projected(step, rules)
-        found = Vectors(whole.state[:, columns], whole.whole()[..., columns])
-    return found.through(head.steps[last + 1 :], rules).whole()[0]
+        whole = parts.projected(step, rules)
+        parts = Vectors(whole.state[:, columns], whole.whole()[..., columns])
+    return parts.through(head.steps[last + 1 :], rules).whole()[0]

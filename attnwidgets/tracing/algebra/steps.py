@@ -1,4 +1,4 @@
-"""What a feed-forward layer or a head does as algebra, one step after another."""
+"""The steps of feed-forward layers and output heads: affine maps, scales, activations, gates and norms."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Affine:
     bias: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the image of x [..., input]."""
+        """Return x matrix + bias [..., output] for x [..., input]."""
         return x @ self.matrix if self.bias is None else torch.addmm(self.bias, x, self.matrix)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """x * factor, component by component or as a whole."""
+    """x * factor, with a number or a vector as the factor."""
 
     factor: Tensor
 
@@ -44,7 +44,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A function of every component by itself."""
+    """An elementwise function."""
 
     function: Function
 
@@ -67,21 +67,21 @@ class Gated:
 
 
 Step = Affine | Scale | Pointwise | Gated | Norm
-# What a step may be found as: a module, a function of every component, a vector or a number that scales.
-Found = nn.Module | Tensor | float | Function | None
+# What a step may be given as: a module, an elementwise function, a vector or number that scales.
+Part = nn.Module | Tensor | float | Function | None
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Where things are in a feed-forward module: down(act(up(x))), or down(act(gate(x)) * up(x)).
+    """The parts of a feed-forward module: down(act(up(x))), or down(act(gate(x)) * up(x)).
 
     Args:
-        family: Name for people.
-        up: Projection into the wide space.
-        act: The activation; "=" before the name of a bare function.
-        down: Projection back; "" where it is no part of this module.
-        gate: What the activation is of, where that is not `up`; the same module as `up` where one projection
-            makes both, what is activated first.
+        family: Readable name.
+        up: Projection to the hidden layer.
+        act: The activation; "=" and a name for a function without a module.
+        down: Projection back; "" if the module has none.
+        gate: Projection before the activation of a gated layer; equal to `up` if one projection computes
+            both, the activated half first.
     """
 
     family: str
@@ -91,7 +91,7 @@ class Feed:
     gate: str = ""
 
 
-# Tried from the top; those that ask for more modules stand before those that ask for fewer of the same.
+# Tried from the top: one that names more modules stands before one that names fewer of the same.
 FEEDS: tuple[Feed, ...] = (
     Feed("Llama, Mistral, Qwen, Gemma, OLMo, Cohere", "up_proj", "act_fn", "down_proj", gate="gate_proj"),
     Feed("Phi-3", "gate_up_proj", "activation_fn", "down_proj", gate="gate_up_proj"),
@@ -108,7 +108,7 @@ FEEDS: tuple[Feed, ...] = (
     Feed("ESM", "dense", "=gelu", ""),
 )
 
-# Activations that a model's code calls without a module for them.
+# Activations that models call as functions.
 FUNCTIONS: dict[str, Function] = {
     "tanh": torch.tanh,
     "relu": torch.relu,
@@ -116,21 +116,28 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-def read_steps(found: Iterable[Found], width: int, like: Tensor) -> tuple[Step, ...]:
-    """Return what modules do one after another.
+def apply_steps(steps: Iterable[Step], state: Tensor) -> Tensor:
+    """Return a state [..., dim] after some steps."""
+    for step in steps:
+        state = step(state)
+    return state
 
-    Whether it is all they do is for the caller to prove, on numbers.
+
+def read_steps(parts: Iterable[Part], width: int, like: Tensor) -> tuple[Step, ...]:
+    """Return the steps that a sequence of modules computes.
+
+    The caller has to verify on numbers that they compute nothing else.
 
     Args:
-        found: Modules, functions of every component, vectors or numbers that scale; None does nothing.
-        width: Size of what the first one reads.
-        like: A tensor whose dtype and device parameters are given.
+        parts: Modules, elementwise functions, vectors or numbers that scale; None does nothing.
+        width: Size of the first input.
+        like: A tensor whose dtype and device the parameters are converted to.
 
     Raises:
-        UnsupportedModelError: If a module of several others is not described; the message names its class.
+        UnsupportedModelError: If a composite module is unknown; the message names its class.
     """
     steps: list[Step] = []
-    for part in found:
+    for part in parts:
         for step in _read(part, width, like):
             steps.append(step)
             if isinstance(step, Affine):
@@ -140,7 +147,7 @@ def read_steps(found: Iterable[Found], width: int, like: Tensor) -> tuple[Step, 
     return tuple(steps)
 
 
-def _read(module: Found, width: int, like: Tensor) -> Iterator[Step]:
+def _read(module: Part, width: int, like: Tensor) -> Iterator[Step]:
     if module is None or isinstance(module, (nn.Identity, nn.Dropout)):
         return
     if isinstance(module, (Tensor, float, int)):
@@ -157,13 +164,13 @@ def _read(module: Found, width: int, like: Tensor) -> Iterator[Step]:
         with torch.no_grad():
             yield Scale(module(like.new_ones(1, width)).to(like)[0])
     else:
-        found = next((feed for feed in FEEDS if _fits(module, feed)), None)
-        if found is not None:
-            yield from _open(module, found, width, like)
+        feed = next((feed for feed in FEEDS if _fits(module, feed)), None)
+        if feed is not None:
+            yield from _open(module, feed, width, like)
         elif getattr(module, "weight", None) is None:
             raise UnsupportedModelError(
-                f"{type(module).__name__} is not described: it is no linear layer, norm or activation, and "
-                "none of the feed-forward layers that are known."
+                f"{type(module).__name__} is not described: it is neither a linear layer, norm or activation "
+                "nor a known feed-forward layer."
             )
         else:
             yield Affine(*read_affine(module, width, like))
@@ -178,30 +185,26 @@ def _open(module: nn.Module, feed: Feed, width: int, like: Tensor) -> Iterator[S
     up = Affine(*read_affine(getattr(module, feed.up), width, like))
     function = FUNCTIONS[feed.act[1:]] if feed.act.startswith("=") else _held(getattr(module, feed.act))
     if not feed.gate:
-        yield up
-        yield Pointwise(function)
-        wide = up.matrix.shape[1]
-    else:
-        if feed.gate == feed.up:
-            gate, up = _halves(up)
-        else:
-            gate = Affine(*read_affine(getattr(module, feed.gate), width, like))
+        yield from (up, Pointwise(function))
+    elif feed.gate == feed.up:
+        gate, up = _halves(up)
         yield Gated(gate, function, up)
-        wide = up.matrix.shape[1]
+    else:
+        yield Gated(Affine(*read_affine(getattr(module, feed.gate), width, like)), function, up)
     if feed.down:
-        yield Affine(*read_affine(getattr(module, feed.down), wide, like))
+        yield Affine(*read_affine(getattr(module, feed.down), up.matrix.shape[1], like))
 
 
 def _held(function: Function) -> Function:
-    """Return an activation whose own parameters, as xIELU has, ask for no gradient."""
+    """Return an activation whose own parameters (xIELU) do not require gradients."""
     if not isinstance(function, nn.Module) or next(function.parameters(), None) is None:
         return function
     parameters = {name: parameter.detach() for name, parameter in function.named_parameters()}
 
-    def held(x: Tensor) -> Tensor:
+    def without_gradient(x: Tensor) -> Tensor:
         return torch.func.functional_call(function, parameters, (x,))
 
-    return held
+    return without_gradient
 
 
 def _halves(both: Affine) -> tuple[Affine, Affine]:

@@ -1,1 +1,1 @@
-"""A traced model run again with gradients."""
+"""Differentiable runs of a traced model."""

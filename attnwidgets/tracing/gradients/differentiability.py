@@ -1,4 +1,4 @@
-"""Whether a model can be differentiated."""
+"""Checks that a model can be differentiated."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.trace import Trace
 
-# How the libraries that quantise call their modules.
+# Marks of quantisation libraries in the names of their modules.
 _QUANTISED = ("quantized", "bitsandbytes", "quantlinear", "qlinear", "wqlinear", "hqq", "eetq", "aqlm")
 
 
 def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
-    """Return a trace's model without wrappers, which gradients can be had of.
+    """Return a trace's model without wrappers, after checking that it is differentiable.
 
     Raises:
-        UnsupportedModelError: If the trace has none.
-        ValueError: As `require_gradients` says.
+        UnsupportedModelError: If the trace has no model.
+        ValueError: If it cannot be differentiated; see `require_gradients`.
     """
     model = traced_model(trace, purpose)
     require_gradients(model, purpose)
@@ -31,7 +31,7 @@ def differentiable_model(trace: Trace, purpose: str) -> nn.Module:
 
 
 def traced_model(trace: Trace, purpose: str) -> nn.Module:
-    """Return a trace's model without wrappers; UnsupportedModelError if it has none."""
+    """Return a trace's model without wrappers, or raise an UnsupportedModelError if it has none."""
     if getattr(trace, "model", None) is None or not hasattr(trace, "stack_table"):
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
@@ -41,28 +41,28 @@ def traced_model(trace: Trace, purpose: str) -> nn.Module:
 
 
 def require_gradients(model: nn.Module, purpose: str) -> None:
-    """Raise ValueError where no gradient can be had: under inference mode, or of quantised weights."""
+    """Raise a ValueError under inference mode, or if the model has quantised weights."""
     if torch.is_inference_mode_enabled():
         raise ValueError(
-            f"{purpose} needs gradients, which torch.inference_mode() rules out; call it outside of that "
-            "block (torch.no_grad() is no obstacle)"
+            f"{purpose} needs gradients, which torch.inference_mode() disables; call it outside that block "
+            "(torch.no_grad() is fine)"
         )
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
             raise ValueError(
-                f"{purpose} needs gradients, and {name} was made under torch.inference_mode(); load the "
-                "model outside of that block"
+                f"{purpose} needs gradients, and {name} was created under torch.inference_mode(); load the "
+                "model outside that block"
             )
         quantised = parameter.is_quantized or not (parameter.is_floating_point() or parameter.is_complex())
         if quantised or hasattr(parameter, "quant_state") or "torchao" in type(parameter.data).__module__:
             raise ValueError(
-                f"{purpose} cannot follow gradients through quantised weights, as {name} "
+                f"{purpose} cannot compute gradients through quantised weights such as {name} "
                 f"({str(parameter.dtype).removeprefix('torch.')}); load the model without quantisation"
             )
     for name, module in model.named_modules():
         kind = f"{type(module).__module__}.{type(module).__name__}".lower()
         if any(mark in kind for mark in _QUANTISED):
             raise ValueError(
-                f"{purpose} cannot follow gradients through quantised weights, as those of {name} "
+                f"{purpose} cannot compute gradients through quantised weights such as those of {name} "
                 f"({type(module).__name__}); load the model without quantisation"
             )

@@ -1,8 +1,8 @@
-"""Run a traced model again with gradients: at its embeddings, between its blocks, at its attention.
+"""A traced model, run again with gradients at its embeddings, between its blocks and at its attention.
 
-Nothing of the model's own code is needed for it: embeddings are the modules that were given the token ids,
-blocks are the elements of lists of modules that hold one attention, and attention passes through the one
-function that also records it. What a gradient is taken of, and under which rules, is the methods' business.
+This needs nothing from the model's code: embeddings are the modules that receive the token ids, blocks are
+the elements of module lists that contain one attention, and attention passes through the function that also
+records it. The methods decide which gradients to take, and under which rules.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from attnwidgets.tracing.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
-from attnwidgets.tracing.gradients.gradient_hooks import AttentionTaps, BlockTaps, EmbeddingTap
+from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
 from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.precision import HALF, widened
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
-from attnwidgets.tracing.trace import RecordedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 Place = Literal["embedding", "block", "input"]
-"""Where gradients are taken: at the word embeddings (elsewhere as "block"), at what the first block is given
-(positions, token types and special tokens added), or at the numbers the model reads (pixels, samples)."""
+"""Where gradients are taken: at the word embeddings ("block" if there are none), at the input of the first
+block (positions, token types and special tokens added), or at the model's numeric input (pixels, samples)."""
 
 
 Precision = Literal["float32", "model"]
-"""What a half-precision model is computed in."""
+"""The precision in which a half-precision model is run."""
 
 At = tuple[str, str, int, int]
-"""Where a tensor stands in a graph: kind, stack, layer, and which of several."""
+"""The key of a tensor in a graph: kind, stack, layer, and index among several."""
 
 
 @dataclass
 class Graph:
-    """One differentiable pass: what the model returned, and tensors of its graph, all with a batch axis.
+    """One differentiable pass: the model's outputs and tensors of its graph, all with a batch axis.
 
     Attributes:
-        outputs: What the model returned.
-        inputs: Where gradients end, by stack (for "input" by the name of the model's input): leaves
+        outputs: The model's outputs.
+        inputs: The leaves where gradients end, by stack (for "input" by the name of the model's input),
             [batch, token, width].
-        states: By stack, what every block was given and, last, what the last block returned:
+        states: By stack, the input of each block and, last, the output of the last block,
             [batch, token, width] each.
-        beside: By stack and block, what else a block was given that depends on the inputs (a decoder's
-            blocks: the encoder's states), each call with its own copy.
+        beside: By stack and block, other block inputs that depend on the model's inputs (in a decoder, the
+            encoder's states), a copy for each call.
         weights: By stack and layer, attention weights [batch, head, query, key].
-        heads: By stack and layer, what each head returned, [batch, head, query, dim].
+        heads: By stack and layer, the heads' outputs [batch, head, query, dim].
     """
 
     outputs: Any = None
@@ -67,23 +67,21 @@ class Graph:
     heads: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def tensors(self) -> dict[At, Tensor]:
-        """Return every tensor of the graph that was kept, by where it stands."""
-        found: dict[At, Tensor] = {}
-        for name, leaf in self.inputs.items():
-            found["inputs", name, 0, 0] = leaf
+        """Return the tensors of the graph that were kept, by key."""
+        tensors: dict[At, Tensor] = {("inputs", name, 0, 0): leaf for name, leaf in self.inputs.items()}
         for kind in ("states", "weights", "heads"):
             for name, layers in getattr(self, kind).items():
-                found |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
+                tensors |= {(kind, name, layer, 0): tensor for layer, tensor in enumerate(layers)}
         for name, blocks in self.beside.items():
-            for block, given in enumerate(blocks):
-                found |= {("beside", name, block, i): tensor for i, tensor in enumerate(given)}
-        return found
+            for block, copies in enumerate(blocks):
+                tensors |= {("beside", name, block, i): tensor for i, tensor in enumerate(copies)}
+        return tensors
 
 
 def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> list[Tensor]:
-    """Return the gradient of the sum of scores at tensors of a graph; zeros where nothing depends on one.
+    """Return the gradient of the sum of scores at tensors of a graph; zeros where it does not depend on one.
 
-    No `.grad` is written, of the model's parameters or any other.
+    No `.grad` is written, neither the parameters' nor any other.
 
     Args:
         score: Numbers to differentiate, [batch] or one.
@@ -91,9 +89,12 @@ def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> li
         again: Whether the graph is kept for another call.
     """
     if not score.requires_grad:
-        return [torch.zeros_like(one) for one in at]
-    found = torch.autograd.grad(score.sum(), list(at), retain_graph=again, allow_unused=True)
-    return [torch.zeros_like(one) if grad is None else grad for one, grad in zip(at, found, strict=True)]
+        return [torch.zeros_like(tensor) for tensor in at]
+    return list(
+        torch.autograd.grad(
+            score.sum(), list(at), retain_graph=again, allow_unused=True, materialize_grads=True
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -117,18 +118,18 @@ class Runner:
         """Run the model once.
 
         Args:
-            replace: What stands in place of the recorded inputs, by stack, [batch, token, width]; a batch of
-                several runs the trace's other inputs so often.
-            keep: What of attention is kept as well.
-            hidden_states: Whether the outputs hold hidden states.
-            during: Makes the context in which the model is called (rules that replace gradients).
+            replace: Inputs to use instead of the recorded ones, by stack, [batch, token, width]; the trace's
+                other inputs are repeated for a batch of several.
+            keep: Tensors of the attention to keep as well.
+            hidden_states: Whether the outputs include hidden states.
+            during: Returns a context to call the model in, such as rules that replace gradients.
 
         Raises:
-            UnsupportedModelError: If the model reads nothing that a gradient can reach.
-            ValueError: If the pass does not fit the memory there is.
+            UnsupportedModelError: If no input of the model is differentiable.
+            ValueError: If the pass does not fit in memory.
         """
         replace = dict(replace or {})
-        batch = next((len(given) for given in replace.values()), 1)
+        batch = next((len(states) for states in replace.values()), 1)
         inputs = {name: self._input(value, batch) for name, value in self.trace.inputs.items()}
         graph = Graph()
         bare = not any(table.layers for table in self.trace.stack_table.values())
@@ -146,13 +147,13 @@ class Runner:
             options["output_hidden_states"] = True
         room = room_for_pass(self.model, self.trace, self.purpose, batch, maps_kept="weights" in keep)
         with room, ExitStack() as exits:
-            self._tap(exits, graph, inputs, replace, keep)
+            self._hook(exits, graph, inputs, replace, keep)
             exits.enter_context(during())
             graph.outputs = self.trace.call(self.model, inputs, options, self.wide)
         if not graph.inputs:
             raise UnsupportedModelError(
-                f"{self.purpose} found nothing in {type(self.model).__name__} that a gradient can reach: no "
-                "embedding was given the token ids, and no block was found; its inputs are integers only"
+                f"{self.purpose} found no differentiable input in {type(self.model).__name__}: no embedding "
+                "receives the token ids, no block was found, and all inputs are integers"
             )
         return graph
 
@@ -161,13 +162,13 @@ class Runner:
             return value
         if self.wide:
             value = widened(value)
-        # A trace made under inference mode holds tensors that no graph may keep.
+        # Traces made under inference mode have tensors that autograd cannot keep.
         value = value.clone() if value.is_inference() else value
         return (
             value.expand(batch, *value.shape[1:]) if batch > 1 and value.dim() and len(value) == 1 else value
         )
 
-    def _tap(
+    def _hook(
         self,
         exits: ExitStack,
         graph: Graph,
@@ -175,38 +176,38 @@ class Runner:
         replace: dict[str, Tensor],
         keep: Sequence[str],
     ) -> None:
-        """Hook up what a pass is asked for; everything is unhooked when `exits` closes."""
+        """Register the hooks of a pass; they are removed when `exits` closes."""
         if self.place == "embedding":
-            self._embed(exits, graph, inputs, replace)
+            self._hook_embeddings(exits, graph, inputs, replace)
         for stack, names in block_names(self.trace, self.model).items():
             graph.states[stack], graph.beside[stack] = [], []
-            taps = BlockTaps(graph, stack, len(names), replace.get(stack), ends=self.place != "input")
+            hooks = BlockHooks(graph, stack, len(names), replace.get(stack), ends=self.place != "input")
             for module in dict.fromkeys(self.model.get_submodule(name) for name in names):
-                exits.callback(module.register_forward_pre_hook(taps.before, with_kwargs=True).remove)
-                exits.callback(module.register_forward_hook(taps.after, prepend=True).remove)
+                exits.callback(module.register_forward_pre_hook(hooks.before, with_kwargs=True).remove)
+                exits.callback(module.register_forward_hook(hooks.after, prepend=True).remove)
         if recorded(self.trace):
             owner = {
                 layer.call.name: stack
-                for stack, found in self.trace.stack_table.items()
-                for layer in found.layers
+                for stack, table in self.trace.stack_table.items()
+                for layer in table.layers
                 if isinstance(layer, RecordedLayer)
             }
-            seen = AttentionTaps(graph, owner, keep, {id(m): n for n, m in self.model.named_modules()})
-            exits.enter_context(recording(self.model, [seen.weights], [seen.heads]))
+            kept = AttentionHooks(graph, owner, keep, {id(m): n for n, m in self.model.named_modules()})
+            exits.enter_context(recording(self.model, [kept.weights], [kept.heads]))
         else:
             exits.enter_context(implementation(self.model, "eager"))
 
-    def _embed(
+    def _hook_embeddings(
         self, exits: ExitStack, graph: Graph, inputs: Mapping[str, Any], replace: dict[str, Tensor]
     ) -> None:
-        """Let gradients end at the word embeddings of every stack that reads token ids."""
+        """Make the word embeddings of each stack that reads token ids the leaves of the graph."""
         ids: dict[str, Tensor] = {}
         for name, stack in (("input_ids", self.trace.default_stack), ("decoder_input_ids", "decoder")):
             if isinstance(inputs.get(name), Tensor) and stack in self.trace.stack_table:
                 ids[stack] = inputs[name]
         for module in word_embeddings(self.model):
-            tap = EmbeddingTap(graph, ids, replace)
-            exits.callback(module.register_forward_hook(tap, prepend=True).remove)
+            hook = EmbeddingHook(graph, ids, replace)
+            exits.callback(module.register_forward_hook(hook, prepend=True).remove)
 
 
 @contextmanager
@@ -220,26 +221,26 @@ def differentiable(
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 
-    It runs on a twin, no parameter of which requires a gradient, so that what does depends on the inputs. A
+    It runs on a twin whose parameters require no gradients, so a tensor that does depends on the inputs. A
     model in half precision runs in float32, on a copy of its weights, unless `precision` is "model".
 
     Args:
         trace: What `aw.trace` returned.
         purpose: The method's name, for messages.
         place: Where gradients end; see `Place`.
-        precision: What a half-precision model is computed in.
-        back: Whether gradients are taken; else the model only runs, and whatever its weights are will do.
+        precision: Precision in which a half-precision model is run.
+        back: Whether gradients are taken. Otherwise the model only runs, so its weights may be quantised.
 
     Raises:
-        ValueError: Under `torch.inference_mode()`, or with quantised weights, where gradients are taken.
+        ValueError: If gradients are taken under `torch.inference_mode()` or with quantised weights.
         UnsupportedModelError: If the trace has no model.
     """
-    own = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
+    original = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
     require_same_interventions(trace, purpose)
     with ExitStack() as exits:
-        model = exits.enter_context(borrowed(own))
+        model = exits.enter_context(borrowed(original))
         if not back:
-            # What is made in here stands in no graph, and may all the same be read and replaced.
+            # Tensors made here belong to no graph, and hooks can still read and replace them.
             exits.enter_context(torch.inference_mode(mode=False))
         exits.enter_context(torch.set_grad_enabled(back))
         exits.enter_context(told_what_to_do(model, trace, purpose))

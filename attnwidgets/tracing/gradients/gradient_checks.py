@@ -1,4 +1,4 @@
-"""Gradients that explain nothing, NaN or zero, and the layer at which they became so."""
+"""Checks for gradients that are NaN or zero, and a diagnosis of the layer where they became so."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.gradients.differentiable import Graph
 
 
-def usable(found: Sequence[Tensor], graph: Graph) -> bool:
-    """Return whether gradients are finite and say anything at all.
+def usable(grads: Sequence[Tensor], graph: Graph) -> bool:
+    """Return whether gradients are finite and not all zero.
 
-    Of a module on its own zeros are an answer: a ReLU may be shut. In a model they are a fault.
+    Zeros are a valid result for a single module, such as a ReLU below zero; in a model they are a fault.
     """
-    if not all(bool(gradient.isfinite().all()) for gradient in found):
+    if not all(bool(gradient.isfinite().all()) for gradient in grads):
         return False
-    return not graph.states or any(bool(gradient.any()) for gradient in found)
+    return not graph.states or any(bool(gradient.any()) for gradient in grads)
 
 
 def diagnosis(score: Tensor, graph: Graph, stack: str, method: str) -> str:
-    """Return in words why a gradient cannot be used, and at which layer it went wrong."""
+    """Return a message that says why a gradient cannot be used, and at which layer it failed."""
     states = graph.states.get(stack, [])
     for layer, state in enumerate(states):
         if not state.isfinite().all():
             where = "the embeddings" if layer == 0 else f"layer {layer - 1}"
             return (
-                f"{method}: the states after {where} hold NaN or infinite numbers, the first that do; look "
-                "at the model's weights and precision before explaining it."
+                f"{method}: the states after {where} hold NaN or infinite numbers, the first to do so; check "
+                "the model's weights and precision."
             )
     if not score.isfinite().all():
         return f"{method}: the target is {float(score.flatten()[0])}; there is nothing to explain."
@@ -45,9 +45,9 @@ def diagnosis(score: Tensor, graph: Graph, stack: str, method: str) -> str:
         if not gradient.any():
             return (
                 f"{method}: the gradient is zero everywhere on its way {after}, so the target does not "
-                "depend on the input, or something without a gradient (a rounding, a choice) stands between."
+                "depend on the input, or an operation without a gradient (rounding, a choice) lies between."
             )
     return (
-        f"{method}: the gradient is zero or NaN at the embeddings of stack {stack!r}, behind layer 0: the "
+        f"{method}: the gradient is zero or NaN at the embeddings of stack {stack!r}, before layer 0: the "
         "target does not depend on them."
     )

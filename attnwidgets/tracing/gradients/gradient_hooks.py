@@ -1,4 +1,4 @@
-"""Taps on a pass: hooks that make leaves of a graph, or keep tensors of it, and change no number."""
+"""Hooks of a differentiable pass, which create leaves or keep tensors of the graph and change no number."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class EmbeddingTap:
-    """Makes what an embedding returns for a stack's token ids the leaf of that stack."""
+class EmbeddingHook:
+    """Makes the embedding of a stack's token ids the leaf of that stack."""
 
     graph: Graph
     ids: Mapping[str, Tensor]
@@ -32,18 +32,17 @@ class EmbeddingTap:
         if not args or not is_hidden(output) or not isinstance(args[0], Tensor):
             return output
         for stack, ids in self.ids.items():
-            given = args[0]
-            if stack not in self.graph.inputs and given.shape == ids.shape and torch.equal(given, ids):
+            if stack not in self.graph.inputs and args[0].shape == ids.shape and torch.equal(args[0], ids):
                 leaf = self.replace.get(stack, output).detach().clone().requires_grad_()
                 self.graph.inputs[stack] = leaf
-                # A copy: the model may add positions in place, which a leaf does not allow.
+                # A copy, because the model may add positions in place, which a leaf does not allow.
                 return leaf.clone()
         return output
 
 
 @dataclass
-class BlockTaps:
-    """Keeps what the blocks of a stack are given, on copies, so that nothing done in place changes it."""
+class BlockHooks:
+    """Keeps the inputs of a stack's blocks and passes copies on, so that in-place changes do no harm."""
 
     graph: Graph
     stack: str
@@ -54,16 +53,16 @@ class BlockTaps:
     def before(
         self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Keep a block's hidden states and what else of the graph it is given: a forward pre-hook."""
+        """Keep a block's hidden states and its other inputs from the graph: a forward pre-hook."""
         states = self.graph.states[self.stack]
         beside: list[Tensor] = []
-        seen = False
+        hidden_seen = False
 
-        def kept(value: Any) -> Any:
-            nonlocal seen
-            if is_hidden(value) and not seen:
-                seen = True
-                # What no embedding stands before ends here: patches, frames.
+        def keep(value: Any) -> Any:
+            nonlocal hidden_seen
+            if is_hidden(value) and not hidden_seen:
+                hidden_seen = True
+                # Inputs without an embedding, such as patches and frames, get their leaf here.
                 if self.ends and not states and self.stack not in self.graph.inputs:
                     value = value if self.replace is None else self.replace
                     value = value.detach().clone().requires_grad_()
@@ -75,22 +74,22 @@ class BlockTaps:
                 return beside[-1]
             return value
 
-        args = tuple(kept(value) for value in args)
+        args = tuple(keep(value) for value in args)
         order = sorted(kwargs, key=lambda name: name != "hidden_states")
-        changed = {name: kept(kwargs[name]) for name in order}
+        replaced = {name: keep(kwargs[name]) for name in order}
         self.graph.beside[self.stack].append(tuple(beside))
-        return args, {name: changed[name] for name in kwargs}
+        return args, {name: replaced[name] for name in kwargs}
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-        """Keep what the last block returns: a forward hook."""
+        """Keep the output of the last block: a forward hook."""
         states = self.graph.states[self.stack]
         if len(states) == self.count:
             states.append(first_tensor(output))
 
 
 @dataclass
-class AttentionTaps:
-    """Keeps attention weights and what heads return, as they stand in the graph."""
+class AttentionHooks:
+    """Keeps attention weights and outputs of heads as tensors of the graph."""
 
     graph: Graph
     owner: Mapping[str, str]
@@ -98,12 +97,12 @@ class AttentionTaps:
     names: Mapping[int, str]
 
     def weights(self, _: int, module: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep weights: an edit that changes nothing."""
+        """Keep the weights, in the form of an edit that changes nothing."""
         self._put("weights", self.graph.weights, module, weights)
         return weights, values
 
     def heads(self, module: nn.Module, output: Tensor) -> None:
-        """Keep what the heads of one call return."""
+        """Keep the outputs of the heads of one call."""
         self._put("heads", self.graph.heads, module, output)
 
     def _put(self, what: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> None:

@@ -1,1 +1,1 @@
-"""One recorded pass: what goes in, what is kept, and the model handed back as it was."""
+"""Recording one pass of a model: its inputs, the attention that is kept, and the model left as it was."""

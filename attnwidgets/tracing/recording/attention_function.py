@@ -1,7 +1,7 @@
-"""The one attention function: equal to eager attention, and the place where it is seen and edited.
+"""The attention function: equal to eager attention, and the place where attention is recorded and edited.
 
 Every architecture on transformers' attention interface calls it while a recording is active. Recording,
-knocking out heads, editing weights and zeroing values all happen here, so none of them needs code for an
+ablating heads, editing weights and zeroing values all happen here, so none of them needs code for a single
 architecture.
 """
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 HEADS, QUERIES = -3, -2
-"""Axes of attention weights, and of what is added to scores."""
+"""Axes of attention weights, and of masks and biases."""
 
 LONG_BYTES = 2**23
-"""Weights of a call beyond which they are computed in blocks of queries."""
+"""Bytes of a call's weights beyond which they are computed in blocks of queries."""
 
 BLOCK_BYTES = 2**21
-"""Weights of such a block: what a processor's cache holds is fastest."""
+"""Bytes of such a block's weights: fastest if they fit in a CPU's cache."""
 
 NAME = "attnwidgets"
 
-# Keywords that eager attention ignores as well: what they mean is in the mask already, or concerns the
-# outputs only.
+# Keywords that eager attention ignores as well: their effect is in the mask already, or concerns the outputs
+# only.
 HARMLESS = frozenset(
     {
         "cache_position",
@@ -54,16 +54,16 @@ HARMLESS = frozenset(
 
 
 class UnsupportedModelError(ValueError):
-    """A model whose attention cannot be recorded faithfully; the message says why and what still works."""
+    """The attention of a model cannot be recorded faithfully; the message says why and what still works."""
 
 
 class Observer(Protocol):
-    """What is told of every attention call, and may replace weights and values."""
+    """Sees every attention call, and may replace weights and values."""
 
     def keep_unread(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
     ) -> bool:
-        """Keep a call without its weights; False, and nothing is kept, where they are read or replaced."""
+        """Record a call without its weights; return False, recording nothing, if weights are needed."""
 
     def see(
         self,
@@ -76,21 +76,21 @@ class Observer(Protocol):
         *,
         changed: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to go on with.
+        """Return weights [batch, head, query, key] and values [batch, kv head, key, dim] to continue with.
 
-        `changed` says that the weights are not what follows from queries and keys.
+        `changed` says that the weights differ from those that follow from queries and keys.
         """
 
     def done(self, module: nn.Module, output: Tensor) -> None:
-        """Take what the heads return, [batch, head, query, dim]."""
+        """Receive the head outputs [batch, head, query, dim]."""
 
 
 class Changer(Protocol):
-    """What changes the attention of a module for whoever calls it from the same thread and task."""
+    """Changes the attention of modules for calls from the same thread and task."""
 
     @property
     def active(self) -> Sequence[object]:
-        """What is in force; none where the last has been left."""
+        """The interventions in force."""
 
     @property
     def modules(self) -> AbstractSet[nn.Module]:
@@ -99,23 +99,25 @@ class Changer(Protocol):
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
     ) -> Tensor:
-        """Return weights [batch, head, query, key] to go on with; the very same where nothing changes."""
+        """Return the weights [batch, head, query, key] to continue with; the same object if unchanged."""
 
     def write(self, module: nn.Module, output: Tensor) -> Tensor:
-        """Return what the heads return, [batch, head, query, dim]."""
+        """Return the head outputs [batch, head, query, dim] to continue with."""
 
 
-# Context variables, so that what one thread or task records or changes never concerns a call of another's.
+# Context variables, so that recordings and changes of one thread or task never affect calls of another.
 changers: ContextVar[tuple[Changer, ...]] = ContextVar("attnwidgets_changers", default=())
 observer: ContextVar[Observer | None] = ContextVar("attnwidgets_observer", default=None)
 
 
 def changer_of(module: nn.Module) -> Changer | None:
-    """Return what changes the attention of a module, or of what it is a twin of; None where nothing does."""
-    table = changers.get()
-    own = origin(module) if table else module
-    # A task that was started inside of a `with` block remembers it after its end.
-    return next((one for one in reversed(table) if one.active and own in one.modules), None)
+    """Return what changes the attention of a module, or of what it is a twin of; None if nothing does."""
+    in_force = changers.get()
+    own = origin(module) if in_force else module
+    # A task that was started inside a `with` block remembers it after its end.
+    return next(
+        (changer for changer in reversed(in_force) if changer.active and own in changer.modules), None
+    )
 
 
 def repeat_heads(states: Tensor, n_heads: int) -> Tensor:
@@ -138,7 +140,7 @@ def attention_weights(
     Args:
         query: [batch, head, query, dim], after any rotary embedding.
         key: [batch, kv head, key, dim]; fewer heads than `query` means grouped queries.
-        mask: Added to the scores: 0 where a key may be read, the dtype's minimum where not.
+        mask: Added to the scores: 0 if a key may be read, the dtype's minimum if not.
         scaling: Factor on the scores; None means dim ** -0.5.
         softcap: Scores become softcap * tanh(scores / softcap) (Gemma 2).
         position_bias: Added to the scores before the mask (T5).
@@ -151,22 +153,22 @@ def attention_weights(
         scores = scores + position_bias
     if mask is not None:
         scores = scores + mask
-    # Half precision is summed in float32, as eager does; float64 stays float64.
+    # Half precision is summed in float32, as eager attention does; float64 stays float64.
     dtype = torch.float32 if scores.element_size() < torch.finfo(torch.float32).bits // 8 else None
     return torch.softmax(scores, dim=-1, dtype=dtype).to(query.dtype)
 
 
 def part_of(added: Any, chosen: list[int] | slice, axis: int) -> Any:
-    """Return the part of a mask or bias that is added to some heads or queries; an axis of one is for all."""
+    """Return the part of a mask or bias for some heads or queries; an axis of size 1 serves all."""
     if not isinstance(added, torch.Tensor) or added.dim() < -axis or added.shape[axis] == 1:
         return added
     return added[..., chosen, :] if axis == QUERIES else added[..., chosen, :, :]
 
 
 def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> Iterator[tuple[slice, Tensor]]:
-    """Yield what `attention_weights` returns in blocks of queries, with their place; the same bits.
+    """Yield slices of queries with their part of `attention_weights`; the same bits.
 
-    On a processor this is several times as fast for long texts, since a block stays in its cache.
+    On a CPU this is several times as fast for long texts, since a block stays in its cache.
 
     Args:
         query: [batch, head, query, dim].
@@ -180,7 +182,7 @@ def weights_by_blocks(query: Tensor, key: Tensor, settings: dict[str, Any]) -> I
 
 
 def is_long(query: Tensor, key: Tensor) -> bool:
-    """Return whether the weights of a call are too large to be held where nobody asks for them."""
+    """Return whether the weights of a call are too large to hold if nobody reads them."""
     return map_bytes(query, key) > LONG_BYTES
 
 
@@ -202,21 +204,21 @@ def attention(
     position_bias: Tensor | None = None,
     **others: object,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention as eager does and tell the active observer.
+    """Compute attention as eager attention does and notify the active observer.
 
     Returns:
-        Output [batch, query, head, dim] and weights [batch, head, query, key]; None in their place, as sdpa
-        returns it, where they are large and nobody reads them.
+        Output [batch, query, head, dim] and weights [batch, head, query, key]; instead of weights None, as
+        sdpa returns it, if they are large and nobody reads them.
 
     Raises:
-        UnsupportedModelError: For a keyword that changes attention in a way not known here (as `s_aux`,
+        UnsupportedModelError: For a keyword that changes attention in an unknown way (such as `s_aux`,
             gpt-oss' sinks).
     """
-    for name, given in others.items():
-        if name not in HARMLESS and given is not None:
+    for name, option in others.items():
+        if name not in HARMLESS and option is not None:
             raise UnsupportedModelError(
-                f"{type(module).__name__} passes {name!r} to its attention, which is not known here; "
-                "leaving it out would change what the model computes"
+                f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
+                "ignoring it would change what the model computes"
             )
     settings: dict[str, Any] = {"mask": attention_mask, "scaling": scaling}
     settings |= {"softcap": softcap, "position_bias": position_bias}

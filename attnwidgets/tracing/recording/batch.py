@@ -1,18 +1,20 @@
-"""Samples to one batch, and one recorded pass back to a trace per sample."""
+"""Collating samples into one batch, and dividing one recorded pass into a trace per sample."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import Pass, can_generate, forward_parameters, unpeft
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.text.axes import frame_axis, numbered, patch_axis, prefixed
-from attnwidgets.tracing.trace import MAPS, GivenLayer, Layer, RecordedLayer, Stack, Trace, tower_names
+from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,22 +22,18 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.recording.inputs import Sample
-    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.recording.recorder import Call, Pass
     from attnwidgets.tracing.text.units import TokenAxis
-
-# How cross-attention modules are called: encoder_attn, EncDecAttention, crossattention, cross_attn,
-# multihead_attn2
-_CROSS = re.compile(r"enc_?dec|encoder_att|cross", re.IGNORECASE)
 
 
 def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:
-    """Return model inputs for a batch, padded on the right on the model's device.
+    """Return model inputs for a batch, padded on the right, on the model's device.
 
-    The right side is taken whatever the tokenizer's `padding_side`: positions then are those of the text
-    alone, in models that count positions themselves as well.
+    Padding is on the right whatever the tokenizer's `padding_side`: positions are then those of the text
+    alone, also in models that count positions themselves.
 
     Raises:
-        ValueError: If the model's vocabulary has not all of the ids.
+        ValueError: If an id is not in the model's vocabulary.
     """
     device = next((p.device for p in model.parameters() if p.device.type != "meta"), torch.device("cpu"))
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
@@ -62,7 +60,7 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
     ):
         if all(row is not None for row in rows):
             full = [row for row in rows if row is not None]
-            if not samples[0].others:  # ids beyond the vocabulary may stand for parts of a picture
+            if not samples[0].others:  # ids beyond the vocabulary may stand for parts of an image
                 require_known(model, tokenizer, names[0], full)
             pack(names[0], full, pad)
             if names[1] in known:
@@ -80,7 +78,7 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
 
 
 def _vocabulary(model: Any, name: str) -> int | None:
-    """Return how many token ids the side of a model that reads `name` knows; None where it has no table."""
+    """Return the vocabulary size of the side of a model that reads `name`; None if it has no embeddings."""
     try:
         side = model.get_decoder() if name == "decoder_input_ids" else model
         return getattr(side.get_input_embeddings(), "num_embeddings", None)
@@ -89,7 +87,7 @@ def _vocabulary(model: Any, name: str) -> int | None:
 
 
 def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence[int]]) -> None:
-    """Refuse ids outside of the vocabulary, which a model would meet with an index error or worse."""
+    """Raise ValueError for ids outside the vocabulary, at which a model would fail with an index error."""
     size = _vocabulary(model, name)
     wrong = next((i for row in rows for i in row if i < 0 or (size is not None and i >= size)), None)
     if wrong is None:
@@ -106,91 +104,30 @@ def require_known(model: Any, tokenizer: Any, name: str, rows: Sequence[Sequence
     raise ValueError(message)
 
 
-def _tower(name: str) -> str:
-    """Return the path of the list of layers a module lies in: its name up to the first number."""
-    return re.split(r"\.\d+(?:\.|$)", name)[0]
-
-
-class Named(Protocol):
-    """Something that stands for a module of a model: an attention call, or the module itself."""
-
-    @property
-    def name(self) -> str:
-        """The module's name in the model."""
-
-
-AnyNamed = TypeVar("AnyNamed", bound=Named)
-
-
-def by_stack(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyNamed]]:
-    """Return attention calls, or what is named like them, by the stack that they belong to, in order."""
-    ids = {id(module): name for name, module in model.named_modules()}
-    encoder = _encoder_of(unpeft(model))
-    inside = (
-        {ids[id(module)] for module in encoder.modules() if id(module) in ids}
-        if encoder is not None
-        else set()
-    )
-    stacks: dict[str, list[AnyNamed]] = {}
-    outside = [call for call in calls if call.name not in inside]
-    if encoder is not None and outside and len(outside) < len(calls):
-        stacks = {"encoder": [], "decoder": [], "cross": []}
-        for call in calls:
-            tail = ".".join(call.name.split(".")[-3:])
-            cross = call.name not in inside and bool(_CROSS.search(tail))
-            stacks["encoder" if call.name in inside else "cross" if cross else "decoder"].append(call)
-        return {name: found for name, found in stacks.items() if found}
-    crossing = [
-        call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name
-    ]
-    if outside and len(outside) == len(calls) and crossing and len(crossing) < len(calls):
-        return {"decoder": [c for c in calls if c not in crossing], "cross": crossing}
-    towers = list(dict.fromkeys(_tower(call.name) for call in calls))
-    names = dict(zip(towers, tower_names(towers), strict=True))
-    for call in calls:
-        stacks.setdefault(names[_tower(call.name)], []).append(call)
-    # Text first, in whatever order the towers run.
-    return dict(sorted(stacks.items(), key=lambda item: item[0] != "text"))
-
-
-def _encoder_of(model: Any) -> nn.Module | None:
-    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        return None
-    inner = getattr(model, "model", model)
-    for owner in (model, inner):
-        found = getattr(owner, "encoder", None)
-        if isinstance(found, torch.nn.Module):
-            return found
-    found = model.get_encoder() if hasattr(model, "get_encoder") else None
-    return found if isinstance(found, torch.nn.Module) else None
-
-
 def traces_of(
     model: nn.Module,
     given_model: Any,
     tokenizer: Any,
     samples: Sequence[Sample],
     inputs: dict[str, Any],
-    done: Pass,
+    recorded: Pass,
     memory: int,
 ) -> list[Trace]:
     """Return one trace per sample; padding is cut from every map."""
-    from attnwidgets.tracing.interventions import said_of
-
-    said = said_of(given_model)
-    if done.calls:
-        stacks: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stack(model, done.calls)
+    interventions = said_of(given_model)
+    if recorded.calls:
+        stacks: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stack(model, recorded.calls)
     else:
-        stacks = dict(done.given)
+        stacks = dict(recorded.given)
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
-    logits = getattr(done.outputs, "logits", None)
+    logits = getattr(recorded.outputs, "logits", None)
     widths = {
         "batch": len(samples),
         "text": max(len(s.ids or ()) for s in samples),
         "decoder": max(len(s.decoder_ids or ()) for s in samples),
     }
-    found = []
+    traces = []
     for number, sample in enumerate(samples):
         axes = _Axes(config, sample, inputs)
         table = {
@@ -198,29 +135,28 @@ def traces_of(
             for name, layers in stacks.items()
         }
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
-        own = _own_logits(logits, number, len(samples), None if ids is None else len(ids), memory)
-        tensor = None if sample.ids is None else torch.tensor(sample.ids)
-        notes = [note for note in (sample.warning, done.note) if note]
-        found.append(
+        own_logits = _own_logits(logits, number, len(samples), None if ids is None else len(ids), memory)
+        input_ids = None if sample.ids is None else torch.tensor(sample.ids)
+        traces.append(
             Trace(
                 table,
                 model=given_model,
                 tokenizer=tokenizer,
                 model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
-                input_ids=tensor,
-                logits=own,
+                input_ids=input_ids,
+                logits=own_logits,
                 inputs=collate(model, reader, [sample]) if len(samples) > 1 else inputs,
-                warning="; ".join(notes),
+                warning="; ".join(filter(None, (sample.warning, recorded.note))),
                 memory=memory,
-                predicted=predict(own, config, reader, tensor, generates=can_generate(model)),
-                interventions=said,
+                predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
+                interventions=interventions,
             )
         )
-    return found
+    return traces
 
 
 def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory: int) -> Tensor | None:
-    """Return one sample's logits on the CPU; the last position only where all exceed the byte budget."""
+    """Return one sample's logits on the CPU; only the last position's if all exceed the byte budget."""
     if not isinstance(logits, torch.Tensor) or logits.shape[0] != batch:
         return None
     own = logits[number]
@@ -243,9 +179,9 @@ class _Axes:
 
     def of(self, stack: str, n: int) -> TokenAxis:
         """Return the axis of `n` positions of a stack."""
-        written = self.decoder if stack == "decoder" else self.text
-        if stack != "vision" and written is not None and n >= len(written):
-            return written if n == len(written) else prefixed(written, n - len(written))
+        text = self.decoder if stack == "decoder" else self.text
+        if stack != "vision" and text is not None and n >= len(text):
+            return text if n == len(text) else prefixed(text, n - len(text))
         if self.pixels is not None and stack != "decoder":
             config = getattr(self.config, "vision_config", None) or self.config
             return patch_axis(n, config, *self.pixels.shape[-2:])
@@ -278,37 +214,37 @@ def _stack(
         widths: Padded length of "text" and "decoder", and the "batch" size.
         model: For messages.
     """
-    sides = {"decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}.get(stack, (stack, stack))
-    own = {"decoder": axes.sample.decoder_ids or axes.sample.ids, "vision": None, "audio": None}
-    found: list[Layer] = []
+    sides = ("decoder", "encoder") if stack == "cross" else (stack, stack)
+    own_ids = {"decoder": axes.sample.decoder_ids or axes.sample.ids, "vision": None, "audio": None}
+    own_layers: list[Layer] = []
     for layer in layers:
-        got = _size(layer)
+        batch, *lengths = _size(layer)
         kept = []
-        for side, length in zip(sides, got[1:], strict=True):
-            ids = own.get(side, axes.sample.ids)
+        for side, length in zip(sides, lengths, strict=True):
+            ids = own_ids.get(side, axes.sample.ids)
             width = widths["decoder" if side == "decoder" and axes.sample.decoder_ids else "text"]
-            if got[0] != widths["batch"] or (ids is not None and length < width):
+            if batch != widths["batch"] or (ids is not None and length < width):
                 raise UnsupportedModelError(
                     f"The attention of {model} cannot be traced: it attends in windows or "
-                    f"blocks (a call for {got[0]} inputs with {got[1]} queries and {got[2]} keys), not from "
-                    "every token to every token."
+                    f"blocks (a call for {batch} inputs with {lengths[0]} queries and {lengths[1]} keys), "
+                    "not from every token to every token."
                 )
             kept.append(length if ids is None else length - (width - len(ids)))
         if isinstance(layer, torch.Tensor):
-            found.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
+            own_layers.append(GivenLayer(layer[number, :, : kept[0], : kept[1]]))
         else:
-            found.append(RecordedLayer(layer, number, kept[0], kept[1]))
-    sizes = {layer.shape[1:] for layer in found}
+            own_layers.append(RecordedLayer(layer, number, kept[0], kept[1]))
+    sizes = {layer.shape[1:] for layer in own_layers}
     if len(sizes) > 1:
         raise UnsupportedModelError(
             f"The attention of {model} cannot be traced: its layers differ in size ({sorted(sizes)})."
         )
     queries, keys = sizes.pop()
-    return Stack(tuple(found), axes.of(sides[0], queries), axes.of(sides[1], keys))
+    return Stack(tuple(own_layers), axes.of(sides[0], queries), axes.of(sides[1], keys))
 
 
 def _size(layer: Call | Tensor) -> tuple[int, int, int]:
-    """Return batch, queries and keys of a call or of given weights; zeros where the shape is another."""
+    """Return batch, queries and keys of a call or of given weights; zeros for any other shape."""
     if isinstance(layer, torch.Tensor):
         return (layer.shape[0], layer.shape[2], layer.shape[3]) if layer.dim() == MAPS else (0, 0, 0)
     return layer.query.shape[0], layer.query.shape[2], layer.key.shape[2]

@@ -1,4 +1,4 @@
-"""Borrow a model: use a twin of it for a while, so that whoever else calls the model sees it as it was."""
+"""Borrow a model: work on a twin of it, so that other callers of the model see it unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# The twins that this thread and task works with, by the ids of the modules they stand for.
+# The twins that this thread and task has borrowed, by the ids of the modules they stand for.
 _held: ContextVar[tuple[Mapping[int, nn.Module], ...]] = ContextVar("held", default=())
 
 
@@ -39,23 +39,23 @@ def unwrap(model: Any) -> nn.Module:
 
 def configs_of(model: nn.Module) -> list[Any]:
     """Return every config object a model reads its attention implementation from, each once."""
-    found: dict[int, Any] = {}
+    configs: dict[int, Any] = {}
 
     def add(config: object) -> None:
-        if config is None or id(config) in found or not hasattr(config, IMPLEMENTATION):
+        if config is None or id(config) in configs or not hasattr(config, IMPLEMENTATION):
             return
-        found[id(config)] = config
+        configs[id(config)] = config
         for name in getattr(config, "sub_configs", {}):
             add(getattr(config, name, None))
 
     for module in model.modules():
         add(getattr(module, "config", None))
-    return list(found.values())
+    return list(configs.values())
 
 
 @contextmanager
 def implementation(model: nn.Module, name: str) -> Iterator[None]:
-    """Switch every config of a model to an attention implementation, and back afterwards whatever happens.
+    """Switch every config of a model to an attention implementation, and back on exit.
 
     The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for
     kernels and does not reach models that are only partly on the attention interface.
@@ -80,8 +80,8 @@ def held(module: nn.Module) -> nn.Module | None:
 def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     """Yield a twin of a model, in evaluation mode, to be run without gradients; see `twin.twin_of`.
 
-    Whatever is done to the twin, the model is as it was for everybody, meanwhile too. Borrowed again
-    within, in the same thread and task, the model or a part of it is the same twin, with what was done to it.
+    Changes to the twin never reach the model. Borrowing the model or a part of it again inside the block, in
+    the same thread and task, yields the same twin with its changes.
     """
     twin = held(model)
     if twin is not None:
@@ -101,30 +101,30 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep what transformers warns of in this thread from a reader who chose none of it; errors are said.
+    """Hide transformers' warnings in this thread, about options that the reader did not choose; show errors.
 
     Generating warns of options that a model's own `generate` sets.
     """
     here = threading.get_ident()
 
-    def said(record: logging.LogRecord) -> bool:
+    def passes(record: logging.LogRecord) -> bool:
         return record.thread != here or record.levelno >= logging.ERROR
 
     handlers = tuple(logging.getLogger("transformers").handlers)
     for handler in handlers:
-        handler.addFilter(said)
+        handler.addFilter(passes)
     try:
         yield
     finally:
         for handler in handlers:
-            handler.removeFilter(said)
+            handler.removeFilter(passes)
 
 
 def own_tokenizer(tokenizer: Any) -> Any:
-    """Return a fast tokenizer over the vocabulary of a user's that does not pad or truncate by itself.
+    """Return a fast tokenizer over a user's vocabulary that does not pad or truncate by itself.
 
-    Every call with other options rewrites a fast tokenizer's padding and truncation, for whoever calls it
-    next, or at that moment in another thread. The vocabulary is shared, so that this takes no time. Slow
+    Every call with other options rewrites a fast tokenizer's padding and truncation, for its next caller, or
+    for one in another thread at the same time. The vocabulary is shared, so this takes no time. Slow
     tokenizers keep no such state and are returned as they are.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -149,7 +149,7 @@ def _unpadded(backend: Any) -> Any:
         (made.add_special_tokens if token.special else made.add_tokens)([token])
     if _spelled(made.get_added_tokens_decoder()) == _spelled(added):
         return made
-    # Ids with gaps between them are given by a whole copy alone.
+    # Only a full copy keeps ids that have gaps between them.
     made = copy.deepcopy(backend)
     made.no_padding()
     made.no_truncation()

@@ -1,4 +1,4 @@
-"""Whose call it is: changes of a user's model act on calls from the thread and task that made them, only."""
+"""Changes of a user's model that act only on calls from the thread and task that made them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-# What this thread and task is in the middle of. Tasks that it starts inherit it; threads do not, unless they
-# are run in a copy of the context (`contextvars.copy_context().run`).
+# The open blocks of this thread and task. Tasks that it starts inherit them; threads do not, unless they run
+# in a copy of the context (`contextvars.copy_context().run`).
 _current: ContextVar[frozenset[object]] = ContextVar("current", default=frozenset())
-# Which changes answer for a config, by its id; the config lives at least as long.
+# The implementations that a config answers with, by its id; the config lives at least as long.
 _switched: dict[int, tuple[tuple[Callable[[], bool], str], ...]] = {}
-# What wraps a method of a module, and what stood on the module before, by the module's id and the name.
+# The wrappers of a module's method, and the attribute they replace, by the module's id and the method's name.
 _wrapped: dict[tuple[int, str], tuple[tuple[Callable[[], bool], Wrap], ...]] = {}
 _before: dict[tuple[int, str], Any] = {}
 _MISSING = object()
@@ -31,7 +31,7 @@ _guard = threading.Lock()
 
 @contextmanager
 def own_calls() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether it is called from this thread and task, until the block ends."""
+    """Yield a function that returns whether it is called from this thread and task, until the block ends."""
     mark = object()
     _current.set(_current.get() | {mark})
     try:
@@ -42,10 +42,10 @@ def own_calls() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool]) -> Iterator[None]:
-    """Let configs name another attention implementation to whoever `own` is true for, and nobody else.
+    """Let configs name another attention implementation to callers for whom `own` is true, and no others.
 
-    A config's class is replaced meanwhile by one of the same name, which answers by who asks: there is no
-    moment at which another thread's pass meets the other implementation.
+    Until the block ends, a config's class is replaced by one of the same name, which answers by caller: at no
+    moment does another thread's pass see the other implementation.
     """
     entry = (own, name)
     with _guard:
@@ -58,7 +58,7 @@ def own_implementation(configs: Sequence[Any], name: str, own: Callable[[], bool
     finally:
         with _guard:
             for config in configs:
-                _switched[id(config)] = tuple(one for one in _switched[id(config)] if one is not entry)
+                _switched[id(config)] = tuple(other for other in _switched[id(config)] if other is not entry)
                 if not _switched[id(config)]:
                     del _switched[id(config)]
                     config.__class__ = getattr(type(config), _PLAIN)
@@ -69,10 +69,10 @@ _CLASSES: dict[type[Any], type[Any]] = {}
 
 
 class _ByCaller:
-    """What a config's class is, and answers, while somebody has switched it for their own calls."""
+    """Base of a config's class while somebody has switched its implementation for their own calls."""
 
     def __init_subclass__(cls) -> None:
-        """Skip what transformers does to every class of configs: this is the same one."""
+        """Skip what transformers does to every new class of configs: this one is not new."""
 
     def __reduce_ex__(self, _: Any) -> Any:
         # Copies and pickles are of the plain class.
@@ -86,7 +86,7 @@ def _made(kind: type[Any], state: dict[str, Any]) -> Any:
 
 
 def _by_caller(kind: type[Any]) -> type[Any]:
-    """Return the class that stands in for a config's, made once."""
+    """Return the class that stands in for a config's class, made once."""
     if kind in _CLASSES:
         return _CLASSES[kind]
 
@@ -107,13 +107,13 @@ def _by_caller(kind: type[Any]) -> type[Any]:
 
 @contextmanager
 def own_method(module: nn.Module, name: str, wrap: Wrap, own: Callable[[], bool]) -> Iterator[None]:
-    """Let a module's method be another one to whoever `own` is true for.
+    """Replace a module's method for callers for whom `own` is true.
 
     Args:
-        module: The module; on it alone the method is replaced, not on its class.
+        module: The module; the method is replaced on it alone, not on its class.
         name: The method's name.
-        wrap: Given the method, with what others have made of it, returns what is called instead.
-        own: Whose calls these are.
+        wrap: Takes the method, as other wrappers have left it, and returns its replacement.
+        own: Returns whether the current call is one of these callers'.
     """
     key, entry = (id(module), name), (own, wrap)
     with _guard:
@@ -137,24 +137,24 @@ def _dispatched(key: tuple[int, str], plain: Callable[..., Any]) -> Callable[...
     # A twin's copy of this closes over the twin's own method.
     @functools.wraps(plain)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
-        found = plain
+        method = plain
         for own, wrap in _wrapped.get(key, ()):
-            found = wrap(found) if own() else found
-        return found(*args, **kwargs)
+            method = wrap(method) if own() else method
+        return method(*args, **kwargs)
 
     return dispatched
 
 
 @contextmanager
 def own_uncompiled(model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
-    """Run a model's compiled modules uncompiled for whoever `own` is true for: graphs know no later hook."""
+    """Run compiled modules uncompiled for callers for whom `own` is true: graphs ignore hooks added later."""
     with ExitStack() as exits:
         for module in model.modules():
             if getattr(module, COMPILED, None) is not None:
-                plain = module._call_impl  # noqa: SLF001 - what torch calls where nothing was compiled
+                plain = module._call_impl  # noqa: SLF001 - what torch calls for a module that is not compiled
                 exits.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), own))
         yield
 
 
-def _instead(found: Callable[..., Any], _: Callable[..., Any]) -> Callable[..., Any]:
-    return found
+def _instead(plain: Callable[..., Any], _: Callable[..., Any]) -> Callable[..., Any]:
+    return plain

@@ -1,11 +1,11 @@
-"""Generation as the model alone decides it, whatever a checkpoint's `generation_config` adds to that."""
+"""Generation by the model alone, without the additions of a checkpoint's `generation_config`."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any, cast
 
-# What belongs to a model's task: where its texts begin and end, and ids that it never writes.
+# Options of a model's task: where its texts begin and end, and ids that it never writes.
 _OF_THE_MODEL = frozenset(
     [
         "pad_token_id",
@@ -24,18 +24,18 @@ _OF_THE_MODEL = frozenset(
 def greedy(model: Any, new: int) -> Any:
     """Return options for `generate` to take the most probable token `new` times, and nothing else.
 
-    Of the model's own options those count that say where a text begins and ends and which ids it never holds,
-    and those of its family alone (the languages and tasks of Whisper). Beams, penalties, stop strings and
-    all that is left over from other work do not.
+    Of the model's own options, only those are kept that say where a text begins and ends and which ids it
+    never holds, and those of its family (the languages and tasks of Whisper). Beams, penalties, stop strings
+    and leftovers from other work are dropped.
     """
     from transformers import GenerationConfig
 
     class Alone(GenerationConfig):
         def update(self, *flags: Any, allow_custom_entries: bool = False, **values: Any) -> Any:
-            # So `generate` fills what is unset from the model's own options.
+            # With this flag, `generate` fills unset options from the model's own.
             return values if allow_custom_entries else cast("Any", super()).update(*flags, **values)
 
-    # Whisper's own `generate` leaves out what its decoder began with, but not in this mode.
+    # Whisper's own `generate` omits the decoder's first tokens, except in this mode.
     options = cast("Any", Alone)(max_new_tokens=new, force_unique_generate_call=True)
     for name, value in vars(model.generation_config).items():
         if name in _OF_THE_MODEL or not hasattr(options, name):

@@ -1,9 +1,11 @@
-"""Everything a user may hand over, as samples a model can read: ids, display strings and spans."""
+"""User inputs as samples that a model can read: ids, display strings and spans."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -14,24 +16,24 @@ from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.words import STANDARD, join_words
 
-MEDIA = "pictures are given as image=..., sound as audio=..."
+MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
 
 
 @dataclass
 class Sample:
-    """One input: what the model reads and how its tokens are shown.
+    """One input: the model's inputs, and how its tokens are shown.
 
     Args:
-        ids: Token ids, or None where there is no text.
+        ids: Token ids, or None if there is no text.
         text: Display strings and spans of the ids.
-        types: Token type ids, where the tokenizer gives them.
+        types: Token type ids, if the tokenizer returns them.
         others: Further model inputs, batch of one (pixel_values, input_values, ...).
-        decoder_ids: What the decoder reads, for encoder-decoder models.
+        decoder_ids: The decoder's input, for encoder-decoder models.
         decoder_text: Display strings and spans of `decoder_ids`.
-        warning: What was done to the input that a reader must know.
+        warning: Changes to the input that readers must know.
         seconds: Length of the audio.
-        rule: How words are found: a name in `words.RULES`.
+        rule: The rule by which words are found: a name in `words.RULES`.
     """
 
     ids: list[int] | None = None
@@ -46,15 +48,15 @@ class Sample:
 
 
 def text_tokenizer(tokenizer: Any) -> Any:
-    """Return the tokenizer inside a processor; None where there is none (an image processor)."""
+    """Return the tokenizer inside a processor; None if it has none (an image processor)."""
     inner = getattr(tokenizer, "tokenizer", tokenizer)
     return inner if hasattr(inner, "convert_ids_to_tokens") else None
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
-    """Return the ids of tokens that stand apart from the text.
+    """Return the ids of tokens that are not part of the text.
 
-    The unknown token and the mask stand in the place of a word, so they are not among them.
+    The unknown token and the mask stand for a word, so they are not among them.
     """
     ids = set(tokenizer.all_special_ids)
     ids |= {
@@ -72,33 +74,30 @@ def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
 
 def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None) -> Text:
     """Return ids as text with spans, spelled from the tokens themselves; without a tokenizer, as numbers."""
-    apart: tuple[bool, ...]
+    special: tuple[bool, ...]
     if tokenizer is None:
         labels = tuple(str(i) for i in ids)
-        apart = (False,) * len(labels)
-        spans: list[tuple[int, int]] = []
-        text = ""
-        for label in labels:
-            spans.append((len(text), len(text) + len(label)))
-            text += label + " "
+        special = (False,) * len(labels)
+        text = "".join(f"{label} " for label in labels)
+        spans = [match.span() for match in re.finditer(r"\S+", text)]
     else:
-        found = tokenizer.convert_ids_to_tokens(list(ids))
-        # A model may have more ids than its tokenizer has tokens: rows that fill a matrix up.
-        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, found, strict=True)]
+        known = tokenizer.convert_ids_to_tokens(list(ids))
+        # A model may have more ids than its tokenizer has tokens: rows that pad a matrix.
+        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, known, strict=True)]
         specials = special_ids(tokenizer)
-        apart = tuple(i in specials for i in ids)
+        special = tuple(i in specials for i in ids)
         scheme = scheme_of(tokenizer, tokens)
-        pieces = pieces_of(tokens, apart, scheme)
+        pieces = pieces_of(tokens, special, scheme)
         labels = display(pieces, scheme)
         text, spans = reassemble(pieces)
-    return Text(labels, tuple(spans), apart, (0,) * len(labels), (text,), (None,), boundary)
+    return Text(labels, tuple(spans), special, (0,) * len(labels), (text,), (None,), boundary)
 
 
 def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
-    """Return how many tokens a model takes, or None where nothing limits it (relative positions).
+    """Return how many tokens a model takes, or None if there is no limit (relative positions).
 
-    The config says it; a padding index in the position table (RoBERTa) costs the positions up to it. Only
-    where the config is silent and the positions are learned elsewhere does the tokenizer's own limit count.
+    The limit is in the config; a padding index in the position table (RoBERTa) costs the positions up to it.
+    With relative positions, the tokenizer's own limit counts as well.
     """
     config: Any = getattr(model, "config", None)
     config = getattr(config, "text_config", None) or config
@@ -118,11 +117,11 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
 
 
 def too_long(length: int, limit: int, extra: int = 0) -> ValueError:
-    """Return the error that names both lengths and the way out."""
+    """Return the error that names both lengths and what to do."""
     room = f" beside {extra} new ones" if extra else ""
     return ValueError(
         f"text is too long: it has {length} tokens, and the model takes {limit}{room}. Shorten it, or pass "
-        "truncation=True to cut it (views will say so)."
+        "truncation=True to cut it (views then say so)."
     )
 
 
@@ -138,7 +137,7 @@ def encode(
     specials: bool = True,
     extra: int = 0,
 ) -> Sample:
-    """Tokenize one text or pair. Half a character (a lone surrogate) is read as U+FFFD, with a warning.
+    """Tokenize one text or pair. Half a character (a lone surrogate) becomes U+FFFD, with a warning.
 
     Raises:
         ValueError: If the text is empty, or longer than `limit` without `truncation`.
@@ -148,23 +147,23 @@ def encode(
     if text_pair is not None and not text_pair.strip():
         raise ValueError("text_pair is empty: give at least one word, or leave it out")
     warnings = []
-    texts = [one for one in (text, text_pair) if one is not None]
+    texts = [part for part in (text, text_pair) if part is not None]
     pair = tuple(map(well_formed, texts))
-    if sum(one.count(UNKNOWN) for one in pair) > sum(one.count(UNKNOWN) for one in texts):
+    if "".join(pair).count(UNKNOWN) > "".join(texts).count(UNKNOWN):
         warnings.append(f"half characters (lone surrogates) in the text are read as {UNKNOWN}")
-    given = tuple(None if one is None else [*map(well_formed, one)] for one in (words, pair_words))
+    given = tuple(None if part is None else [*map(well_formed, part)] for part in (words, pair_words))
     fast = bool(getattr(tokenizer, "is_fast", False))
     arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
     if fast:
         arguments["return_offsets_mapping"] = True
-    own = own_tokenizer(tokenizer)
-    encoded = own(*pair, **arguments, truncation=False)
-    whole = len(encoded["input_ids"])
-    if limit is not None and whole > limit:
+    private = own_tokenizer(tokenizer)
+    encoded = private(*pair, **arguments, truncation=False)
+    length = len(encoded["input_ids"])
+    if limit is not None and length > limit:
         if not truncation:
-            raise too_long(whole, limit, extra)
-        warnings.append(f"text cut from {whole} to {limit} tokens")
-        encoded = own(*pair, **arguments, truncation=True, max_length=limit)
+            raise too_long(length, limit, extra)
+        warnings.append(f"text cut from {length} to {limit} tokens")
+        encoded = private(*pair, **arguments, truncation=True, max_length=limit)
     ids = list(encoded["input_ids"])
     if not ids:
         raise ValueError(f"text {text!r} has no tokens in this tokenizer")
@@ -174,16 +173,16 @@ def encode(
         ends = {"bos", "eos", "cls", "sep", "pad"}
         outer = {getattr(tokenizer, f"{name}_token_id", None) for name in ends} - {None}
         sides = encoded.sequence_ids(0) if hasattr(encoded, "sequence_ids") else [0] * len(ids)
-        # A special token spelled in the text itself (a chat template) stands apart too.
-        apart = tuple(
-            side is None or special or (i in outer)
-            for side, special, i in zip(sides, shown.special, ids, strict=True)
+        # A special token spelled in the text itself (a chat template) is special too.
+        special = tuple(
+            side is None or is_special or i in outer
+            for side, is_special, i in zip(sides, shown.special, ids, strict=True)
         )
-        offsets = [
-            (0, 0) if a else (b, e) for (b, e), a in zip(encoded["offset_mapping"], apart, strict=True)
-        ]
-        segment = _segments(sides)
-        shown = Text(shown.tokens, tuple(offsets), apart, segment, pair, given)
+        spans = tuple(
+            (0, 0) if is_special else (begin, end)
+            for (begin, end), is_special in zip(encoded["offset_mapping"], special, strict=True)
+        )
+        shown = Text(shown.tokens, spans, special, _segments(sides), pair, given)
     elif words is not None or pair_words is not None or text_pair is not None:
         shown = _aligned(shown, tokenizer, pair, given)
     return Sample(ids, shown, None if types is None else list(types), warning="; ".join(warnings))
@@ -191,20 +190,15 @@ def encode(
 
 def _segments(sides: Sequence[int | None]) -> tuple[int, ...]:
     """Return the text each token belongs to; a special token closes the text before it."""
-    segments = []
-    current = 0
-    for side in sides:
-        current = max(current, side or 0)
-        segments.append(current)
-    return tuple(segments)
+    return tuple(accumulate((side or 0 for side in sides), max))
 
 
 def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> Text:
-    """Give spelled tokens (no offsets) their segments: the second text begins after a separator."""
+    """Assign tokens without offsets to their segments: the second text begins after a separator."""
     segment = [0] * len(shown.tokens)
     if len(pair) > 1:
-        apart = [i for i, special in enumerate(shown.special) if special and 0 < i < len(segment) - 1]
-        start = apart[-1] + 1 if apart else len(segment)
+        separators = [i for i, special in enumerate(shown.special) if special and 0 < i < len(segment) - 1]
+        start = separators[-1] + 1 if separators else len(segment)
         segment = [int(i >= start) for i in range(len(segment))]
         first = shown.spans[start][0] if start < len(segment) else len(shown.texts[0])
         texts = (shown.texts[0][:first], shown.texts[0][first:])
@@ -215,12 +209,12 @@ def _aligned(shown: Text, tokenizer: Any, pair: tuple[str, ...], given: Any) -> 
         return Text(shown.tokens, shown.spans, shown.special, tuple(segment), shown.texts, (words,))
     raise ValueError(
         f"words cannot be placed: {type(tokenizer).__name__} reports no offsets and spells the text "
-        "otherwise. Use its fast version (use_fast=True)."
+        "differently. Use its fast version (use_fast=True)."
     )
 
 
 def template(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return chat messages as the text of the tokenizer's template, asking for an answer unless one is last.
+    """Return chat messages in the tokenizer's template, prompting for an answer unless one is last.
 
     Raises:
         ValueError: If the tokenizer has no chat template or the messages are not role/content pairs.
@@ -243,13 +237,17 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
         mask: Of the same shape, 0 at padding on either side; None keeps every id.
 
     Raises:
-        ValueError: If there are no ids, or they are no integers in this shape.
+        ValueError: If there are no ids, or they are not integers of this shape.
     """
     table = _table(ids, "input_ids")
     if not table.numel():
         raise ValueError("input_ids are empty: give at least one token")
-    others = table.is_floating_point() or table.is_complex() or table.dtype == torch.bool
-    if table.dim() not in (1, 2) or others:
+    if (
+        table.dim() not in (1, 2)
+        or table.is_floating_point()
+        or table.is_complex()
+        or table.dtype == torch.bool
+    ):
         raise ValueError(
             f"input_ids must be integers [token] or [batch, token], not {table.dtype} {tuple(table.shape)}; "
             f"{MEDIA}"
@@ -269,15 +267,10 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
 
 
 def _table(values: Any, argument: str) -> Tensor:
-    """Return what was given as a tensor on the CPU, or name the entry that is not a number."""
+    """Return ids or a mask as a tensor on the CPU; ValueError names an entry that is not a number."""
     try:
         return torch.as_tensor(values).to_dense().cpu()
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-        OverflowError,
-    ) as error:  # NotImplementedError is one as well
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(
             f"{argument} must be integers [token] or [batch, token], rows of one length, not {values!r:.80} "
             f"({error})"
@@ -285,7 +278,7 @@ def _table(values: Any, argument: str) -> Tensor:
 
 
 def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation: bool, extra: int) -> Sample:
-    """Return one row of raw ids, cut to `limit` where asked to.
+    """Return one row of raw ids, cut to `limit` with `truncation`.
 
     Raises:
         ValueError: If there are more than `limit` (which leaves room for `extra`) without `truncation`.
@@ -299,7 +292,7 @@ def ids_sample(tokenizer: Any, ids: list[int], *, limit: int | None, truncation:
 
 
 def words_text(words: Sequence[str], text: str | None, argument: str) -> str:
-    """Return the text that given words make, or check that they are strings that a given text contains."""
+    """Return a given text, or else its words joined, after checking that the words are non-empty strings."""
     if isinstance(words, str) or not all(isinstance(w, str) for w in words) or not words:
         raise ValueError(f"{argument} must be a list of words, as ['New', 'York'], not {words!r}")
     for number, word in enumerate(words):

@@ -12,16 +12,16 @@ _RATE = 16_000
 
 
 def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
-    """Return one image (and the text a two-tower or vision-language processor reads with it).
+    """Return one image, with the text that a two-tower or vision-language processor reads with it.
 
-    Without a processor `image` is what the model reads: a float tensor [channel, height, width].
+    Without a processor `image` is the model's input: a float tensor [channel, height, width].
     """
     if processor is None:
         pixels = torch.as_tensor(image)
         if pixels.dim() not in (3, 4) or not pixels.is_floating_point():
             raise ValueError(
                 "image without a processor must be a float tensor [channel, height, width], "
-                f"not {pixels.dtype} {tuple(pixels.shape)}; pass the model's processor to read pictures"
+                f"not {pixels.dtype} {tuple(pixels.shape)}; pass the model's processor to read other images"
             )
         return Sample(others={"pixel_values": pixels.reshape(1, *pixels.shape[-3:])})
     _require_reader(processor, "image", "image_processor")
@@ -37,9 +37,9 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
 
 
 def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
-    """Return one recording: samples [time] at `rate` hertz (the processor's own rate, if not said).
+    """Return one recording: samples [time] at `rate` hertz (by default the processor's own rate).
 
-    Without a processor `audio` is what the model reads (wav2vec2's normalised samples).
+    Without a processor `audio` is the model's input (wav2vec2's normalised samples).
     """
     wave = torch.as_tensor(audio)
     if processor is None:
@@ -63,7 +63,7 @@ def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
 
 
 def _require_reader(processor: Any, kind: str, part: str) -> None:
-    """Raise a ValueError where a tokenizer stands in the place of what reads pictures or sound."""
+    """Raise a ValueError for a tokenizer in place of a processor that reads images or audio."""
     if text_tokenizer(processor) is processor and not hasattr(processor, part):
         raise ValueError(
             f"{kind} needs a processor, and {type(processor).__name__} reads text only; pass the model's "

@@ -1,4 +1,4 @@
-"""Watch one pass of a model: which calls of modules each attention call lies in, and what they were given."""
+"""The module calls of one pass that contain each attention call, with their inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 @dataclass
 class Invocation:
-    """A call of a module: its inputs, and the attention calls made in it so far."""
+    """A call of a module: its inputs, its output, and the attention calls made in it so far."""
 
     module: nn.Module
     args: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Invocation:
 
 
 class Watch:
-    """Which calls of modules each attention call lies in."""
+    """Keeps the module calls that contain each attention call."""
 
     def __init__(self, model: nn.Module) -> None:
         lists = [module for module in model.modules() if isinstance(module, _LISTS)]
@@ -48,7 +48,7 @@ class Watch:
 
     def after(self, module: nn.Module, _: tuple[Any, ...], __: dict[str, Any], output: Any) -> None:
         """Leave a module: a forward hook."""
-        # A call that was cut short by an exception which the model caught leaves its entry behind.
+        # A call that ended with an exception, which the model caught, leaves its entry behind.
         while self.stack[-1].module is not module:
             self.stack.pop()
         done = self.stack.pop()
@@ -56,13 +56,13 @@ class Watch:
             done.output = output
 
     def norm(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Keep what a norm outside all blocks reads: a forward pre-hook."""
+        """Keep the input of a norm outside all blocks: a forward pre-hook."""
         inside = any(id(invocation.module) in self.elements for invocation in self.stack)
         if not inside and args and isinstance(args[0], Tensor):
             self.norms.append((args[0], module))
 
     def attention(self, index: int, values: Tensor) -> None:
-        """Keep where an attention call was made, and its values."""
+        """Keep the module calls around an attention call, and its values."""
         for invocation in self.stack:
             invocation.calls.append(index)
         self.around.append(tuple(self.stack))
@@ -70,29 +70,29 @@ class Watch:
 
     def block_of(self, call: int, own: set[int], purpose: str) -> Invocation:
         """Return the block of an attention call, given all calls of its stack."""
-        alone = [one for one in self.around[call] if len(own.intersection(one.calls)) == 1]
-        elements = [one for one in alone if id(one.module) in self.elements]
+        candidates = [outer for outer in self.around[call] if len(own.intersection(outer.calls)) == 1]
+        elements = [outer for outer in candidates if id(outer.module) in self.elements]
         if elements:
             return elements[0]
-        # No list of layers: the outermost module that is repeated, or what surrounds the one attention.
-        if len(own) > 1 and alone:
-            return alone[0]
-        if len(alone) > 2:  # noqa: PLR2004 - a model, a block and its attention
-            return alone[-2]
+        # No module list: the outermost module that is repeated, or the one around a single attention.
+        if len(own) > 1 and candidates:
+            return candidates[0]
+        if len(candidates) > 2:  # noqa: PLR2004 - a model, a block and its attention
+            return candidates[-2]
         raise UnsupportedModelError(
-            f"{purpose} is not available: no part of the model calls attention {call} and no other of its "
-            "stack, so that there is no block to look at"
+            f"{purpose} is not available: no module of the model calls attention {call} and no other of its "
+            "stack, so it has no block"
         )
 
     def norm_after(self, output: Tensor) -> nn.Module | None:
-        """Return the norm outside all blocks that read `output`, the same memory."""
-        where = (output.data_ptr(), output.shape)
-        return next((module for read, module in self.norms if (read.data_ptr(), read.shape) == where), None)
+        """Return the norm outside all blocks that read `output`, recognised by its memory."""
+        key = (output.data_ptr(), output.shape)
+        return next((module for read, module in self.norms if (read.data_ptr(), read.shape) == key), None)
 
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[Watch]:
-    """Watch a borrowed model; the hooks go when the block ends."""
+    """Watch a borrowed model; hooks are removed on exit."""
     watch = Watch(model)
     with ExitStack() as exits:
         for module in model.modules():
@@ -107,17 +107,17 @@ def watching(model: nn.Module) -> Iterator[Watch]:
 
 
 def is_hidden(value: Any) -> bool:
-    """Return whether a value has the form of hidden states [batch, token, width]."""
+    """Return whether a value has the shape of hidden states [batch, token, width]."""
     return isinstance(value, Tensor) and value.dim() == HIDDEN_DIMS and value.is_floating_point()
 
 
 def is_cache(value: Any) -> bool:
-    """Return whether a value is one of transformers' caches of keys and values."""
+    """Return whether a value is one of transformers' key-value caches."""
     return hasattr(value, "batch_repeat_interleave")
 
 
 def _kept(value: Any) -> Any:
-    """Return inputs that later in-place operations of the model cannot change."""
+    """Return inputs safe from later in-place operations of the model."""
     if is_hidden(value):
         return value.clone()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Record every attention call of one forward pass, and prove that recording changed nothing."""
+"""Record every attention call of one forward pass, and check that recording changed nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.architecture import architecture
+from attnwidgets.tracing.attention_sources import OUTPUTS
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
@@ -36,22 +37,22 @@ if TYPE_CHECKING:
     # (module, what its heads return [batch, head, query, dim])
     Listener = Callable[[nn.Module, Tensor], None]
 
-_EAGER_MAPS = 4  # what eager attention holds of a layer: scores, with mask, in and after the softmax
-_COMPARED = 2**20  # numbers that are compared at a time
-ELSEWHERE = "Its numbers from elsewhere can be shown with aw.from_attentions(attentions, tokens)."
+_EAGER_MAPS = 4  # maps that eager attention holds of a layer: scores, with mask, in and after the softmax
+_COMPARED = 2**20  # numbers compared at a time
+ELSEWHERE = "Weights from another source can be shown with aw.from_attentions(attentions, tokens)."
 _proved: set[tuple[object, ...]] = set()
 
 
 @dataclass(frozen=True)
 class Call:
-    """What one attention call was given; its weights follow from it.
+    """The inputs of one attention call, from which its weights follow.
 
     Args:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
         settings: mask, scaling, softcap and position_bias of the call.
-        weights: [batch, head, query, key], kept only where an edit makes them differ from what follows.
+        weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
     name: str
@@ -82,20 +83,20 @@ class Recording:
         *,
         changed: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Keep a call's inputs (never its weights, unless edited) and apply the edits."""
-        given = weights
+        """Keep a call's inputs (its weights only if edited) and apply the edits."""
+        unedited = weights
         for reader in self.readers:
             reader(len(self.calls), value)
         for edit in self.edits:
             weights, value = edit(len(self.calls), module, weights, value)
-        kept = weights.detach() if changed or weights is not given else None
+        kept = weights.detach() if changed or weights is not unedited else None
         self._keep(module, query, key, settings, kept)
         return weights, value
 
     def keep_unread(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]
     ) -> bool:
-        """Keep a call's inputs where no edit reads its weights."""
+        """Keep a call's inputs if no edit reads its weights."""
         if self.edits:
             return False
         for reader in self.readers:
@@ -111,13 +112,13 @@ class Recording:
         self.calls.append(Call(name, query.detach(), key.detach(), detached, weights))
 
     def done(self, module: nn.Module, output: Tensor) -> None:
-        """Tell the listeners what a call's heads return."""
+        """Pass a call's head outputs to the listeners."""
         for listener in self.listeners:
             listener(module, output)
 
 
 def register() -> None:
-    """Make the attention function known to transformers, with the additive mask that eager attention uses."""
+    """Register the attention function with transformers, with the additive mask that eager attention uses."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
@@ -137,9 +138,9 @@ def recording(
     Args:
         model: A twin that `borrowed` yields.
         edits: Called at every attention call, in order; each may replace weights and values.
-        listeners: Called after every attention call with what its heads return.
-        readers: Called at every attention call with its values. Without edits, the weights of a long text are
-            then never held whole.
+        listeners: Called after every attention call with its head outputs.
+        readers: Called at every attention call with its values. Unlike edits, they do not make a long text's
+            weights be held whole.
     """
     register()
     session = Recording(
@@ -158,10 +159,10 @@ class Pass:
     """One recorded forward pass.
 
     Args:
-        outputs: What the model returned.
-        calls: Its attention calls, or () where the model returned its weights itself.
+        outputs: The model's output.
+        calls: Its attention calls, or () if the model returned its weights itself.
         given: Weights by stack as the model returned them, [batch, head, query, key] per layer.
-        note: What the reader should know about how it was recorded; "" if nothing.
+        note: What readers should know about how it was recorded; "" if nothing.
     """
 
     outputs: Any
@@ -171,17 +172,17 @@ class Pass:
 
 
 def forward_parameters(model: Any) -> frozenset[str]:
-    """Return the names a model's forward takes (those of the base model inside a PEFT wrapper).
+    """Return the parameter names of a model's forward (of the base model inside a PEFT wrapper).
 
     Raises:
-        UnsupportedModelError: If it does not say, as TorchScript does not.
+        UnsupportedModelError: If its forward has no signature, as in TorchScript.
     """
     try:
         return frozenset(inspect.signature(unpeft(model).forward).parameters)
     except ValueError as error:
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: its forward has no signature, as in "
-            f"TorchScript; pass the model that it was made from. {ELSEWHERE}"
+            f"TorchScript; pass the model it was made from. {ELSEWHERE}"
         ) from error
 
 
@@ -197,7 +198,7 @@ def can_generate(model: Any) -> bool:
 
 
 def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
-    """Run a borrowed model once and return what its attention did.
+    """Run a borrowed model once and return its output with its attention calls.
 
     Raises:
         UnsupportedModelError: If the model computes attention outside transformers' interface and does not
@@ -225,8 +226,8 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             raise
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
-            f"{refused[1]!r}, which the models of transformers do. aw.trace_module(module, numbers) explains "
-            f"what any module makes of numbers. {ELSEWHERE}"
+            f"{refused[1]!r}, which transformers models do. aw.trace_module(module, numbers) traces "
+            f"any module on numbers. {ELSEWHERE}"
         ) from error
     if not session.calls:
         return _returned(
@@ -234,15 +235,15 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         )
     length = max(call.key.shape[2] for call in session.calls)
     proof = (*architecture(model), length.bit_length())
-    # What is changed on purpose is not what a plain pass returns.
+    # With an intervention in force, a plain pass returns something else on purpose.
     if proof not in _proved and not _changed(model):
         largest = max(map_bytes(call.query, call.key) for call in session.calls)
         difference = _difference(model, inputs, options, outputs, largest)
         if difference is not None:
             return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
-        # What is NaN on both sides proves nothing.
-        ours = main_output(outputs)
-        if ours is not None and not bool(ours.isnan().any()):
+        # NaN on both sides proves nothing.
+        recorded = main_output(outputs)
+        if recorded is not None and not bool(recorded.isnan().any()):
             _proved.add(proof)
     return Pass(outputs, tuple(session.calls))
 
@@ -259,24 +260,24 @@ def _difference(
     outputs: Any,
     largest: int,
 ) -> float | None:
-    """Return by how much (relative) the recorded output differs from a plain one, or None if it does not.
+    """Return the relative difference of the recorded output from a plain one, or None if they agree.
 
-    First the user's own implementation is the judge; rounding in half precision or on an accelerator may part
-    it from eager attention, so eager has the last word. For a long text, whose weights eager attention holds
-    whole (`largest` bytes a layer), sdpa stands in for it, and eager is asked where the memory has room.
+    The user's own implementation is compared first; rounding in half precision or on an accelerator may make
+    it differ from eager attention, so eager attention decides. For a long text, whose weights eager attention
+    holds whole (`largest` bytes per layer), sdpa is compared first, and eager only if memory allows.
     """
     ours = main_output(outputs)
     if ours is None:
         return None
     keep = _kept(inputs, ours)
     worst = 0.0
-    for name in _judges(model, largest):
+    for name in _references(model, largest):
         if name is None:
             plain = main_output(model(**inputs, **options))
         else:
             if name == "eager":
                 require_room(
-                    f"eager attention, by which {type(model).__name__} is to be checked,",
+                    f"eager attention, with which {type(model).__name__} must be compared,",
                     _EAGER_MAPS * largest,
                     ours.device,
                     "Take a shorter text",
@@ -292,7 +293,7 @@ def _difference(
     return worst
 
 
-def _judges(model: nn.Module, largest: int) -> tuple[str | None, ...]:
+def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
     own = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if own == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
@@ -301,16 +302,16 @@ def _judges(model: nn.Module, largest: int) -> tuple[str | None, ...]:
 
 
 def _apart(ours: Tensor, reference: Tensor) -> float:
-    """Return the largest difference, relative to the largest number; NaN is the same as NaN."""
+    """Return the largest difference, relative to the largest number; NaN equals NaN."""
     gaps, sizes = [torch.zeros((), dtype=torch.float64)], [1e-6]
-    pairs = (part.reshape(-1).split(_COMPARED) for part in (ours, reference))
-    for one, two in zip(*pairs, strict=True):
-        first, second = one.double(), two.double()
-        other = ~((first == second) | (first.isnan() & second.isnan()))
-        if other.any():
-            gaps.append((first - second)[other].abs().max().cpu())
+    parts = (numbers.reshape(-1).split(_COMPARED) for numbers in (ours, reference))
+    for part, reference_part in zip(*parts, strict=True):
+        first, second = part.double(), reference_part.double()
+        differs = ~((first == second) | (first.isnan() & second.isnan()))
+        if differs.any():
+            gaps.append((first - second)[differs].abs().max().cpu())
         sizes.append(float(second[second.isfinite()].abs().max()) if second.isfinite().any() else 0.0)
-    return float(torch.stack(gaps).max()) / max(sizes)  # NaN where one of them is
+    return float(torch.stack(gaps).max()) / max(sizes)  # NaN if only one of them is
 
 
 def main_output(outputs: Any) -> Tensor | None:
@@ -324,22 +325,22 @@ def main_output(outputs: Any) -> Tensor | None:
 
 
 def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
-    """Return which positions of an output are no padding (what stands at padding is anybody's)."""
+    """Return the positions of an output without padding, where outputs are arbitrary."""
     for name in ("decoder_attention_mask", "attention_mask"):
         mask = inputs.get(name)
         if isinstance(mask, torch.Tensor) and output.dim() > mask.dim() and mask.shape == output.shape[:2]:
-            # Logits are large: without padding they are not copied.
+            # Logits are large; without padding, a slice avoids a copy.
             return slice(None) if mask.all() else mask.bool().to(output.device)
     return slice(None)
 
 
 def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
-    """Take the weights a model returns under eager attention, for models the interface does not reach."""
+    """Take the weights a model returns under eager attention, for models outside the attention interface."""
     name = type(model).__name__
     if _changed(model):
         raise UnsupportedModelError(f"Interventions do not reach the attention of {name}: {reason}.")
     require_room(
-        f"the attention of {name} is what it returns itself ({reason}), of all layers at once: that",
+        f"the attention of {name} is what it returns itself ({reason}), for all layers at once: that",
         returned_bytes(model, inputs),
         device_of(model),
         "Take a shorter text",
@@ -355,13 +356,8 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
                 f"and it takes no output_attentions. {ELSEWHERE}"
             ) from error
     given: dict[str, tuple[Tensor, ...]] = {}
-    for stack, key in (
-        ("self", "attentions"),
-        ("encoder", "encoder_attentions"),
-        ("decoder", "decoder_attentions"),
-        ("cross", "cross_attentions"),
-    ):
-        layers = getattr(outputs, key, None)
+    for stack, attribute in OUTPUTS.items():
+        layers = getattr(outputs, attribute, None)
         if isinstance(layers, torch.Tensor):
             layers = (layers,)
         if layers and all(isinstance(layer, torch.Tensor) for layer in layers):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import nn
 
-from attnwidgets._errors import refuse_unknown
+from attnwidgets._errors import suggests_keywords
 from attnwidgets._progress import progress
-from attnwidgets.tracing.free_memory import forced
+from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, quietly, unwrap
@@ -35,12 +34,70 @@ from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
-from attnwidgets.tracing.trace import Trace, byte_budget
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
 
 BATCH = 8
-"""Texts of a list that run together."""
+"""Number of texts of a list that run together."""
 
 
+@overload
+def trace(
+    model: Any,
+    tokenizer: Any = ...,
+    text: list[str] | tuple[str, ...] = ...,
+    *,
+    text_pair: Sequence[str] | None = ...,
+    words: str | None = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> list[Trace]: ...
+
+
+@overload
+def trace(
+    model: Any,
+    tokenizer: Any = ...,
+    text: str | list[int] | None = ...,
+    *,
+    text_pair: str | None = ...,
+    words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = ...,
+    messages: Sequence[Mapping[str, Any]] | None = ...,
+    input_ids: list[int] | None = ...,
+    target_text: str | None = ...,
+    image: Any = ...,
+    audio: Any = ...,
+    sampling_rate: int | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> Trace: ...
+
+
+@overload
+def trace(
+    model: Any,
+    tokenizer: Any = ...,
+    text: Any = ...,
+    *,
+    text_pair: str | Sequence[str] | None = ...,
+    words: str | None = ...,
+    input_ids: Any = ...,
+    attention_mask: Any = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> Trace | list[Trace]: ...
+
+
+@suggests_keywords
 def trace(
     model: Any,  # a model, a hub id or a folder
     tokenizer: Any = None,
@@ -59,48 +116,54 @@ def trace(
     truncation: bool = False,
     memory: str | int = "1GB",
     force: bool = False,
-    **unknown: object,
-) -> Any:
-    """Run a model once and record its attention; the model and tokenizer come back exactly as they were.
+) -> Trace | list[Trace]:
+    """Run a model once and record its attention; the model and tokenizer are left exactly as they were.
 
     Args:
-        model: A transformers model (compiled, PEFT-wrapped and dispatched ones too), a hub id or a folder.
-        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads it beside a model given by
-            name, and is enough for raw ids.
-        text: What to read; a list of texts gives a list of traces, run in batches. Token ids are taken as
-            well.
+        model: A transformers model (also compiled, PEFT-wrapped or dispatched), a hub id or a folder.
+        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads the one saved with a model
+            given by name; raw ids need none.
+        text: The text to read; a list of texts returns a list of traces, run in batches. Token ids are
+            accepted as well.
         text_pair: The second text of a pair.
-        words: The text split into words, instead of `text` or (for scripts without spaces) beside it; a tuple
-            of two lists for a pair. Or the rule that words are found by: "standard" (by default; "don't" and
-            "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and "e.g." are
-            words too), "punctuation" (every mark stands alone) or "whitespace" (only blanks divide).
-        messages: Chat messages, written out by the tokenizer's template.
-        input_ids: Token ids [token] or [batch, token]; several rows give a list of traces.
-        attention_mask: 0 where `input_ids` hold padding, on either side.
-        target_text: What the decoder of an encoder-decoder model reads; without it and without
-            `max_new_tokens` it reads its start token only.
+        words: The text split into words, instead of `text` or (for scripts without spaces) together with it;
+            a tuple of two lists for a pair. Or the rule by which words are found: "standard" (by default;
+            "don't" and "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and
+            "e.g." are words too), "punctuation" (every mark is separate) or "whitespace" (only blanks
+            divide).
+        messages: Chat messages, formatted by the tokenizer's template.
+        input_ids: Token ids [token] or [batch, token]; several rows return a list of traces, one row a
+            Trace.
+        attention_mask: 0 where `input_ids` are padding, on either side.
+        target_text: The decoder's text of an encoder-decoder model; without it and without `max_new_tokens`
+            the decoder reads its start token only.
         image: A picture (with a processor) or a float tensor [channel, height, width].
         audio: One channel of samples [time].
-        sampling_rate: Of `audio`, in hertz.
-        max_new_tokens: Generate so many tokens first, greedily; prompt and continuation are then read in one
-            recorded pass, and `trace.boundary` is where the continuation begins.
-        truncation: Cut a text that is too long (`trace.warning` says so) instead of refusing it.
-        memory: Bytes of attention weights a trace may keep; what does not fit is computed again when asked
-            for.
-        force: Run a text that takes more memory than is free, too.
-        unknown: Refused, with the nearest keyword.
+        sampling_rate: The sampling rate of `audio`, in hertz.
+        max_new_tokens: Generate this many tokens first, greedily; prompt and continuation are then read in
+            one recorded pass, and `trace.boundary` is the index where the continuation begins.
+        truncation: Cut a text that is too long (`trace.warning` says so) instead of raising an error.
+        memory: Bytes of attention weights that a trace may keep; the rest is computed again on demand.
+        force: Also run a text that needs more memory than is free.
 
     Returns:
-        A Trace, or a list of them for a list of texts or several rows of ids.
+        A Trace; for a list of texts or several rows of ids, a list of them.
 
     Raises:
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
-            model or the free memory (names what it takes and what is free).
+            model or the free memory (names the memory needed and the memory free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works).
-        TypeError: For an unknown keyword or a model that is none.
+        TypeError: For an unknown keyword (names the nearest), or a `model` that is not a torch module.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> trace = aw.trace(model, tokenizer, "The cat sat.")
+        >>> trace.tokens
+        ('[CLS]', 'the', 'cat', 'sat', '.', '[SEP]')
+        >>> trace.attention_layer(0).shape  # head, query, key
+        torch.Size([12, 6, 6])
     """
-    refuse_unknown("trace", unknown, [n for n in inspect.signature(trace).parameters if n != "unknown"])
     _require_text(text)
     _require_count(max_new_tokens)
     rule = STANDARD
@@ -111,7 +174,7 @@ def trace(
     loaded, reader = load_named(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
     inner = unwrap(loaded)
     if input_ids is None and _is_ids(text):
-        # A tokenizer's output holds the mask of its padding as well.
+        # A tokenizer's output holds the padding mask as well.
         encoded = text if isinstance(text, Mapping) else {"input_ids": text}
         input_ids, text = encoded["input_ids"], None
         attention_mask = encoded.get("attention_mask") if attention_mask is None else attention_mask
@@ -137,7 +200,7 @@ def trace(
 
 
 def _require_text(text: Any) -> None:
-    """Raise a TypeError for what is neither text nor ids."""
+    """Raise a TypeError unless the argument is text or ids."""
     if text is not None and not isinstance(text, (str, Sequence)) and not _is_ids(text):
         raise TypeError(
             f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
@@ -151,7 +214,7 @@ def _require_count(new: Any) -> None:
 
 
 def _is_ids(text: Any) -> bool:
-    """Return whether what stands in the place of a text is ids: a tensor, an array, or lists of numbers."""
+    """Return whether the `text` argument holds ids: a tensor, an array, or lists of numbers."""
     if isinstance(text, Mapping):
         return "input_ids" in text
     if text is None or isinstance(text, str):
@@ -165,7 +228,7 @@ def _is_ids(text: Any) -> bool:
 
 
 def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
-    """Load what was given by name: the class the checkpoint was saved with, and its tokenizer."""
+    """Load model and tokenizer if they are given by name, the model in its checkpoint's class."""
     if isinstance(model, (str, Path)):
         if tokenizer is None and needs_reader:
             tokenizer = model
@@ -176,10 +239,10 @@ def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, 
 
 
 def load_model(name: str) -> Any:
-    """Load a model by hub id or folder, of the class that its checkpoint was saved with.
+    """Load a model by hub id or folder, in the class that its checkpoint was saved with.
 
     Raises:
-        ValueError: Where there is none.
+        ValueError: If there is none.
     """
     import transformers
 
@@ -189,9 +252,9 @@ def load_model(name: str) -> Any:
         return getattr(transformers, saved, transformers.AutoModel).from_pretrained(name)
     except OSError as error:
         raise ValueError(
-            f"model {name!r} is no folder with a saved model, and could not be had from the hub. "
+            f"model {name!r} is not a folder with a saved model, and could not be loaded from the hub. "
             "Pass a folder, a hub id that is reachable or cached, or a model object "
-            "(aw.demo_model() gives one without a hub)."
+            "(aw.demo_model() returns one without a hub)."
         ) from error
 
 
@@ -199,7 +262,7 @@ def load_tokenizer(name: str) -> Any:
     """Load a tokenizer by hub id or folder.
 
     Raises:
-        ValueError: Where there is none.
+        ValueError: If there is none.
     """
     import transformers
 
@@ -223,19 +286,19 @@ def _samples(
     truncation: bool,
     room: int,
 ) -> tuple[list[Sample], bool]:
-    """Return the samples of whatever was given, and whether one trace (no list) is wanted."""
+    """Return the samples of the input, and whether to return one trace instead of a list."""
     image, audio, rate = media
     kinds = {"text or words": (text, words), "messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
-    given = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
-    if len(given) > 1:
-        raise ValueError(f"give one input, not {' and '.join(given)}")
+    inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
+    if len(inputs) > 1:
+        raise ValueError(f"give one input, not {' and '.join(inputs)}")
     if image is not None:
         if text is not None and not isinstance(text, str):
-            raise ValueError("text beside an image must be one string")
+            raise ValueError("text with an image must be one string")
         return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
     if audio is not None:
         return [audio_sample(tokenizer, audio, rate)], True
-    if not given:
+    if not inputs:
         raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
     reader = text_tokenizer(tokenizer)
     limit = _limit(model, reader, room)
@@ -257,17 +320,17 @@ def _samples(
 
 
 def _limit(model: Any, reader: Any, room: int) -> int | None:
-    """Return how many tokens a prompt may have, leaving room for the continuation in a decoder."""
+    """Return the largest number of tokens of a prompt; in a decoder, the continuation needs room as well."""
     limit = limit_of(model, reader)
     if limit is None or not room or "decoder_input_ids" in forward_parameters(model):
         return limit
     if room >= limit:
-        raise ValueError(f"max_new_tokens is {room}, and the model takes {limit} tokens in all")
+        raise ValueError(f"max_new_tokens is {room}, but the model takes {limit} tokens in total")
     return limit - room
 
 
 def _many(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> list[Sample]:
-    """Return a list of texts, perhaps with a second text each."""
+    """Return the samples of a list of texts or pairs."""
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(t, str) for t in texts):
         raise ValueError(f"text must be a string, a list of strings or token ids, not {texts!r:.80}")
     seconds = [None] * len(texts) if pairs is None else pairs
@@ -277,7 +340,7 @@ def _many(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> li
 
 
 def _one(reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]) -> Sample:
-    """Return one text or pair, perhaps split into words."""
+    """Return the sample of one text or pair, which may be split into words."""
     first = second = None
     if words is not None:
         two = isinstance(words, tuple) and not any(isinstance(w, str) for w in words)
@@ -297,7 +360,7 @@ def _run(
     max_new_tokens: int,
     budget: int,
 ) -> list[Trace]:
-    """Generate where asked to, then record batch by batch."""
+    """Generate continuations if requested, then record batch by batch."""
     _require_weights(model)
     reader = own_tokenizer(text_tokenizer(tokenizer))
     size = BATCH if all(not sample.others for sample in samples) else 1
@@ -311,13 +374,13 @@ def _run(
             ]
             inputs = collate(twin, reader, part)
             with room_to_record(twin, inputs):
-                done = record(twin, inputs)
-            traces += traces_of(twin, given, tokenizer, part, inputs, done, budget)
+                recorded = record(twin, inputs)
+            traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
     return traces
 
 
 def _require_weights(model: nn.Module) -> None:
-    """Raise a ValueError where weights were never loaded; offloaded ones come when they are needed."""
+    """Raise a ValueError if weights were never loaded; offloaded ones are loaded when needed."""
     modules = list(model.modules())
     if any(hasattr(module, "_hf_hook") for module in modules):
         return
@@ -325,12 +388,12 @@ def _require_weights(model: nn.Module) -> None:
     if empty is not None:
         raise ValueError(
             f"{type(model).__name__} has no weights: {empty} is on the meta device, which keeps shapes only. "
-            "Load the model with from_pretrained, outside of torch.device('meta')"
+            "Load the model with from_pretrained, outside torch.device('meta')"
         )
 
 
 def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
-    """Return a sample with its continuation, and with what the decoder reads where there is one."""
+    """Return a sample with its continuation, and with the input of the decoder, if there is one."""
     seq2seq = "decoder_input_ids" in forward_parameters(model)
     if target is not None and not seq2seq:
         raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
@@ -367,7 +430,7 @@ def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, n
 
 
 def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[int], int]:
-    """Return the ids of a greedy generation: prompt and continuation, or the decoder's side and its begin."""
+    """Return the ids of a greedy generation with its prompt (or decoder start), and where it begins."""
     if not can_generate(model):
         raise ValueError(
             f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
@@ -379,7 +442,7 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[i
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
     options = greedy(model, new)
     options.return_dict_in_generate = True
-    # There are as many as tokens were written: what a decoder begins with only its model knows.
+    # There are as many logits as new tokens; only the model knows how many tokens its decoder starts with.
     options.output_logits = "decoder_input_ids" in forward_parameters(model)
     with quietly():
         produced = model.generate(**inputs, generation_config=options)

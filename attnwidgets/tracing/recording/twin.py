@@ -1,14 +1,15 @@
-"""A twin of a model: modules of its own over the same weights, so that nothing done to it reaches the model.
+"""A twin of a model: its own modules over the same weights, so that changes to it never reach the model.
 
-Recording switches how a model attends, hooks its modules, puts it in evaluation mode and takes its parameters
-as constants. On a twin all of that is invisible to whoever else calls the model at the same time, another
-thread or task, and there is nothing to put back.
+Recording switches a model's attention implementation, hooks its modules, puts it in evaluation mode and
+treats its parameters as constants. On a twin all of that is invisible to other threads and tasks that call
+the model at the same time, and nothing needs to be restored.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import operator
 import types
 import weakref
 from typing import TYPE_CHECKING, Any, cast
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 IMPLEMENTATION = "_attn_implementation_internal"
-"""Where transformers' configs keep which attention function a model calls."""
+"""The attribute of transformers' configs that names the attention function a model calls."""
 
 _ORIGIN = "_attnwidgets_origin"
 _MADE_FROM = "_attnwidgets_made_from"
-# What `torch.compile` leaves on a module: a compiled graph calls no attention function that could be seen.
+# What `torch.compile` leaves on a module: a compiled graph calls no attention function that can be observed.
 COMPILED = "_compiled_call_impl"
 _CONTAINERS = (list, tuple, dict, set)
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size})
@@ -33,17 +34,17 @@ _TABLES = frozenset(name for name, value in vars(nn.Module()).items() if isinsta
 
 
 def origin(module: nn.Module) -> nn.Module:
-    """Return the user's own module that a twin stands for; a module that is no twin is its own."""
+    """Return the user's own module that a twin stands for; for any other module, the module itself."""
     return vars(module).get(_ORIGIN, module)
 
 
 def twin_of(model: nn.Module) -> nn.Module:
     """Return a twin of a model, in evaluation mode, whose parameters require no gradient.
 
-    Shared are parameters, buffers and whatever else modules hold. The twin's own are the modules, their
-    tables of children, hooks and parameters, their configs, and whatever binds a module in an attribute or a
-    hook: methods, `functools.partial`s (as accelerate's), closures, containers and weak references. What was
-    compiled is run as it was before that.
+    It shares parameters, buffers and other values that modules hold. It has its own modules, tables of
+    children, hooks and parameters, configs, and copies of everything that binds a module in an attribute or a
+    hook: methods, `functools.partial`s (such as accelerate's), closures, containers and weak references.
+    Compiled modules run uncompiled.
     """
     twin: nn.Module = _Copy(model).of(model)
     return twin.eval() if any(module.training for module in twin.modules()) else twin
@@ -58,7 +59,7 @@ def twins_in(twin: nn.Module) -> Mapping[int, nn.Module]:
 
 
 class _Uncompiled(nn.Module):
-    """What `torch.compile` made of a part of a model, run as it was before that."""
+    """A compiled part of a model, run uncompiled."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._inner(*args, **kwargs)
@@ -72,7 +73,7 @@ class _Uncompiled(nn.Module):
 
 
 class _Copy:
-    """What is copied when a model is twinned, and what it becomes, each once."""
+    """Copies the values of a model for its twin, each once."""
 
     def __init__(self, model: nn.Module) -> None:
         self._inside = {id(module) for module in model.modules()}
@@ -88,7 +89,7 @@ class _Copy:
         )
 
     def of(self, value: Any) -> Any:
-        """Return a value as the twin holds it: the very same where nothing in it is the twin's own."""
+        """Return a value as the twin holds it: the same object if nothing in it is the twin's own."""
         if type(value) in _PLAIN or (isinstance(value, _CONTAINERS) and not value):
             return value
         known = self._made.get(id(value))
@@ -103,7 +104,7 @@ class _Copy:
         if id(module) not in self._inside:
             return module
         if isinstance(module, torch.jit.ScriptModule):
-            # Not made of Python's own modules: a whole copy, which calls no attention function anyway.
+            # Not made of Python modules: a deep copy, which calls no attention function anyway.
             self._made[id(module)] = copy.deepcopy(module)
             return cast("nn.Module", self._made[id(module)])
         compiled = "_orig_mod" in vars(module)["_modules"]
@@ -114,8 +115,8 @@ class _Copy:
             if type(value) in _PLAIN:
                 held[name] = value
             elif name != COMPILED and not (compiled and name == "forward"):
-                found = self.of(value)
-                held[name] = found.copy() if name in _TABLES and found is value else found
+                own = self.of(value)
+                held[name] = own.copy() if name in _TABLES and own is value else own
         held.setdefault("training", False)
         held[_ORIGIN] = origin(module)
         held[_MADE_FROM] = module
@@ -145,27 +146,27 @@ class _Copy:
         parts = (value.func, value.args, value.keywords)
         made = tuple(map(self.of, parts))
         held = self.of(vars(value))
-        if held is vars(value) and all(one is other for one, other in zip(made, parts, strict=True)):
+        if held is vars(value) and all(map(operator.is_, made, parts)):
             return value
         func, args, keywords = made
-        found = functools.partial(func, *args, **keywords)
-        vars(found).update(held)
-        return found
+        partial = functools.partial(func, *args, **keywords)
+        vars(partial).update(held)
+        return partial
 
     def _function(self, value: Any) -> Any:
         cells = value.__closure__ or ()
         # A function may close over itself.
         self._made[id(value)] = value
         made = tuple(self._cell(cell) for cell in cells)
-        if all(one is other for one, other in zip(made, cells, strict=True)):
+        if all(map(operator.is_, made, cells)):
             return value
-        found = types.FunctionType(
+        function = types.FunctionType(
             value.__code__, value.__globals__, value.__name__, value.__defaults__, made
         )
-        found.__kwdefaults__ = value.__kwdefaults__
-        vars(found).update(vars(value))
-        self._made[id(value)] = found
-        return found
+        function.__kwdefaults__ = value.__kwdefaults__
+        vars(function).update(vars(value))
+        self._made[id(value)] = function
+        return function
 
     def _cell(self, cell: Any) -> Any:
         try:
@@ -178,25 +179,24 @@ class _Copy:
     def _container(self, value: Any) -> Any:
         if not isinstance(value, dict) and type(value) not in _CONTAINERS:  # a named tuple, say
             return value
-        # What holds itself is left as it is.
-        self._made[id(value)] = value
+        # A container that holds itself is left as it is.
+        self._made[id(value)] = own = value
         if isinstance(value, dict):
             made = {key: self.of(item) for key, item in value.items()}
-            same = all(made[key] is item for key, item in value.items())
-            found = value if same else value.copy()
-            if not same:
-                found.update(made)
+            if not all(made[key] is item for key, item in value.items()):
+                own = value.copy()
+                own.update(made)
         else:
             items = [self.of(item) for item in value]
-            same = all(one is other for one, other in zip(items, value, strict=True))
-            found = value if same else type(value)(items)
-        self._made[id(value)] = found
-        return found
+            if not all(map(operator.is_, items, value)):
+                own = type(value)(items)
+        self._made[id(value)] = own
+        return own
 
     def _config(self, config: Any) -> Any:
         made = object.__new__(type(config))
         self._made[id(config)] = made
-        # What it answers here and now: an intervention in force makes that depend on the caller.
+        # Its current answer: with an intervention in force, that depends on the caller.
         vars(made).update(vars(config), **{IMPLEMENTATION: getattr(config, IMPLEMENTATION)})
         for name in getattr(config, "sub_configs", {}):
             part = vars(config).get(name)

@@ -1,34 +1,84 @@
-"""What a view may be given, and the explanations it offers for it."""
+"""What a view accepts: a trace, an explanation or a list of them, resolved into what views work with."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.menu import Entry, entries_of
-from attnwidgets.views.wire.equality import units_of
-from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.views.text.target_rows import target_rows
+from attnwidgets.views.wire.units import units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 RECORDED = ("attention", "rollout")
-"""Methods an Explorer has without their being chosen: what every recorded pass answers at once."""
+"""Methods an Explorer has from the start: any recorded pass gives them without running the model."""
 
 
-def is_trace(shown: Any) -> bool:
-    """Return whether something is a trace."""
-    return hasattr(shown, "attention_layer") and hasattr(shown, "stacks")
+@dataclass(frozen=True)
+class Accepted:
+    """What a view works with, whatever it was given.
+
+    Attributes:
+        shown: The trace, or the explanation, or a list of maps of one trace.
+        explanations: MixingMaps and Attributions that the view has from the start, the main one first.
+        menu: Methods that are computed when the reader chooses them.
+        askable: By name, the methods among `explanations` that can explain another target.
+    """
+
+    shown: Any
+    explanations: tuple[Any, ...]
+    menu: tuple[Entry, ...] = ()
+    askable: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Any:
+        """The explanation that the view opens with."""
+        return self.explanations[0]
 
 
-def is_explanation(shown: Any) -> bool:
-    """Return whether something is a MixingMap or Attributions."""
-    return (
-        hasattr(shown, "method")
-        and hasattr(shown, "unit")
-        and (hasattr(shown, "query") or hasattr(shown, "axis"))
-    )
+def accept(
+    view: str, shown: Any, methods: Sequence[str], *, many_methods: bool, with_layers: bool
+) -> Accepted:
+    """Return what a view works with.
+
+    Args:
+        view: The view's name, for errors.
+        shown: A trace, a MixingMap, Attributions, a list of Attributions of one text, or a list of maps of
+            one trace by one method, each of another stack.
+        methods: Names of the methods to offer; empty: the view's default.
+        many_methods: Whether the view offers a choice of methods.
+        with_layers: Whether it shows the layers of attributions (`.map`) as well.
+
+    Raises:
+        TypeError: `shown` cannot be shown.
+        ValueError: A method is unknown, or not supported for `shown`.
+    """
+    if isinstance(shown, (list, tuple)) and shown:
+        if all(is_trace(item) for item in shown):
+            raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
+        if all(isinstance(item, Attributions) for item in shown):
+            shown = target_rows(shown)
+        elif _are_stacks_of_one(shown):
+            if methods:
+                raise ValueError(f"{view}() was given maps, and methods= chooses among those of a trace.")
+            return Accepted(shown, tuple(shown))
+    if not is_trace(shown) and not isinstance(shown, (MixingMap, Attributions)):
+        raise TypeError(
+            f"{view}() shows a trace, a MixingMap or Attributions, not {type(shown).__name__}. "
+            "aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens) makes a trace."
+        )
+    if methods and not many_methods:
+        raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
+    if is_trace(shown):
+        return _of_trace(shown, methods) if many_methods else Accepted(shown, tuple(attention_of(shown)))
+    explanations = _of_explanation(view, shown, methods) if many_methods else [shown]
+    return Accepted(shown, tuple(_with_layers(explanations) if many_methods or with_layers else explanations))
 
 
 def attention_of(trace: Any) -> list[Any]:
@@ -39,114 +89,71 @@ def attention_of(trace: Any) -> list[Any]:
     return [attention(trace, stack=name) for name in stacks]
 
 
-def offered(
-    view: str, shown: Any, methods: Sequence[str], *, many: bool, layers: bool = False
-) -> tuple[list[Any], list[Entry]]:
-    """Return the explanations that a view has from the start, and the menu of those made when chosen.
-
-    Args:
-        view: The view's name, for errors.
-        shown: A MixingMap, Attributions, or a trace.
-        methods: Names of methods to offer; empty: the view's own choice.
-        many: Whether the view offers a choice of methods.
-        layers: Whether it shows what attributions say of every layer beside them.
-
-    Raises:
-        TypeError: `shown` is nothing that can be shown.
-        ValueError: A method is unknown or not to be had from `shown`.
-    """
-    if isinstance(shown, (list, tuple)) and shown and all(is_trace(item) for item in shown):
-        raise TypeError(f"{view}() shows one trace, and was given {len(shown)}: make a view of each.")
-    if isinstance(shown, (list, tuple)) and _stacks_of_one(shown):
-        if methods:
-            raise ValueError(f"{view}() was given maps, and methods= chooses among those of a trace.")
-        return list(shown), []
-    if not is_trace(shown) and not is_explanation(shown):
-        raise TypeError(
-            f"{view}() shows a trace, a MixingMap or Attributions, not {type(shown).__name__}. "
-            "aw.trace(model, tokenizer, text) or aw.from_attentions(attentions, tokens) makes one."
-        )
-    if not many:
-        if methods:
-            raise ValueError(f"{view}() shows one method; methods= is for Explorer().")
-        found = [shown] if is_explanation(shown) else attention_of(shown)
-        return _with_layers(found) if layers else found, []
-    if is_explanation(shown):
-        return _from_map(view, shown, methods), []
-    return _from_trace(shown, methods)
-
-
-def _stacks_of_one(shown: Sequence[Any]) -> bool:
+def _are_stacks_of_one(shown: Sequence[Any]) -> bool:
     """Return whether these are maps of one trace by one method, each of another stack."""
-    if not shown or not all(hasattr(item, "query") and hasattr(item, "stack") for item in shown):
+    if not all(isinstance(item, MixingMap) for item in shown):
         return False
-    alike = {(item.trace_id, item.method) for item in shown}
-    return len(alike) == 1 and len({item.stack for item in shown}) == len(shown)
+    same_method = len({(item.trace_id, item.method) for item in shown}) == 1
+    return same_method and len({item.stack for item in shown}) == len(shown)
 
 
-def _from_trace(trace: Any, names: Sequence[str]) -> tuple[list[Any], list[Entry]]:
+def _of_trace(trace: Any, names: Sequence[str]) -> Accepted:
     from attnwidgets.explanations.registry.registry import methods as registered
 
     table = registered()
-    found: list[Any] = []
     # A view opens with the first of the methods that are named.
-    made = [name for name in names if name in RECORDED or name == names[0]] or list(RECORDED)
+    initial = [name for name in names if name in RECORDED or name == names[0]] or list(RECORDED)
     if not names and trace.is_signed(trace.default_stack):
-        made = ["attention"]  # rows that may sum to nothing cannot be rolled out: the menu says so
-    refused: dict[str, str] = {}
-    for name in made:
+        initial = ["attention"]  # signed rows may sum to zero and have no rollout: the menu says so
+    explanations: list[Any] = []
+    refusals: dict[str, str] = {}
+    for name in initial:
         if name == "attention":
-            found.extend(attention_of(trace))
+            explanations.extend(attention_of(trace))
             continue
         try:
-            found.extend(_with_layers(Entry(table[name], trace).make()))
+            explanations.extend(_with_layers(Entry(table[name], trace).make()))
         except ValueError as error:
             if names:
                 raise
-            refused[name] = str(error)  # there is no room for it: the menu says so
-    entries = entries_of(trace, names, [name for name in made if name not in refused])
-    return found, [replace(entry, refusal=refused.get(entry.name, entry.refusal)) for entry in entries]
+            refusals[name] = str(error)  # too large, for example: the menu says so
+    menu = entries_of(trace, names, [name for name in initial if name not in refusals])
+    initial_entries = [Entry(table[item.method], trace) for item in explanations if item.method in table]
+    return Accepted(
+        trace,
+        tuple(explanations),
+        tuple(replace(entry, refusal=refusals.get(entry.name, entry.refusal)) for entry in menu),
+        {entry.name: entry for entry in initial_entries if entry.takes_targets},
+    )
 
 
-def _with_layers(explanations: Sequence[Any]) -> list[Any]:
-    """Return explanations, and what attributions among them say of every layer."""
-    maps = [getattr(explanation, "map", None) for explanation in explanations if is_attributions(explanation)]
-    return [*explanations, *(found for found in maps if found is not None)]
-
-
-def askable(shown: Any, explanations: Sequence[Any]) -> dict[str, Entry]:
-    """Return, by name, the methods among explanations of a trace that can be asked about other targets."""
-    if not is_trace(shown):
-        return {}
-    from attnwidgets.explanations.registry.registry import methods
-
-    table = methods()
-    found = [Entry(table[item.method], shown) for item in explanations if item.method in table]
-    return {entry.name: entry for entry in found if entry.takes_targets}
-
-
-def _from_map(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
+def _of_explanation(view: str, shown: Any, names: Sequence[str]) -> list[Any]:
     from attnwidgets.explanations.mixing.rollout import rollout
 
     offered = [shown.method]
-    square = not is_attributions(shown) and shown.query == shown.key
-    if square and shown.method != "rollout" and shown.stochastic:
+    is_square = isinstance(shown, MixingMap) and shown.query == shown.key
+    if is_square and shown.method != "rollout" and shown.stochastic:
         offered.append("rollout")
     for name in names:
         if name not in offered:
             raise ValueError(
-                f"{view}(methods=...): {name!r} is not to be had from a map of {shown.method}, which offers "
-                f"{', '.join(map(repr, offered))}.{suggest(name, offered)} Give the trace for more."
+                f"{view}(methods=...): {name!r} cannot be computed from a map of {shown.method}, which "
+                f"offers {', '.join(map(repr, offered))}.{suggest(name, offered)} Give the trace for more."
             )
-    found = [shown if name == shown.method else rollout(shown) for name in names or offered]
-    return _with_layers(found)
+    return [shown if name == shown.method else rollout(shown) for name in names or offered]
+
+
+def _with_layers(explanations: Sequence[Any]) -> list[Any]:
+    """Return explanations, followed by the maps by layers of the attributions among them."""
+    maps = [item.map for item in explanations if isinstance(item, Attributions)]
+    return [*explanations, *(by_layer for by_layer in maps if by_layer is not None)]
 
 
 def check_units(view: str, explanations: Sequence[Any], units: Sequence[str]) -> None:
-    """Refuse unit names that none of the explanations can be read in.
+    """Check that the explanations can be read in each of some units.
 
     Raises:
-        ValueError: The message lists the units there are.
+        ValueError: They have no such unit; the message lists the units there are.
     """
     known = list(dict.fromkeys(name for item in explanations for name in units_of(item)))
     for name in units:

@@ -1,4 +1,4 @@
-"""The numbers that a view shows, as a table to take along."""
+"""CSV export of the matrix that a view shows."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 PART_BYTES = 2_000_000
-"""Bytes of a table that are sent at once, about."""
+"""Approximate size of the part of a table that is sent at once."""
 _NUMBER = 13  # bytes of a number in it
 
 
 def part_of_csv(
     store: TileStore, method: str, stack: str, unit: str, layer: int, head: int | str, first: int = 0
 ) -> dict[str, Any]:
-    """Return one matrix as CSV: a row for each query (or target), a column for each key, all digits.
+    """Return one matrix as CSV with all digits: a row for each query (or target), a column for each key.
 
-    Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix as many rows
-    are read and returned as are sent at once.
+    Labels that a spreadsheet would run as a formula begin with an apostrophe. Of a large matrix, only the
+    rows of one part are read.
 
     Args:
-        store: Where it is.
+        store: The store that holds it.
         method: Key of the method.
         stack: Name of the stack.
         unit: The unit.
         layer: Number of the layer.
         head: Number of the head, or a reduction.
-        first: The row that the part begins with; the first part has the names of the columns.
+        first: First row of the part; the first part begins with the names of the columns.
 
     Returns:
-        "text", and "next": the row that the next part begins with, or None.
+        "text", and "next": the first row of the next part, or None.
 
     Raises:
         LookupError: There is no such source.
@@ -46,7 +46,7 @@ def part_of_csv(
     if source is None:
         raise LookupError(f"{method!r} by {unit} is no longer shown; run the cell again.")
     if layer in source.layers and layer not in source.ready:
-        raise ValueError(f"layer {layer} is not computed yet; look at it first.")
+        raise ValueError(f"layer {layer} is not computed yet; select it first.")
     query, key = source.axes()
     rows, cols = source.shape
     last = min(rows, first + max(1, PART_BYTES // (_NUMBER * max(1, cols))))

@@ -1,4 +1,4 @@
-"""Filters: what a view leaves out of its maps and how it colours them, as options of every such view."""
+"""Filters: which values a view hides and how it colours the others."""
 
 from __future__ import annotations
 
@@ -18,52 +18,54 @@ if TYPE_CHECKING:
 SCALES = ("linear", "sqrt", "log")
 RANGES = ("map", "all")
 PALETTES = ("viridis", "cividis", "greys", "red-blue", "orange-purple")
-"""Palettes of weights, then of signed values; all can be told apart by colour-blind readers."""
-
-
-KEYWORDS = ("hide_special", "keep_mass", "threshold", "scale", "color_range", "palette")
+"""Palettes of weights, then of signed values; colour-blind readers can tell their colours apart."""
 
 
 def checked_filters(
     view: str,
     *,
-    hide_special: bool | str = False,
-    keep_mass: float = 1.0,
-    threshold: float = 0.0,
-    scale: str | None = None,
-    color_range: str | None = None,
-    palette: str | None = None,
+    hide_special: bool | str,
+    keep_mass: float,
+    threshold: float,
+    scale: str | None,
+    color_range: str | None,
+    palette: str | None,
 ) -> dict[str, Any]:
-    """Return the Filters of wire.ts that differ from what a view does by itself.
+    """Return the Filters of wire.ts that differ from a view's defaults.
 
     Raises:
-        TypeError, ValueError: An option of another form, or out of its range; the message says what is taken.
+        TypeError: An option has the wrong type.
+        ValueError: An option is out of its range; the message names the range.
     """
     if not isinstance(hide_special, bool) and hide_special != "renormalise":
         raise ValueError(
-            f"{view}(hide_special={hide_special!r}): it is True, False or 'renormalise' "
-            "(the rest of every row is then divided by its sum)."
+            f"{view}(hide_special={hide_special!r}): give True, False or 'renormalise' "
+            "(which divides the rest of every row by its sum)."
         )
-    found: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
     if hide_special:
-        found["special"] = "hide" if hide_special is True else "renormalise"
+        filters["special"] = "hide" if hide_special is True else "renormalise"
     if _number(view, "keep_mass", keep_mass) != 1:
         if not 0 < keep_mass <= 1:
-            raise ValueError(f"{view}(keep_mass={keep_mass!r}) is a share of every row: above 0, at most 1.")
-        found["mass"] = float(keep_mass)
+            raise ValueError(
+                f"{view}(keep_mass={keep_mass!r}) must be a share of every row: above 0, at most 1."
+            )
+        filters["mass"] = float(keep_mass)
     if _number(view, "threshold", threshold):
         if threshold < 0:
-            raise ValueError(f"{view}(threshold={threshold!r}) is the least size of a value: 0 or more.")
-        found["least"] = float(threshold)
-    named = (("scale", scale, SCALES), ("color_range", color_range, RANGES), ("palette", palette, PALETTES))
-    for name, value, known in named:
+            raise ValueError(
+                f"{view}(threshold={threshold!r}) must be the smallest magnitude shown: 0 or more."
+            )
+        filters["least"] = float(threshold)
+    choices = (("scale", scale, SCALES), ("color_range", color_range, RANGES), ("palette", palette, PALETTES))
+    for name, value, known in choices:
         if value is None:
             continue
         if value not in known:
-            listed = ", ".join(map(repr, known))
-            raise ValueError(f"{view}({name}={value!r}): it is one of {listed}.{suggest(str(value), known)}")
-        found["extent" if name == "color_range" else name] = value
-    return found
+            listed, near = ", ".join(map(repr, known)), suggest(str(value), known)
+            raise ValueError(f"{view}({name}={value!r}): give one of {listed}.{near}")
+        filters["extent" if name == "color_range" else name] = value
+    return filters
 
 
 def _number(view: str, name: str, value: Any) -> float:
@@ -80,14 +82,14 @@ def filtered(
     shares: bool,
     drops: NDArray[np.bool_] | None = None,
 ) -> Float:
-    """Return rows without what filters leave out, which is NaN: the twin of `js/src/filters.ts`.
+    """Return rows with NaN for every value that the filters hide: the twin of `js/src/filters.ts`.
 
     Args:
         matrix: [row, element].
         filters: The Filters of wire.ts.
         special: Which elements are special tokens.
-        shares: Whether rows are shares, which can be divided by what is left of them.
-        drops: Which rows are of special tokens.
+        shares: Whether rows are shares, which can be divided by the sum of what is left.
+        drops: Which rows belong to special tokens; None: none.
     """
     shown = np.array(matrix, dtype=np.float64)
     how, mass = filters.get("special", "show"), filters.get("mass", 1.0)
@@ -102,7 +104,7 @@ def filtered(
     if mass < 1:
         ranked = -np.sort(-sizes, axis=1)
         needed = (np.cumsum(ranked, axis=1) - ranked < mass * sums * (1 - 1e-6)).sum(axis=1, keepdims=True)
-        smallest = np.take_along_axis(ranked, np.maximum(needed - 1, 0), axis=1)  # ties stay together
+        smallest = np.take_along_axis(ranked, np.maximum(needed - 1, 0), axis=1)  # keeps ties together
         cut = np.maximum(cut, np.where(needed > 0, smallest, 0.0) / by)
     shown /= by
     shown[np.abs(shown) < cut] = np.nan
@@ -110,7 +112,7 @@ def filtered(
 
 
 def filter_words(filters: Mapping[str, Any], *, shares: bool) -> str:
-    """Return what filters do to the numbers; empty where nothing."""
+    """Return what filters do to the numbers, in words; "" for nothing."""
     how, mass, least = filters.get("special"), filters.get("mass", 1.0), filters.get("least", 0.0)
     words = []
     if how == "renormalise":

@@ -1,4 +1,4 @@
-"""Views end with the output they were shown in: ipywidgets would keep every one of them for ever."""
+"""The life of views: one that no cell shows any more is closed, which ipywidgets would keep for ever."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 
-class Shown(Protocol):
-    """What is tracked."""
+class Displayed(Protocol):
+    """A view that is tracked."""
 
     def close(self) -> None:
-        """End it."""
+        """Remove it."""
 
     def follow_registry(self) -> None:
-        """Take up what a cell may have registered."""
+        """Offer the methods that a cell may have registered."""
 
 
 class Cells:
@@ -29,29 +29,30 @@ class Cells:
     """
 
     def __init__(self) -> None:
-        self._marks: MutableMapping[Shown, dict[str, str]] = WeakKeyDictionary()
+        self._marks: MutableMapping[Displayed, dict[str, str]] = WeakKeyDictionary()
         self._shell: Any = None
 
-    def mark(self, view: Shown) -> None:
-        """Tie a view to the cell that runs now, where there is a notebook with cells."""
+    def mark(self, view: Displayed) -> None:
+        """Tie a view to the running cell, in a notebook with cells."""
         shell = running_shell()
-        place = _place(shell)
-        if place is None:
+        cell_run = _cell_run(shell)
+        if cell_run is None:
             return
         if shell is not self._shell:
             shell.events.register("post_run_cell", self._after_cell)
             self._shell = shell
-        self._marks.setdefault(view, {})[place[0]] = place[1]
+        cell, run = cell_run
+        self._marks.setdefault(view, {})[cell] = run
 
-    def forget(self, view: Shown) -> None:
-        """Stop tracking a view that was closed."""
+    def forget(self, view: Displayed) -> None:
+        """Stop tracking a closed view."""
         self._marks.pop(view, None)
 
     def _after_cell(self, _result: object = None) -> None:
-        place = _place(running_shell())
-        if place is None:
+        cell_run = _cell_run(running_shell())
+        if cell_run is None:
             return
-        cell, run = place
+        cell, run = cell_run
         for view, marks in list(self._marks.items()):
             if marks.get(cell, run) != run:
                 del marks[cell]
@@ -64,8 +65,8 @@ class Cells:
 CELLS = Cells()
 
 
-def _place(shell: Any) -> tuple[str, str] | None:
-    """Return the running cell's id and this run's id; None outside notebooks that send cell ids."""
+def _cell_run(shell: Any) -> tuple[str, str] | None:
+    """Return the ids of the running cell and of this run; None outside notebooks that send cell ids."""
     if shell is None or not hasattr(shell, "get_parent"):
         return None
     parent = shell.get_parent() or {}

@@ -1,13 +1,20 @@
-"""Marks: cells or tokens that a view outlines."""
+"""Marks: cells or elements that a view outlines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+_FORMS = {
+    "cells": "pairs (query, key)",
+    "elements": "indices of elements",
+    "both": "all pairs (query, key) or all indices",
+    "": "none: this view outlines nothing",
+}
+
 
 def checked_marks(view: str, kind: str, marks: Sequence[Any], shape: tuple[int, int]) -> list[Any]:
-    """Return marks as wire.ts has them.
+    """Return marks in the form of wire.ts.
 
     Args:
         view: The view's name, for errors.
@@ -16,26 +23,21 @@ def checked_marks(view: str, kind: str, marks: Sequence[Any], shape: tuple[int, 
         shape: Numbers of queries and keys that are shown.
 
     Raises:
-        IndexError: A mark outside what is shown.
-        ValueError: Marks of the wrong form.
+        IndexError: A mark lies outside what is shown.
+        ValueError: A mark has the wrong form.
     """
-    found: list[Any] = []
+    checked: list[Any] = []
     for mark in marks:
-        pair = isinstance(mark, Sequence) and not isinstance(mark, str) and len(mark) == len(("query", "key"))
-        if pair and kind in {"cells", "both"}:
-            found.append([_index(view, mark[0], shape[0]), _index(view, mark[1], shape[1])])
-        elif not pair and kind in {"elements", "both"}:
-            found.append(_index(view, mark, max(shape)))
+        is_pair = isinstance(mark, Sequence) and not isinstance(mark, str) and len(mark) == len(shape)
+        if kind not in {"both", "cells" if is_pair else "elements"}:
+            raise ValueError(f"{view}(marks=...): {mark!r} is not supported; marks are {_FORMS[kind]}.")
+        if is_pair:
+            checked.append([_index(view, index, size) for index, size in zip(mark, shape, strict=True)])
         else:
-            wanted = {
-                "cells": "pairs (query, key)",
-                "elements": "indices of elements",
-                "both": "all pairs (query, key) or all indices",
-            }.get(kind, "none: this view outlines nothing")
-            raise ValueError(f"{view}(marks=...): {mark!r} is not taken; marks are {wanted}.")
-    if len({isinstance(mark, list) for mark in found}) > 1:
+            checked.append(_index(view, mark, max(shape)))
+    if len({isinstance(mark, list) for mark in checked}) > 1:
         raise ValueError(f"{view}(marks=...) mixes pairs and indices; marks are all pairs or all indices.")
-    return found
+    return checked
 
 
 def _index(view: str, value: Any, size: int) -> int:

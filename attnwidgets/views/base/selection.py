@@ -1,4 +1,4 @@
-"""The Selection: what every linked view looks at. Readable and writable from Python."""
+"""The Selection: what every linked view shows, readable and writable from Python."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.interventions.specs import checked
+from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import asked_about, asked_of
 from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from typing_extensions import Self
 
     from attnwidgets.views.interventions.specs import Reach, Spec
+    from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
 
 
 class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
     """A cell of a map as `(query, key)`, with the unit that its indices count.
 
-    An index of -1 means that only the other side is chosen.
+    An index of -1 means that only the other side is selected.
     """
 
     unit: str
@@ -43,12 +42,12 @@ class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for t
 
     @property
     def query(self) -> int:
-        """Row: the element that looks."""
+        """Row: the element that attends."""
         return self[0]
 
     @property
     def key(self) -> int:
-        """Column: the element looked at."""
+        """Column: the element attended to."""
         return self[1]
 
     def __eq__(self, other: object) -> bool:
@@ -95,32 +94,41 @@ _OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_jso
 class Selection(SharedModel):
     """Layer, head, unit, method, stack, pinned cell, target and foil, shared among linked views.
 
-    Setting a trait moves every view. `layer` is a number, `head` a number, `"mean"`, `"max"` or `"-"` (no
-    head axis); numbers are the model's own, from 0. `pinned` is None or `(query, key)`, counted in `unit`, or
-    `(query, key, unit)`. `hover` lives in the browser and is never sent to Python.
+    Every view has one, `view.selection`; setting a trait moves all linked views. `layer` is a number, `head`
+    a number, `"mean"`, `"max"` or `"-"` (no head axis); numbers are the model's own, from 0. `pinned` is None
+    or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the browser and is never
+    sent to Python.
 
-    `target` and `foil` are what the reader chose among the predictions: None, or an `Outcome(id, label)`; set
-    by name or number. A method that explains a target explains this one, rather than the foil, when it is
-    chosen; where it is shown already, it is computed anew.
+    `target` and `foil` are the reader's choice among the predictions: None or an `Outcome(id, label)`; set
+    them by name or number. A method that explains a target explains this one, rather than the foil, when it
+    is chosen; if it is already shown, it is computed again.
 
-    `inside` says whether attributions are shown inside the model: what they say of the layer that is looked
-    at, instead of the input. A click on a row of the layers sets it; another method begins at the input.
+    `inside` says whether attributions are shown inside the model, at the selected layer, instead of at the
+    input. A click on a row of the layers sets it; choosing another method resets it.
 
-    `feature` is the feature of a sparse autoencoder that views of features look at, or None.
+    `feature` is the feature of a sparse autoencoder that views of features show, or None.
 
-    `interventions` are what is active, in the order in which they apply: a tuple of dicts, each
+    `interventions` are the active interventions, in the order in which they apply: a tuple of dicts, each
     `{"kind": "ablate", "layer": 3, "head": 1}` (with `"how": "zero"` or `"mean"`, over the text) or
     `{"kind": "row", "layer": 3, "head": 1, "query": 5, "to": "uniform"}` (or `"one_hot"` with the `"key"`
     that is read, or `"free"` with the `"amount"`, 0 to 1, of what can move; tokens by position), with
-    `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` makes of
-    them what `trace.rerun` takes. Assign the tuple anew to change it; `undo()` takes the last one back.
+    `"stack"` where there are several. Maps show the model as recorded; `view.interventions()` returns what
+    `trace.rerun` takes. Assign a new tuple to change them; `undo()` removes the last one.
+
+    Args:
+        store: The store whose sources can be selected.
+        layer: Layer at first.
+        head: Head at first, or a reduction.
+        unit: Unit at first.
+        method: Method at first.
+        stack: Stack at first.
 
     Raises:
-        IndexError: A layer, head, feature, pinned index, class or token out of range; the message
-            names the range.
-        ValueError: An unknown unit, method, stack, reduction, class, token or kind of intervention; the
-            message lists what there is.
-        TypeError: Interventions that are no list of dicts.
+        IndexError: A layer, head, feature, pinned index, class or token is out of range; the message names
+            the range.
+        ValueError: A unit, method, stack, reduction, class, token or kind of intervention is unknown; the
+            message lists the known ones.
+        TypeError: `interventions` is not a list of dicts.
     """
 
     layer = Int(0).tag(sync=True)
@@ -137,33 +145,42 @@ class Selection(SharedModel):
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     d_sae = 0
-    """Features of the SAE that is looked at; 0 where there is none."""
+    """Number of features of the SAE that is shown; 0 without one."""
 
     reach: Reach | None = None
-    """What interventions may name; None where no view has the trace."""
+    """Layers, heads and tokens that interventions can name; None if no view has the trace."""
 
-    def __init__(self, store: TileStore, **traits: object) -> None:
+    def __init__(
+        self,
+        store: TileStore,
+        *,
+        layer: int = 0,
+        head: int | str = 0,
+        unit: str = "token",
+        method: str = "",
+        stack: str = "self",
+    ) -> None:
         self._stores: list[TileStore] = [store]
-        super().__init__(**traits)
+        super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack)
 
     def covers(self, store: TileStore) -> None:
-        """Let this selection range over another store too (after `link`)."""
+        """Include the sources of another store (after `link`)."""
         if store not in self._stores:
             self._stores.append(store)
 
     def forget(self, store: TileStore) -> None:
-        """Stop ranging over a store that no view of this selection shows any more."""
+        """Exclude a store that no view of this selection shows any more."""
         if store in self._stores and len(self._stores) > 1:
             self._stores.remove(store)
 
     def undo(self) -> None:
-        """Take the last intervention back."""
+        """Remove the last intervention."""
         self.interventions = self.interventions[:-1]
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the browser sent, without hover."""
-        # The browser's save carries whatever was set since the last one, hover included. Python has no use
-        # for it, and echoing it would pull other pages' pointers about.
+        """Apply what the browser sent, except for hover."""
+        # The browser sends everything that was set since the last time, hover included. Python has no use
+        # for it, and echoing it would move the pointers of other pages.
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
@@ -178,7 +195,7 @@ class Selection(SharedModel):
     @validate("layer")
     def _check_layer(self, proposal: dict[str, Any]) -> int:
         layer = int(proposal["value"])
-        known = sorted({n for store in self._stores for source in store.sources() for n in source.layers})
+        known = sorted({number for source in self._sources() for number in source.layers})
         if known and layer not in known:
             raise IndexError(f"layer={layer} is out of range: the layers are {span(tuple(known))}.")
         return layer
@@ -192,9 +209,7 @@ class Selection(SharedModel):
             return head
         if isinstance(head, bool) or not hasattr(head, "__index__"):
             raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
-        known = sorted(
-            {n for store in self._stores for source in store.sources() for n in source.heads or ()}
-        )
+        known = sorted({number for source in self._sources() for number in source.heads or ()})
         if known and head not in known:
             raise IndexError(
                 f"head={head} is out of range: the heads are {span(tuple(known))}, 'mean' and 'max'."
@@ -210,27 +225,23 @@ class Selection(SharedModel):
 
     @validate("interventions")
     def _check_interventions(self, proposal: dict[str, Any]) -> tuple[Spec, ...]:
-        return checked(proposal["value"], self.reach)
+        return checked_specs(proposal["value"], self.reach)
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:
-        return self._among(
-            "unit", proposal["value"], (s.unit for store in self._stores for s in store.sources())
-        )
+        return self._among("unit", proposal["value"])
 
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
         method = proposal["value"]
-        if method == asked_about(method, None, None):  # neither about a target yet, nor of layers
+        if method == asked_about(method, None, None):  # without a target yet, and not by layers
             method = self._about(method, self.target, self.foil)
         self._make(method)
-        return self._among("method", method, (s.method for store in self._stores for s in store.sources()))
+        return self._among("method", method)
 
     @validate("stack")
     def _check_stack(self, proposal: dict[str, Any]) -> str:
-        return self._among(
-            "stack", proposal["value"], (s.stack for store in self._stores for s in store.sources())
-        )
+        return self._among("stack", proposal["value"])
 
     @validate("target")
     def _check_target(self, proposal: dict[str, Any]) -> Outcome | None:
@@ -245,7 +256,7 @@ class Selection(SharedModel):
     @validate("foil")
     def _check_foil(self, proposal: dict[str, Any]) -> Outcome | None:
         foil = self._outcome("foil", proposal["value"])
-        # Without a target the foil is what the prediction is contrasted with.
+        # Without a target, the prediction is contrasted with the foil.
         target = self.target if foil is None or self.target is not None else self._predicted()
         if foil is not None and foil == target:
             raise ValueError(
@@ -260,7 +271,7 @@ class Selection(SharedModel):
 
     @observe("target", "foil")
     def _ask_again(self, _: object) -> None:
-        """Show what the method says of the new target."""
+        """Show the method's explanation of the new target."""
         if self.foil is not None and self.target is None:
             self.target = self._predicted()
         self.method = self._about(self.method, self.target, self.foil)
@@ -274,26 +285,28 @@ class Selection(SharedModel):
         return Outcome(*self._stores[0].outcome(value, name))
 
     def _about(self, method: str, target: Outcome | None, foil: Outcome | None) -> str:
-        """Return the key of a method about a target, where it can be asked about one."""
+        """Return the key of a method for a target, if it takes one."""
         if not any(store.takes_targets(method) for store in self._stores):
             return method
         return asked_about(method, target and target.id, foil and foil.id)
 
     def _make(self, method: str) -> None:
-        """Have a method made. Chosen from Python it is at once; the browser asks the store for it first."""
+        """Compute a method that was chosen from Python; the browser requests it from the store first."""
         if current_thread() is not main_thread():
             return
         for store in self._stores:
             if method in store.menu or (asked_of(method) and store.takes_targets(method)):
                 store.make(method, self.layer)
 
-    @staticmethod
-    def _among(name: str, value: str, choices: Iterable[str]) -> str:
-        known = list(dict.fromkeys(choices))
+    def _sources(self) -> list[Source]:
+        return [source for store in self._stores for source in store.sources()]
+
+    def _among(self, field: str, value: str, name: str = "") -> str:
+        """Return a method, stack or unit, checked to be that of a source."""
+        known = list(dict.fromkeys(getattr(source, field) for source in self._sources()))
         if known and value not in known:
-            raise ValueError(
-                f"{name}={value!r} is not one of {', '.join(map(repr, known))}.{suggest(value, known)}"
-            )
+            listed, near = ", ".join(map(repr, known)), suggest(value, known)
+            raise ValueError(f"{name or field}={value!r} is not one of {listed}.{near}")
         return value
 
     @validate("hover")
@@ -305,14 +318,11 @@ class Selection(SharedModel):
         cell = self._cell("pinned", proposal["value"])
         if cell is None:
             return None
-        shapes = [s.pinnable for store in self._stores for s in store.sources() if s.unit == cell.unit]
+        shapes = [source.pinnable for source in self._sources() if source.unit == cell.unit]
         if not shapes:
-            self._among("pinned unit", cell.unit, (s.unit for store in self._stores for s in store.sources()))
-        for side, index, sizes in (
-            ("query", cell.query, [rows for rows, _ in shapes]),
-            ("key", cell.key, [cols for _, cols in shapes]),
-        ):
-            if sizes and not -1 <= index < max(sizes):
+            self._among("unit", cell.unit, "pinned unit")
+        for side, index, sizes in zip(("query", "key"), cell, zip(*shapes, strict=True), strict=False):
+            if not -1 <= index < max(sizes):
                 raise IndexError(
                     f"pinned {side} {index} is out of range: there are {max(sizes)} {cell.unit}s, "
                     f"0 to {max(sizes) - 1} (-1: none)."

@@ -1,4 +1,4 @@
-"""What the views of one trace share: one store and one selection, for as long as a view shows the trace."""
+"""Models that the views of one trace share: a store and a selection."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Model = TypeVar("Model", TileStore, Selection)
 
 
 class Shared(Generic[Model]):
-    """Models by session and trace; whoever shows one holds it."""
+    """Models by session and trace; the views that use one keep it alive."""
 
     def __init__(self) -> None:
         self._models: WeakValueDictionary[tuple[int, str], Model] = WeakValueDictionary()
 
-    def get(self, of: tuple[int, str]) -> Model | None:
-        """Return the model of a trace, if the browser may still know it."""
-        found = self._models.get(of)
-        return found if found is not None and found.is_open else None
+    def get(self, key: tuple[int, str]) -> Model | None:
+        """Return the model of a session's trace, unless it is closed."""
+        model = self._models.get(key)
+        return model if model is not None and model.is_open else None
 
-    def keep(self, of: tuple[int, str], model: Model) -> Model:
-        """Make a model that of a trace, and return it."""
-        self._models[of] = model
+    def keep(self, key: tuple[int, str], model: Model) -> Model:
+        """Make a model that of a session's trace, and return it."""
+        self._models[key] = model
         return model
 
 

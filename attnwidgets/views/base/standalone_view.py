@@ -1,11 +1,11 @@
-"""StandaloneView: a view of numbers that belong to no text."""
+"""Views of numbers that belong to no text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from attnwidgets._errors import suggest
+from attnwidgets.views.base.options import TitleOptions
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.view import PLAIN_OPTIONS, View
 from attnwidgets.views.wire.eager import Pack
@@ -15,41 +15,34 @@ from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from pathlib import Path
 
-    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
 
 
 class StandaloneView(View):
-    """A view that shows no trace: its store holds no matrices, and its selection is its own.
+    """A view without a trace: its store holds no matrices, and it shares its selection with no other view.
 
-    What it shows travels with its options, so that it needs no kernel. A subclass says what that is
+    Its data are among its options, so that it needs no kernel. A subclass returns them as options
     (`_own_options`), as a table (`_table`) and as a figure (`_figure`).
-
-    Args:
-        title: Heading.
-        layout: ipywidgets Layout of the output.
-        **unknown: Nothing else is taken.
 
     Raises:
         TypeError: An unknown keyword.
     """
 
-    def __init__(self, *, title: str = "", layout: Any = None, **unknown: Any) -> None:
-        for name in unknown:
-            known = (*self._KEYWORDS, "title", "layout")
-            near = suggest(name, known)
-            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
+    _OPTIONS: ClassVar[type[TitleOptions]] = TitleOptions
+
+    def __init__(self, **options: Unpack[TitleOptions]) -> None:
+        given = self._with_defaults(options)
         self._explanations, self._menu, self._askable = (), (), {}
-        self._asked_for = False
+        self._is_named = False
         self._keys = frozenset()
         self._holder = self._trace_id = uuid4().hex
         self._wanted = {}
-        self._options = PLAIN_OPTIONS | {"title": str(title)} | self._own_options()
-        self._begin(layout, self._connect(fixed=False))
+        self._options = PLAIN_OPTIONS | {"title": str(given["title"])} | self._own_options()
+        self._begin(given["layout"], self._connect(fixed=False))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         del fixed
@@ -69,37 +62,19 @@ class StandaloneView(View):
         return []
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what is missing: nothing is."""
+        """Compute what is missing: nothing."""
 
-    def _topics(self) -> Mapping[str, Handler]:
-        return {"csv": Handler(self._csv, for_page=lambda: ({},))}
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {"csv": Handler(self._csv, for_page=lambda: ({},), prefetched=tuple)}
 
     def _csv(self, **_: Any) -> Answer:
         return self._table(), []
 
     def _table(self) -> str:
-        """Return what is shown as CSV."""
-        raise NotImplementedError  # a subclass says it
-
-    def _figure(self) -> Figure:
-        """Return what is shown as a matplotlib figure."""
-        raise NotImplementedError  # a subclass says it
+        """Return the data as CSV."""
+        raise NotImplementedError
 
     def _png(self) -> bytes:
         from attnwidgets.figures.maps import small_png
 
         return small_png(self._figure())
-
-    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
-        """Write what is shown as a figure, for papers.
-
-        Args:
-            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
-            dpi: Dots per inch of a PNG.
-
-        Raises:
-            ValueError: Another ending.
-        """
-        from attnwidgets.views.still.saving import save_figure
-
-        return save_figure(self._figure, path, dpi=dpi)

@@ -1,27 +1,29 @@
-"""View: what every view has in common. Its subclasses add a name and what they accept."""
+"""View: the base class of every view."""
 
 from __future__ import annotations
 
 import base64
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import anywidget
 from traitlets import Bytes, Dict, Unicode
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
-from attnwidgets.views.base.accepts import RECORDED, askable, check_units, is_trace, offered
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.accepts import RECORDED, accept, check_units
 from attnwidgets.views.base.csv_export import part_of_csv
-from attnwidgets.views.base.filters import KEYWORDS, checked_filters
+from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.text.target_rows import are_attributions, beside
-from attnwidgets.views.wire.handlers import Handler, Questions
+from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.sources import Source
@@ -46,52 +52,41 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "units": [],
     "filters": {},
 }
-"""The options of every view, as they are where nothing is said."""
+"""The options of every view that the browser is told, with their defaults."""
 
 
 OPENING_BYTES = 150_000
-"""Bytes of answers that a view takes along."""
+"""Size limit of the answers that travel with a view."""
 
 
 class View(anywidget.AnyWidget):
     """A linked picture of a trace or an explanation.
 
-    Views of one trace share a `Selection` (`view.selection`) and one tile store, also across cells;
-    `aw.link` joins views of different traces.
+    Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
+    joins views of different traces. A subclass sets `_VIEW`, `PARTS` and `_OPTIONS`, and overrides what it
+    needs of `_own_options`, `_handlers` and `_figure`.
 
     Args:
-        shown: A MixingMap, Attributions or trace (then: its attention). A list of Attributions over the same
-            elements is shown as rows on one scale, each named by its target.
-        marks: Outlined cells `(query, key)`, or outlined elements, counted in the unit shown.
-        index_base: Whether layers and heads are shown counted from 0 or from 1. Python always counts from 0.
-        title: Heading.
-        methods: What an Explorer offers; empty: everything there is.
-        units: Units offered ("token", "word", ...); empty: all.
-        layer, head, unit: Where the shared selection goes at once; None leaves it where it is.
-        layout: ipywidgets Layout of the output.
-        hide_special: Leave special tokens out of maps and strips; "renormalise": and divide the rest of
-            every row by its sum, where rows are shares. What is left out is never drawn as a zero.
-        keep_mass: Show the largest values of every row, up to this share of its mass.
-        threshold: Show no value smaller than this.
-        scale: Colours by "linear", "sqrt" or "log"; None: "sqrt" in matrices, "linear" in texts.
-        color_range: "map": each map's own range; "all": one for all layers and heads.
-        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed values;
-            where it does not fit, the view's own.
+        shown: A MixingMap, Attributions or a trace (whose attention is shown). A list of Attributions over
+            the same elements is shown as rows on one scale, each named by its target.
+        marks: Outlined cells `(query, key)`, or outlined elements, counted in the displayed unit.
+        methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
+            method.
+        **options: The options in `_OPTIONS`.
 
     Raises:
-        TypeError: An unknown keyword (the nearest valid one is named), or something that cannot be shown.
-        ValueError, IndexError: An option out of its range; the message names the range.
+        TypeError: A keyword is unknown (the nearest valid one is named), or `shown` cannot be shown.
+        ValueError, IndexError: An option is out of its range; the message names the range.
     """
 
-    _VIEW: ClassVar[str] = ""
-    _MANY_METHODS: ClassVar[bool] = False
-    _WITH_LAYERS: ClassVar[bool] = False
-    _MARKS: ClassVar[str] = ""
-    _FILTERS: ClassVar[bool | tuple[str, ...]] = False  # the keywords of `views.filters` it takes; True: all
+    _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
+    _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
+    _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
+    _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
+    _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ()  # what it takes beside what every view does
-    PARTS: tuple[str, ...] = ()
+    PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -105,51 +100,48 @@ class View(anywidget.AnyWidget):
         shown: Any,
         *,
         marks: Sequence[Any] = (),
-        index_base: int = 0,
-        title: str = "",
         methods: Sequence[str] = (),
-        units: Sequence[str] = (),
-        layer: int | None = None,
-        head: int | str | None = None,
-        unit: str | None = None,
-        layout: Any = None,
-        **unknown: Any,
+        **options: Unpack[FilterOptions],
     ) -> None:
-        taken = self._FILTERS if isinstance(self._FILTERS, tuple) else KEYWORDS if self._FILTERS else ()
-        filters = {name: unknown.pop(name) for name in taken if name in unknown}
-        for name in unknown:
-            common = ("marks", "index_base", "title", "methods", "units", "layer", "head", "unit", "layout")
-            known = (*self._KEYWORDS, *common, *taken)
-            near = suggest(name, known)
-            raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{near} It takes {', '.join(known)}.")
-        if index_base not in {0, 1}:
-            raise ValueError(f"index_base={index_base!r} is not 0 or 1.")
-        methods, units = _names("methods", methods), _names("units", units)
-        if are_attributions(shown):
-            shown = beside(shown)
-        explanations, menu = offered(
-            self._VIEW, shown, methods, many=self._MANY_METHODS, layers=self._WITH_LAYERS
+        given = self._with_defaults(options)
+        if given["index_base"] not in {0, 1}:
+            raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
+        methods, units = _names("methods", methods), _names("units", given["units"])
+        accepted = accept(
+            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
         )
-        check_units(self._VIEW, explanations, units)
-        main = explanations[0]
-        self._explanations = tuple(explanations)
-        self._menu = tuple(menu)
-        self._askable = askable(shown, explanations) if self._MANY_METHODS else {}
-        # What is named belongs into a page; what the menu only offers does not.
-        self._asked_for = bool(methods) or not is_trace(shown)
+        main = accepted.main
+        self._explanations, self._menu, self._askable = accepted.explanations, accepted.menu, accepted.askable
+        check_units(self._VIEW, self._explanations, units)
+        # A page holds what was named, and not what the menu merely offers.
+        self._is_named = bool(methods) or not is_trace(shown)
         self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = PLAIN_OPTIONS | {
-            "indexBase": index_base,
-            "title": str(title),
+            "indexBase": given["index_base"],
+            "title": str(given["title"]),
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-            "filters": checked_filters(self._VIEW, **filters),
+            "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        self._wanted: dict[str, Any] = {"layer": layer, "head": head, "unit": unit}
-        self._begin(layout, self._connect(fixed=not self._MANY_METHODS and main is shown))
+        self._wanted: dict[str, Any] = {name: given[name] for name in ("layer", "head", "unit")}
+        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is accepted.shown))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        bases = [base for base in cls.__mro__[1:] if issubclass(base, View)]
+        inherited = not any("__init__" in vars(base) for base in (cls, *bases[:-1]))
+        offered = {"marks": cls._MARKS, "methods": cls._MANY_METHODS} if inherited else {}
+        write_out(cls, cls._OPTIONS, bases, [name for name, is_offered in offered.items() if not is_offered])
+
+    @classmethod
+    def _with_defaults(cls, options: FilterOptions | TitleOptions) -> dict[str, Any]:
+        """Return the options with the defaults of those not given; a TypeError for what this view lacks."""
+        unknown = [name for name in options if name not in cls._OPTIONS.__annotations__]
+        refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
+        return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
         """Open the widget, with the store and the selection of `_connect`."""
@@ -161,60 +153,62 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
-        page = Handler(self._copy, runs_model=True)
-        self._questions = Questions({"csv": Handler(self._csv), "page": page, **self._topics()}, self._tell)
-        self.on_msg(lambda _, content, __: self._questions.receive(content))
+        common = {"csv": Handler(self._csv), "page": Handler(self._copy, runs_model=True)}
+        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
         CELLS.mark(self)
 
     def _csv(self, **place: Any) -> Answer:
-        """Answer with the numbers looked at, or a part of them; see `views.values.part_of_csv`."""
+        """Return the selected matrix, or a part of it; see `part_of_csv`."""
         return part_of_csv(self.store, **place), []
 
     def _copy(self, why: str = "") -> tuple[str, list[bytes]]:
-        """Answer with what stands in for this view where its code did not arrive."""
+        """Return the static fallback if the front-end code fails to load."""
         from attnwidgets.views.page.frame import copy_of
 
         return copy_of(self, str(why)), []
 
     def _own_options(self) -> dict[str, Any]:
-        """Return, and check, the options that only this view has; called when what it shows is known."""
+        """Return the options that only this view has, checked against `self._explanations`."""
         return {}
 
-    def _readers(self) -> dict[str, Any]:
-        """Return the options that the reader changes, as they are now."""
+    def _current_options(self) -> dict[str, Any]:
+        """Return the options that the reader can change, as they are now."""
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
-    def _topics(self) -> Mapping[str, Handler]:
-        """Return what this view's browser side may ask; called once, at the end of `__init__`."""
+    def _handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
         return {}
 
-    def questions_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
-        """Yield topic, arguments and a function for the answer of what this view tells without a kernel."""
-        return self._questions.for_page()
+    def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
+        """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
+        return self._requests.for_page()
 
     def add_options(self, **options: Any) -> None:
-        """Tell the browser side more than the options of every view."""
+        """Tell the browser side more options."""
         self._options |= options
-        self.options = self._options | self._readers() | options
+        self.options = self._options | self._current_options() | options
 
-    def _tell(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
-        if self.comm is not None:  # closed while the question was on its way
+    def _send_reply(self, reply: dict[str, Any], buffers: Sequence[bytes]) -> None:
+        if self.comm is not None:  # the view may have been closed in the meantime
             self.send(reply, list(buffers))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        """Join the store and the selection of this view's trace, and go where the caller wants to look."""
+        """Return the store and the selection of this view's trace, moved to the layer, head and unit given.
+
+        Args:
+            fixed: Whether the view keeps showing its map, whatever method the selection moves to.
+        """
         main = self._explanations[0]
-        shared = session(), self._trace_id
-        store = STORES.get(shared) or STORES.keep(shared, TileStore())
+        key = session(), self._trace_id
+        store = STORES.get(key) or STORES.keep(key, TileStore())
         store.acquire(self._holder)
-        selection = SELECTIONS.get(shared)
+        selection = SELECTIONS.get(key)
         keys = self._register(store, selection)
         stack = main.stack or "self"
         base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
         if fixed:
-            # A view of one map shows this map, whatever an Explorer beside it is switched to.
-            self._options["method"] = keys[0]
-            self._options["stack"] = base.stack
+            self._options |= {"method": keys[0], "stack": base.stack}
             if main.unit != base.unit:
                 self._options["unit"] = main.unit
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
@@ -228,7 +222,7 @@ class View(anywidget.AnyWidget):
                 method=keys[0],
                 stack=base.stack,
             )
-            SELECTIONS.keep(shared, selection)
+            SELECTIONS.keep(key, selection)
         selection.acquire(self._holder)
         try:
             for name, value in self._wanted.items():
@@ -243,12 +237,12 @@ class View(anywidget.AnyWidget):
         return {"store": store, "selection": selection}
 
     def _first_unit(self) -> str:
-        """Return the unit that is looked at first, where nobody has chosen one."""
+        """Return the unit that is shown at first, if nobody has chosen one."""
         units = self._options["units"]
         return str(units[0] if units else self._explanations[0].unit)
 
     def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
-        """Make known what this view shows and offers; return its method keys."""
+        """Register what this view shows and offers with the store; return its method keys."""
         layer = self._wanted["layer"]
         if layer is None and selection is not None:
             layer = selection.layer
@@ -264,41 +258,41 @@ class View(anywidget.AnyWidget):
                 overview=self.SHOWS_ALL_HEADS,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
-        except BaseException:  # the method's own error, or an interrupt while it computes
+        except BaseException:  # the method's error, or an interrupt while it computes
             store.release(self._holder)
             raise
         self._keys = frozenset(keys)
         return keys
 
     def follow_registry(self) -> None:
-        """Offer also what was registered since, where this view offers everything; asked after every cell."""
-        if self.comm is None or self._asked_for or not self._menu or not outdated(self._menu, RECORDED):
+        """Offer methods registered since, if this view offers every method; called after every cell."""
+        if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
-        self.options = self._options | self._readers()
+        self.options = self._options | self._current_options()
 
     @property
     def name(self) -> str:
-        """Name of the view, the same in Python and in the browser."""
+        """Name of the view, in Python and in the browser."""
         return self._VIEW
 
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
         units = self._options["units"]
-        held = [source for source in self.store.sources() if base_of(source.method) in self._keys]
-        return [source for source in held if source.unit in units] or held if units else held
+        sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
+        return [source for source in sources if source.unit in units] or sources
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute what this view was asked to show and has not computed yet, with a progress bar.
+        """Compute the layers that are missing, with a progress bar.
 
-        That is the map it was given, or the methods an Explorer was given by name; not what its menu only
-        offers.
+        These are layers of the map that the view was given, or of the methods that an Explorer was given by
+        name; not of methods that its menu merely offers.
 
         Args:
-            layers: Only these; None: all.
+            layers: Only these layers; None: all.
         """
-        if not self._asked_for:
+        if not self._is_named:
             return
         for key, entry in self.store.menu.items():
             if key in self._keys and not entry.refusal:
@@ -319,13 +313,13 @@ class View(anywidget.AnyWidget):
     # -- life --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove this view, and what only it used, from the browser and from the kernel's memory."""
+        """Remove this view, and whatever only it used, from the browser and the kernel's memory."""
         if self.comm is None:
             return
         CELLS.forget(self)
-        self._questions.close()
+        self._requests.close()
         super().close()
-        # ipywidgets disables the display of a closed widget; a view still in a variable may be shown again.
+        # ipywidgets disables the display of a closed widget, but a view in a variable may be shown again.
         self.__dict__.pop("_repr_mimebundle_", None)
         if self._own_layout:
             self.layout.close()
@@ -334,15 +328,15 @@ class View(anywidget.AnyWidget):
         self.selection.forget(self.store)
 
     def _reopen(self) -> None:
-        layer_head = self._wanted | {"layer": self.selection.layer, "head": self.selection.head}
-        self._wanted = {name: None if value == "-" else value for name, value in layer_head.items()}
+        head = None if self.selection.head == "-" else self.selection.head
+        self._wanted |= {"layer": self.selection.layer, "head": head}
         traits = self._connect(fixed=self._options["method"] is not None)
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
             self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
-            self.options = self._options | self._readers()
+            self.options = self._options | self._current_options()
         self.open()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
@@ -350,19 +344,19 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._questions.opening(OPENING_BYTES)
-        found = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        self.opening = self._requests.opening(OPENING_BYTES)
+        bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
 
     def describe(self) -> str:
-        """Return what this view shows in a sentence or two, computed from the numbers: layer, head, filters.
+        """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
 
-        The same as `Explanation.describe` of a map or of attributions. It is the alternative text of the
-        static picture and of figures; the browser says it to screen readers. Nothing is computed for it.
+        They are those of `Explanation.describe`, and the alternative text of the static picture, of figures
+        and for screen readers. No layer is computed for them.
         """
         from attnwidgets.views.still.alt_text import words_of
 
@@ -370,14 +364,13 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.still.saving import overview_png
-        from attnwidgets.views.still.view_state import Shown
+        from attnwidgets.views.still.figures import overview_png
+        from attnwidgets.views.still.view_state import ViewState
 
-        looked = Shown.of(self)
-        if looked.source.long:  # the matrix that is looked at, not a layer
-            return overview_png(looked)
+        if ViewState.of(self).source.long:  # the selected matrix instead of a layer
+            return overview_png(self)
         shown = self._explanations[0]
-        # A picture that stands in for the view is not worth running the model for.
+        # A static picture is not worth running the model for.
         ready = getattr(shown, "computed_layers", None)
         return png(shown if ready is None else shown.select(layer=ready))
 
@@ -387,23 +380,30 @@ class View(anywidget.AnyWidget):
     # -- leaving -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, dpi: int = 200) -> Path:
-        """Write what this view shows now as a figure: the layer, head and pinned cell selected, the filters.
+        """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
 
-        No browser is needed. For papers: a PDF keeps its fonts, and labels are never read as formulas.
-        There are figures of Heatmap, HeadGrid, TokenStrip and HeadView; every view has a button that saves
+        Needs no browser. For papers: a PDF keeps its fonts, and labels are never read as formulas. Heatmap,
+        HeadGrid, TokenStrip, HeadView and ScorecardView have figures; every view has a button that saves
         exactly what is on the page.
 
         Args:
-            path: The file; its ending says what is written: ".svg", ".pdf" or ".png".
+            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
             dpi: Dots per inch of a PNG.
 
         Raises:
-            TypeError: There is no figure of such a view.
-            ValueError: Another ending.
+            TypeError: This kind of view has no figure.
+            ValueError: Another suffix.
         """
-        from attnwidgets.views.still.saving import save_view
+        from attnwidgets.views.still.saving import save_figure
 
-        return save_view(self, path, dpi=dpi)
+        return save_figure(self._figure, self.describe, path, dpi=dpi)
+
+    def _figure(self) -> Figure:
+        """Return what this view shows now as a matplotlib figure; a view that can be saved overrides this."""
+        raise TypeError(
+            f"{self._VIEW} has no figure. Save an aw.Heatmap, HeadGrid, TokenStrip or HeadView of what is "
+            "shown, or take the picture from the view's own corner (⋯)."
+        )
 
     def to_html(
         self,
@@ -422,13 +422,13 @@ class View(anywidget.AnyWidget):
         )
 
     def frame(self, height: int = 640) -> Page:
-        """Return a copy that is a page in a frame, as the last line of a cell: it needs no widget manager.
+        """Return a copy as a page in a frame, for the last line of a cell: it needs no widget manager.
 
-        For front ends in which widgets do not arrive or are not linked between cells. What would need a
-        kernel says so.
+        For front ends that cannot display widgets, or do not link them between cells. Where the page would
+        need a kernel, it says so.
 
         Args:
-            height: Of the frame, in pixels; what is longer scrolls.
+            height: Height of the frame in pixels; a longer page scrolls.
         """
         from attnwidgets.views.page.frame import page_of
 
@@ -436,12 +436,24 @@ class View(anywidget.AnyWidget):
 
 
 def link(first: View, *others: View) -> None:
-    """Let views of different traces share one selection: the first one's.
+    """Let views of different traces share one selection, the first view's.
 
-    Layers, heads and positions that a view does not have are shown at the nearest it has.
+    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
+
+    Args:
+        first: View whose selection is shared.
+        others: Views that follow it.
 
     Raises:
-        TypeError: Something is not a view.
+        TypeError: An argument is not a view.
+
+    Example:
+        >>> cat, dog = (aw.trace(*aw.demo_model("encoder"), f"The {name} sat.") for name in ("cat", "dog"))
+        >>> views = [aw.Heatmap(cat), aw.Heatmap(dog)]
+        >>> aw.link(*views)
+        >>> views[0].selection.layer = 3
+        >>> views[1].selection.layer
+        3
     """
     for view in (first, *others):
         if not isinstance(view, View):

@@ -1,1 +1,1 @@
-"""What a CompareView and a LayerProfile compare: explanations of one text over the same elements."""
+"""Views that compare explanations of one text, or follow tokens from layer to layer."""

@@ -1,83 +1,85 @@
-"""Words that several models share: explanations of one text, cut differently, over the same elements."""
+"""Words that several models share: explanations of one text over different tokens, read by common words."""
 
 from __future__ import annotations
 
 import unicodedata
-from itertools import pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.tracing.text.units import TokenAxis, Unit
-from attnwidgets.views.wire.equality import units_of
-from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.views.wire.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHARED = "shared word"
-"""Name of the unit: the shortest stretches of text at whose ends every model has the end of a word."""
+"""Name of the unit: the shortest stretches of text that end where a word ends in every model."""
 
 _SPACE_SIGNS = str.maketrans("", "", "▁Ġ␣⏎↵⇥Ċ")
 
 
 def elements(explanation: Any) -> Unit:
-    """Return what is compared: the sources of attributions, the keys of a map."""
-    return explanation.source_unit if is_attributions(explanation) else explanation.key_unit
+    """Return the elements that are compared: the sources of attributions, the keys of a map."""
+    return explanation.source_unit if isinstance(explanation, Attributions) else explanation.key_unit
 
 
 def are_alike(explanations: Sequence[Any]) -> bool:
-    """Return whether all are over the same elements."""
+    """Return whether all explanations are over the same elements."""
     first = explanations[0]
     return all(
         item.unit == first.unit and elements(item).labels == elements(first).labels for item in explanations
     )
 
 
-def aligned(explanations: Sequence[Any], names: Sequence[str]) -> tuple[list[Any], list[list[int]]]:
-    """Return explanations by the words that they share, and which elements of each are such words.
+def aligned(explanations: Sequence[Any], names: Sequence[str]) -> tuple[list[Any], int]:
+    """Return explanations by the words that they share, which come first, and how many those are.
 
-    What is no word of the text (special tokens) is left out: models have different ones. Upper and lower
-    case, accents and spaces do not matter.
+    Elements that are not words of the text (special tokens) follow them: models have different ones. Case,
+    accents and spaces do not matter.
 
     Args:
-        explanations: Of the same text.
-        names: What they are called, for messages.
+        explanations: Explanations of the same text.
+        names: Their names, for messages.
 
     Raises:
-        ValueError: Where the texts differ; the message names the first words that do.
+        ValueError: The texts differ; the message names the first words that do.
     """
     by_word = [item.to("word") if "word" in units_of(item) else item for item in explanations]
-    texts = [_texts(elements(item)) for item in by_word]
+    texts = [_words(elements(item)) for item in by_word]
     whole = ["".join(text for text, _ in words) for words in texts]
-    for name, other, words in zip(names[1:], whole[1:], texts[1:], strict=True):
-        if other != whole[0]:
+    for name, letters, words in zip(names[1:], whole[1:], texts[1:], strict=True):
+        if letters != whole[0]:
             raise ValueError(_difference(names[0], texts[0], name, words))
     if not whole[0]:
         raise ValueError(f"{names[0]!r} has no words to compare: only special tokens.")
-    ends = [_ends(words) for words in texts]
-    shared = sorted(set.intersection(*ends))
-    found, kept = [], []
-    for item, words in zip(by_word, texts, strict=True):
-        unit, places = _unit(elements(item), words, shared, elements(by_word[0]), texts[0])
-        found.append(item.to(unit))
-        kept.append(places)
-    return found, kept
+    ends = sorted(set.intersection(*map(_ends, texts)))
+    first_labels = elements(by_word[0]).labels
+    labels = ["".join(first_labels[place] for place in group) for group in _grouped(texts[0], ends)]
+    shared = [
+        item.to(_shared_unit(elements(item), _grouped(words, ends), labels))
+        for item, words in zip(by_word, texts, strict=True)
+    ]
+    return shared, len(ends)
 
 
-def axis_of(explanation: Any, kept: Sequence[int]) -> TokenAxis:
-    """Return the axis of some elements of an explanation; views link them by their tokens."""
+def axis_of(explanation: Any, count: int | None) -> TokenAxis:
+    """Return the axis of an explanation, or that of its first elements; views link them by their tokens.
+
+    Args:
+        explanation: The explanation.
+        count: How many elements; None: the axis as it is.
+    """
+    axis: TokenAxis = explanation.axis if isinstance(explanation, Attributions) else explanation.key
+    if count is None:
+        return axis
     unit = elements(explanation)
-    axis: TokenAxis = explanation.axis if is_attributions(explanation) else explanation.key
-    chosen = Unit(
-        unit.name,
-        tuple(unit.labels[place] for place in kept),
-        tuple(unit.spans[place] for place in kept),
-        tuple(unit.special[place] for place in kept),
-    )
+    chosen = Unit(unit.name, unit.labels[:count], unit.spans[:count], unit.special[:count])
     return TokenAxis(axis.tokens, {unit.name: chosen}, axis.segment, axis.boundary, axis.text)
 
 
-def _texts(unit: Unit) -> list[tuple[str, int]]:
-    """Return the letters of every element that is no special token, with its number."""
+def _words(unit: Unit) -> list[tuple[str, int]]:
+    """Return the letters of every element that is not a special token, with its number."""
     return [
         (_letters(label), place)
         for place, (label, special) in enumerate(zip(unit.labels, unit.special, strict=True))
@@ -93,44 +95,34 @@ def _letters(label: str) -> str:
 
 def _ends(words: Sequence[tuple[str, int]]) -> set[int]:
     """Return after how many letters a word ends."""
-    ends, length = set(), 0
-    for text, _ in words:
-        length += len(text)
-        ends.add(length)
-    return ends - {0}
+    return set(accumulate(len(text) for text, _ in words)) - {0}
 
 
-def _unit(
-    own: Unit,
-    words: Sequence[tuple[str, int]],
-    shared: Sequence[int],
-    first: Unit,
-    first_words: Sequence[tuple[str, int]],
-) -> tuple[Unit, list[int]]:
-    """Return the shared words over one model's tokens, then what is none; and the shared ones' numbers."""
-    groups = _grouped(words, shared)
-    names = ["".join(first.labels[place] for place in group) for group in _grouped(first_words, shared)]
+def _shared_unit(unit: Unit, groups: Sequence[Sequence[int]], labels: Sequence[str]) -> Unit:
+    """Return the shared words over one model's tokens, followed by the elements outside of them.
+
+    Args:
+        unit: The model's own elements.
+        groups: Numbers of the elements that make up each shared word.
+        labels: Names of the shared words.
+    """
     inside = {place for group in groups for place in group}
-    others = [place for place in range(len(own)) if place not in inside]
-    spans = [tuple(token for place in group for token in own.spans[place]) for group in groups]
-    unit = Unit(
+    others = [place for place in range(len(unit)) if place not in inside]
+    spans = [tuple(token for place in group for token in unit.spans[place]) for group in groups]
+    return Unit(
         SHARED,
-        (*names, *(own.labels[place] for place in others)),
-        (*spans, *(own.spans[place] for place in others)),
+        (*labels, *(unit.labels[place] for place in others)),
+        (*spans, *(unit.spans[place] for place in others)),
         (*(False,) * len(groups), *(True,) * len(others)),
     )
-    return unit, list(range(len(groups)))
 
 
-def _grouped(words: Sequence[tuple[str, int]], shared: Sequence[int]) -> list[list[int]]:
-    """Return the numbers of the words between one shared end and the next; one without letters joins them."""
-    groups: list[list[int]] = []
+def _grouped(words: Sequence[tuple[str, int]], ends: Sequence[int]) -> list[list[int]]:
+    """Return the numbers of the words up to each shared end; a word without letters joins those before it."""
+    groups: list[list[int]] = [[] for _ in ends]
     length, at = 0, 0
-    starts = [0, *shared]
-    bounds = list(pairwise(starts))
-    groups = [[] for _ in bounds]
     for text, place in words:
-        if text and length >= bounds[at][1]:
+        if text and length >= ends[at]:
             at += 1
         groups[at].append(place)
         length += len(text)
@@ -142,8 +134,10 @@ def _difference(
 ) -> str:
     pairs = zip(words, others, strict=False)
     number = next((i for i, ((a, _), (b, _)) in enumerate(pairs) if a != b), min(len(words), len(others)))
-    said = [repr(found[number][0]) if number < len(found) else "no further word" for found in (words, others)]
+    here, there = (
+        repr(text[number][0]) if number < len(text) else "no further word" for text in (words, others)
+    )
     return (
-        f"{first!r} and {second!r} are not of the same text: word {number} is {said[0]} in the one, "
-        f"{said[1]} in the other. Explanations are compared over the same words."
+        f"{first!r} and {second!r} do not explain the same text: word {number} is {here} in the one, "
+        f"{there} in the other. Explanations are compared over the same words."
     )

@@ -1,4 +1,4 @@
-"""What is compared, as it is given: traces with methods, explanations, layers, heads, targets."""
+"""Items of a comparison, made from what the user gave: traces with methods, or explanations."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._selecting import listed, pick
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 MOST = 24
-"""So many strips a view takes."""
+"""Strips that one view can show."""
 METHODS = ("attention", "rollout")
 
 
 @dataclass(frozen=True)
 class Item:
-    """One strip: an explanation with one head, or of one target.
+    """One strip or line: an explanation with one head, or of one target.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         explanation: A MixingMap without a choice of heads, or Attributions of one target.
-        note: What was done to make it one, in words.
-        row: Of a map, the one row that is ever read (a target's); None: a query's.
+        note: How it was reduced to one, in words.
+        row: The one row of a map that is read (a target's); None: a query's.
     """
 
     name: str
@@ -43,64 +43,129 @@ def items_of(
     heads: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Item]:
-    """Return the strips that are meant by what a CompareView was given.
+    """Return the strips of a CompareView.
 
     Args:
         shown: A trace, an explanation, a list of either, or a mapping from names to explanations.
         methods: For traces: names in `aw.methods()`, pairs (name, options), functions of a trace.
         layers: A strip for each of these layers of every map.
-        heads: A strip for each of these heads of every map; otherwise the mean over heads.
-        names: What the strips are called.
+        heads: A strip for each of these heads of every map; None: one for the mean over heads.
+        names: Names of the strips.
 
     Raises:
         TypeError: Something is neither a trace nor an explanation.
-        ValueError: Fewer than two strips are left, more than `MOST`, or names do not fit.
+        ValueError: There are fewer than two strips, more than `MOST`, or `names` does not fit.
     """
-    pairs = _pairs(shown)
-    several = sum(is_trace(given) for _, given in pairs) > 1
-    found = [one for name, given in pairs for one in _explained(name, given, methods, several=several)]
-    items = [part for item in found for part in _parts(item, layers, heads)]
+    items = [strip for item in _explained(shown, methods) for strip in _strips(item, layers, heads)]
     if not 2 <= len(items) <= MOST:  # noqa: PLR2004 - a comparison
         raise ValueError(
             f"CompareView() compares 2 to {MOST} explanations, and was given {len(items)}: "
             "name several methods=, layers= or heads=, or give a list."
         )
-    return called(items, names)
+    return _named(items, names)
 
 
 def layered_items(shown: Any, *, methods: Any = (), names: Sequence[str] | None = None) -> list[Item]:
-    """Return what has something to say of several layers: maps, and what attributions say of every layer.
+    """Return the lines of a LayerProfile: maps, and what attributions say of every layer.
 
     Args:
-        shown: As `items_of` takes it.
-        methods: The same.
-        names: What they are called.
+        shown: As in `items_of`.
+        methods: As in `items_of`.
+        names: Names of the lines.
 
     Raises:
-        TypeError, ValueError: Something is no explanation, or says nothing of several layers.
+        TypeError: Something is neither a trace nor an explanation.
+        ValueError: An explanation has no values for several layers, or `names` does not fit.
     """
-    pairs = _pairs(shown)
-    several = sum(is_trace(given) for _, given in pairs) > 1
-    found = [one for name, given in pairs for one in _explained(name, given, methods, several=several)]
-    return called([part for item in found for part in _by_layer(item)], names)
+    return _named([line for item in _explained(shown, methods) for line in _lines(item)], names)
 
 
-def _by_layer(item: Item) -> list[Item]:
+def _explained(shown: Any, methods: Any) -> list[Item]:
+    """Return what was given as explanations: traces by their methods."""
+    if isinstance(shown, dict):
+        pairs = [(str(name), given) for name, given in shown.items()]
+    else:
+        several = list(shown) if isinstance(shown, (list, tuple)) else [shown]
+        pairs = [("", given) for given in several]
+        for place, given in enumerate(several):
+            if not is_trace(given) and not isinstance(given, (MixingMap, Attributions)):
+                argument = f"shown[{place}]" if len(several) > 1 else "shown"
+                raise TypeError(
+                    "CompareView() compares MixingMaps and Attributions, or methods of traces; "
+                    f"{argument} is {type(given).__name__}."
+                )
+    several_traces = sum(is_trace(given) for _, given in pairs) > 1
+    items = []
+    for name, given in pairs:
+        if isinstance(given, (MixingMap, Attributions)):
+            items.append(Item(name or given.title, given))
+        else:
+            model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
+            items += _by_method(given, methods, name or (model if several_traces else ""))
+    return items
+
+
+def _by_method(trace: Any, methods: Any, note: str) -> list[Item]:
+    from attnwidgets.evaluate.examples.method_specs import named
+
+    # Rollout is undefined for signed weights; by default they are shown without it.
+    default = METHODS[:1] if trace.is_signed() else METHODS
+    return [
+        Item(name.replace("_", " "), method(trace), note)
+        for name, method in named(methods or default).items()
+    ]
+
+
+def _lines(item: Item) -> list[Item]:
+    """Return an explanation as a map of several layers; of attributions, a row of it for each target."""
     given = item.explanation
     targets = given.targets if isinstance(given, Attributions) else None
-    found = given.map if isinstance(given, Attributions) else given
-    if not isinstance(found, MixingMap) or len(found.layers) < 2:  # noqa: PLR2004 - a line
-        raise ValueError(f"{item.name!r} says nothing of several layers: a profile is of those that do.")
-    (part,) = _parts(replace(item, explanation=found), None, None)
+    by_layer = given.map if isinstance(given, Attributions) else given
+    if not isinstance(by_layer, MixingMap) or len(by_layer.layers) < 2:  # noqa: PLR2004 - a line
+        raise ValueError(f"{item.name!r} has no values for several layers, which a layer profile shows.")
+    (line,) = _strips(replace(item, explanation=by_layer), None, None)
     if targets is None:
-        return [part]
+        return [line]
     if len(targets) == 1:
-        return [replace(part, row=0)]
-    return [replace(part, name=f"{part.name}: {target}", row=row) for row, target in enumerate(targets)]
+        return [replace(line, row=0)]
+    return [replace(line, name=f"{line.name}: {target}", row=row) for row, target in enumerate(targets)]
 
 
-def called(items: list[Item], names: Sequence[str] | None) -> list[Item]:
-    """Return items by the names given, or by their own, told apart.
+def _strips(item: Item, layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[Item]:
+    """Return an explanation target by target, or layer by layer and head by head."""
+    explanation = item.explanation
+    if isinstance(explanation, Attributions):
+        if len(explanation.shape) == 1:
+            return [item]
+        return [
+            replace(item, name=f"{item.name}: {target}", explanation=explanation.select(row))
+            for row, target in enumerate(explanation.targets)
+        ]
+    if not isinstance(explanation, MixingMap):
+        raise TypeError(
+            f"{item.name!r} is a {type(explanation).__name__}, neither a MixingMap nor Attributions."
+        )
+    strips = []
+    for layer in [None] if layers is None else pick(layers, explanation.layers, "layer"):
+        part = explanation if layer is None else explanation.select(layer=layer)
+        address = "" if layer is None else f"layer {layer}"
+        if part.heads is None:
+            strips.append((address, part, ""))
+        elif heads is None:
+            note = f"head {part.heads[0]}" if len(part.heads) == 1 else "mean over heads"
+            strips.append((address, part.mean("head"), note))
+        else:
+            for head in pick(heads, part.heads, "head"):
+                address = f"head {head}" if layer is None else f"head {layer}.{head}"
+                strips.append((address, part.select(head=head).mean("head"), ""))
+    return [
+        Item(", ".join(filter(None, (item.name, address))), part, ", ".join(filter(None, (item.note, note))))
+        for address, part, note in strips
+    ]
+
+
+def _named(items: list[Item], names: Sequence[str] | None) -> list[Item]:
+    """Return items with the given names, or with their own if those differ: by notes, else by number.
 
     Raises:
         ValueError: Names do not fit.
@@ -110,81 +175,14 @@ def called(items: list[Item], names: Sequence[str] | None) -> list[Item]:
         if len(given) != len(items):
             raise ValueError(f"names has {len(given)} entries for {len(items)} explanations.")
         if len(set(given)) < len(given):
-            raise ValueError(f"names has one twice: {listed(given)}.")
+            raise ValueError(f"names contains a name twice: {listed(given)}.")
         return [replace(item, name=name) for item, name in zip(items, given, strict=True)]
-    return _distinct(items)
-
-
-def _pairs(shown: Any) -> list[tuple[str, Any]]:
-    if isinstance(shown, dict):
-        return [(str(name), one) for name, one in shown.items()]
-    several = list(shown) if isinstance(shown, (list, tuple)) else [shown]
-    for place, one in enumerate(several):
-        if not is_trace(one) and not isinstance(one, (MixingMap, Attributions)):
-            what = f"shown[{place}]" if len(several) > 1 else "shown"
-            raise TypeError(
-                f"CompareView() compares MixingMaps and Attributions, or methods of traces; {what} is "
-                f"{type(one).__name__}."
-            )
-    return [("", one) for one in several]
-
-
-def _explained(name: str, given: Any, methods: Any, *, several: bool) -> list[Item]:
-    if is_explanation(given):
-        return [Item(name or given.title, given)]
-    from attnwidgets.evaluate.examples.method_specs import named
-
-    model = str(getattr(given, "model_id", "") or "").rsplit("/", 1)[-1]
-    about = name or (model if several else "")
-    # Of signed weights there is no rollout; a reader who named no method is shown those that there are.
-    usual = METHODS[:1] if given.is_signed() else METHODS
-    calls: dict[str, Callable[[Any], Any]] = named(methods or usual)
-    return [Item(label.replace("_", " "), call(given), about) for label, call in calls.items()]
-
-
-def _parts(item: Item, layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[Item]:
-    """Return an explanation target by target, or layer by layer and head by head."""
-    found = item.explanation
-    if isinstance(found, Attributions):
-        if len(found.shape) == 1:
-            return [item]
-        return [
-            replace(item, name=f"{item.name}: {target}", explanation=found.select(place))
-            for place, target in enumerate(found.targets)
-        ]
-    if not isinstance(found, MixingMap):
-        raise TypeError(f"{item.name!r} is a {type(found).__name__}, neither a MixingMap nor Attributions.")
-    chosen = [None] if layers is None else list(pick(layers, found.layers, "layer"))
-    parts = []
-    for layer in chosen:
-        one = found if layer is None else found.select(layer=layer)
-        where = "" if layer is None else f"layer {layer}"
-        if one.heads is None:
-            parts.append((where, one, ""))
-        elif heads is None:
-            alone = len(one.heads) == 1
-            parts.append((where, one.mean("head"), f"head {one.heads[0]}" if alone else "mean over heads"))
-        else:
-            for head in pick(heads, one.heads, "head"):
-                address = f"head {head}" if layer is None else f"head {layer}.{head}"
-                parts.append((address, one.select(head=head).mean("head"), ""))
+    own = [item.name for item in items]
+    with_notes = [f"{item.name} ({item.note})" if item.note else item.name for item in items]
+    if len(set(own)) < len(set(with_notes)) == len(items):
+        return [replace(item, name=name, note="") for item, name in zip(items, with_notes, strict=True)]
+    earlier = [own[:place].count(name) for place, name in enumerate(own)]
     return [
-        Item(", ".join(filter(None, (item.name, where))), one, ", ".join(filter(None, (item.note, note))))
-        for where, one, note in parts
+        replace(item, name=f"{item.name} ({count + 1})") if count else item
+        for item, count in zip(items, earlier, strict=True)
     ]
-
-
-def _distinct(items: list[Item]) -> list[Item]:
-    """Return items whose names differ: by their notes where that tells them apart, else by number."""
-    names = [item.name for item in items]
-    if len(set(names)) < len(names):
-        with_notes = [f"{item.name} ({item.note})" if item.note else item.name for item in items]
-        if len(set(with_notes)) == len(names):
-            return [replace(item, name=name, note="") for item, name in zip(items, with_notes, strict=True)]
-    seen: dict[str, int] = {}
-    found = []
-    for item in items:
-        seen[item.name] = seen.get(item.name, 0) + 1
-        number = seen[item.name]
-        found.append(item if number == 1 else replace(item, name=f"{item.name} ({number})"))
-    return found

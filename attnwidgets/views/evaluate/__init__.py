@@ -1,1 +1,1 @@
-"""Views of scores, and of predictions without parts of the input."""
+"""Views of scores, and of predictions after parts of the input are removed."""

@@ -1,7 +1,8 @@
-"""What a panel of removals asks: the curves of an explanation, beside chance and single removals."""
+"""Handlers of a removal panel: the curves of an explanation, of random orders and of single removals."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,44 +24,59 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 OPENING_WORK = 5e10
-"""Multiplications that opening a view may cost in its cell; what is more is a job beside it."""
+"""Multiplications that opening a view may take in its cell; more work becomes a background job."""
 _KEPT = 64
-"""Answers that are remembered, so that looking at one again, or writing a page, runs nothing."""
+"""Answers that are kept, so that showing one again, or writing a page, runs nothing."""
 
 
-def removal_topics(view: View, trace: Any) -> dict[str, Handler]:
-    """Return the topics of a view that holds a removal panel; nothing where no model predicts.
+def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
+    """Return the handlers of a view with a removal panel; none without a model that predicts something.
 
-    "removal" are the curves of the explanation that is looked at, "removal_baselines" those of chance and of
-    single removals. A page holds those that were asked for.
+    A page holds the answers that were requested. See `Removals` for what the answers hold.
 
     Args:
-        view: The view that is asked.
+        view: The view.
         trace: What `aw.trace` returned, or None.
     """
     if trace is None or getattr(trace, "model", None) is None or not getattr(trace, "predictions_title", ""):
         return {}
-    return Removals(view, trace, None, draws=10, seed=0, held=False).topics()
+    return Removals(view, trace, None, draws=10, seed=0, held=False).handlers()
 
 
-def usual_operator(trace: Any, target: Target, stack: str) -> Operator:
-    """Return the operator that a view opens with: "mask" where it is possible, or the first that is."""
-    from attnwidgets.evaluate.removals.removal import refusals
+def resolve_operator(trace: Any, operator: Operator | None, target: Target, stack: str) -> Operator:
+    """Return an operator; by default the one a view opens with: "mask" if possible, else the first that is.
+
+    Raises:
+        ValueError: The operator is unknown, or impossible here.
+    """
+    from attnwidgets.evaluate.removals.removal import refusals, require_operator
 
     reasons = refusals(trace, target, stack)
-    return next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
+    usual: Operator = next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
+    chosen = usual if operator is None else operator
+    require_operator(trace, chosen, target, stack)
+    return chosen
 
 
 class Removals:
-    """Answers what a removal panel asks, and remembers it.
+    """Answers the requests of a removal panel, and keeps the answers.
+
+    - "removal" (source, layer, head, row, target, operator): the curves of an explanation. In meta: operator,
+      operators [name, why it is impossible or ""], target, title, score ("probability" or "number"), stack,
+      steps (how many elements are removed, or kept), order (elements, the first to go first), outcomes
+      [number, name], standIn (the token in place of a removed one) and warning. Buffers, all float64: what is
+      left of the target, the index of the predicted outcome and its probability, each [removed or kept,
+      step], and the values of the explanation [element].
+    - "removal_baselines" (source, target, operator): steps and draws. Buffers, all float64 and [removed or
+      kept, step]: mean, minimum and maximum over random orders, and the order of single removals.
 
     Args:
-        view: Whose sources are asked about.
+        view: The view whose sources requests name.
         trace: The input.
-        target: What is read; None: what the selection, or the method looked at, is about.
-        draws: Of random orders.
-        seed: Of these.
-        held: Whether a page holds what is shown; else only what was asked for.
+        target: The target; None: that of the selection or of the selected method.
+        draws: Number of random orders.
+        seed: Seed of the random orders.
+        held: Whether a page holds what the view shows; else only what was requested.
     """
 
     def __init__(
@@ -69,181 +85,152 @@ class Removals:
         self._view, self._trace, self._target = view, trace, target
         self._draws, self._seed, self._held = draws, seed, held
         self._known: dict[tuple[Any, ...], Answer] = {}
-        self._asked: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {
+        self._requested: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {
             "removal": {},
             "removal_baselines": {},
         }
 
-    def topics(self) -> dict[str, Handler]:
-        """Return what can be asked."""
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers of both requests."""
+        answers: dict[str, Callable[..., Answer]] = {
+            "removal": self._steps,
+            "removal_baselines": self._baselines,
+        }
         return {
-            "removal": Handler(
-                self._steps,
+            name: Handler(
+                answer,
                 runs_model=True,
-                for_page=lambda: self._for_page("removal"),
-                at_once=lambda: self._opening("removal"),
-            ),
-            "removal_baselines": Handler(
-                self._baselines,
-                runs_model=True,
-                for_page=lambda: self._for_page("removal_baselines"),
-                at_once=lambda: self._opening("removal_baselines"),
-            ),
+                for_page=partial(self._for_page, name),
+                prefetched=partial(self._opening, name),
+            )
+            for name, answer in answers.items()
         }
 
-    def _steps(
-        self,
-        source: str,
-        layer: int,
-        head: int | str,
-        row: int,
-        target: int | None,
-        operator: str | None,
+    def _steps(self, **args: Any) -> Answer:
+        return self._answer("removal", args, tuple(args.values()), lambda: self._curves(**args))
+
+    def _curves(
+        self, source: str, layer: int, head: int | str, row: int, target: int | None, operator: str | None
     ) -> Answer:
         from attnwidgets.evaluate.removals.removal import refusals
         from attnwidgets.evaluate.removals.removal_curves import removal_steps
 
-        args = {
-            "source": source,
-            "layer": layer,
-            "head": head,
-            "row": row,
-            "target": target,
-            "operator": operator,
+        explained = self._source(source)
+        removal = self._removal(explained, target, operator)
+        values = _values_of(explained, layer, head, row)
+        steps = removal_steps(removal, values)
+        outcomes = sorted({int(index) for index in steps.decided[np.isfinite(steps.decided)]})
+        reasons = refusals(self._trace, removal.target, removal.stack)
+        meta = {
+            "operator": removal.operator,
+            "operators": [list(item) for item in reasons.items()],
+            "target": removal.target.label,
+            "title": removal.target.title,
+            "score": steps.score,
+            "stack": removal.stack,
+            "steps": list(steps.ks),
+            "order": steps.order.tolist(),
+            "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
+            "standIn": _stand_in(self._trace, removal.operator),
+            "warning": "; ".join(filter(None, (self._trace.warning, removal.target.note))),
         }
-
-        def answer() -> Answer:
-            found = self._source(source)
-            removal = self._removal(found, target, operator)
-            values = _values_of(found, layer, head, row)
-            steps = removal_steps(removal, values)
-            outcomes = sorted({int(index) for index in steps.decided[np.isfinite(steps.decided)]})
-            meta = {
-                "operator": removal.operator,
-                "operators": [
-                    list(item) for item in refusals(self._trace, removal.target, removal.stack).items()
-                ],
-                "target": removal.target.label,
-                "title": removal.target.title,
-                "score": steps.score,
-                "stack": removal.stack,
-                "steps": list(steps.ks),
-                "order": steps.order.tolist(),
-                "outcomes": [[index, outcome_name(self._trace, index)] for index in outcomes],
-                "standIn": _stand_in(self._trace, removal.operator),
-                "warning": "; ".join(filter(None, (self._trace.warning, removal.target.note))),
-            }
-            return meta, [
-                _packed(steps.values),
-                _packed(steps.decided),
-                _packed(steps.certainty),
-                _packed(np.nan_to_num(values)),
-            ]
-
-        return self._answer("removal", args, tuple(args.values()), answer)
+        return meta, _packed(steps.values, steps.decided, steps.certainty, np.nan_to_num(values))
 
     def _baselines(self, source: str, target: int | None, operator: str | None) -> Answer:
         from attnwidgets.evaluate.removals.removal_curves import removal_baselines
 
-        found = self._source(source)
-        removal = self._removal(found, target, operator)
+        removal = self._removal(self._source(source), target, operator)
 
         def answer() -> Answer:
             lines = removal_baselines(removal, draws=self._draws, seed=self._seed)
-            # Where every step is undefined in some draw there is no mean: NaN, as in a scorecard.
+            # Where a step is undefined in some draw there is no mean: NaN, as in a scorecard.
             mean, low, high = lines.random.mean(axis=1), lines.random.min(axis=1), lines.random.max(axis=1)
             meta = {"steps": list(lines.ks), "draws": self._draws}
-            return meta, [_packed(part) for part in (mean, low, high, lines.oracle)]
+            return meta, _packed(mean, low, high, lines.oracle)
 
-        # They do not depend on the explanation: another method finds them here.
+        # Baselines do not depend on the explanation, so other methods reuse them.
         key = (removal.stack, removal.unit.name, removal.unit.spans, target, removal.operator)
         args = {"source": source, "target": target, "operator": operator}
         return self._answer("removal_baselines", args, key, answer)
 
     def _answer(
-        self, topic: str, args: dict[str, Any], key: tuple[Any, ...], make: Callable[[], Answer]
+        self, name: str, args: dict[str, Any], key: tuple[Any, ...], make: Callable[[], Answer]
     ) -> Answer:
-        whole = (topic, *key)
-        if whole not in self._known:
-            self._known[whole] = make()
+        """Return the answer kept under a key, or make it; note that it was requested."""
+        key = (name, *key)
+        if key not in self._known:
+            self._known[key] = make()
             while len(self._known) > _KEPT:
                 del self._known[next(iter(self._known))]
-        self._asked[topic][tuple(args.values())] = args
-        return self._known[whole]
+        self._requested[name][tuple(args.values())] = args
+        return self._known[key]
 
     def _source(self, name: str) -> Source:
-        # Linked views may look at a method of another one.
-        held: list[Source] = self._view.store.sources()
-        found = next((source for source in held if source.id == name), None)
-        if found is None:
+        # The method may be one that only a linked view offers.
+        source: Source | None = next((one for one in self._view.store.sources() if one.id == name), None)
+        if source is None:
             raise LookupError(f"this view shows no {name!r}; run the cell again.")
-        return found
+        return source
 
-    def _removal(self, source: Source, target: int | None, operator: str | None) -> Removal:
-        from attnwidgets.evaluate.removals.removal import require_operator
+    def _removal(self, source: Source, target: int | None, operator: Any) -> Removal:
         from attnwidgets.evaluate.removals.removal_curves import Removal
         from attnwidgets.explanations.targets.named import resolve_target
 
         explanation = source.explanation
         stack = stack_of(explanation, self._trace)
-        wanted = self._target if target is None and self._target is not None else target
-        read = resolve_target(self._trace, wanted, method="removal")
-        chosen: Any = operator or usual_operator(self._trace, read, stack)
-        require_operator(self._trace, chosen, read, stack)
+        requested = self._target if target is None else target
+        resolved = resolve_target(self._trace, requested, method="removal")
+        chosen = resolve_operator(self._trace, operator, resolved, stack)
         axis = explanation.axis if source.attributions else explanation.key
-        return Removal(self._trace, axis.units[source.unit], stack, read, chosen)
+        return Removal(self._trace, axis.units[source.unit], stack, resolved, chosen)
 
     # -- pages ---------------------------------------------------------------------------------------
 
-    def _opening(self, topic: str) -> Iterator[dict[str, Any]]:
-        """Yield what is asked first, where a cell need not wait for it: baselines are many inputs."""
+    def _opening(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the first request, if a cell need not wait long for it: baselines are many inputs."""
         from attnwidgets.tracing.pass_memory import pass_work
 
         tokens = len(self._trace.tokens) if self._held else 0
-        inputs = tokens * (1 if topic == "removal" else 1 + self._draws)
+        inputs = tokens * (1 if name == "removal" else 1 + self._draws)
         if self._held and inputs * pass_work(self._trace) <= OPENING_WORK:
-            yield from islice(self._for_page(topic), 1)
+            yield from islice(self._for_page(name), 1)
 
-    def _for_page(self, topic: str) -> Iterator[dict[str, Any]]:
-        """Yield what is shown, in every unit, then what was asked for besides."""
-        told = set()
-        for args in [*(self._shown() if self._held else ()), *self._asked[topic].values()]:
-            own = dict(args)
-            if topic == "removal_baselines":
-                own = {name: own[name] for name in ("source", "target", "operator")}
-            if tuple(own.values()) not in told:
-                told.add(tuple(own.values()))
-                yield own
+    def _for_page(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the requests for what is shown, in every unit, then the others that were made."""
+        sent = set()
+        for shown in [*(self._shown() if self._held else ()), *self._requested[name].values()]:
+            names = ("source", "target", "operator") if name == "removal_baselines" else tuple(shown)
+            args = {key: shown[key] for key in names}
+            if tuple(args.values()) not in sent:
+                sent.add(tuple(args.values()))
+                yield args
 
     def _shown(self) -> Iterator[dict[str, Any]]:
-        """Yield what the browser asks of what is looked at; the twin of `questionOf`, removal/question.ts."""
-        view, selection = self._view, self._view.selection
-        options = view.options
-        wanted = options["method"] or selection.method
+        """Yield the browser's requests for what it shows; the twin of `questionOf` in removal/question.ts."""
+        options, selection = self._view.options, self._view.selection
+        offered = self._view.sources()
+        method = options["method"] or selection.method
+        if all(source.method != method for source in offered):
+            method = offered[0].method
+        sources = [source for source in offered if source.method == method]
         stack = options["stack"] or selection.stack
-        offered = view.sources()
-        held = [one for one in offered if one.method == wanted] or [
-            one for one in offered if one.method == offered[0].method
-        ]
-        held = [source for source in held if source.stack == stack] or held
-        for source in sorted(held, key=lambda one: one.unit != selection.unit):
-            layer = min(source.layers, key=lambda number: abs(number - selection.layer))
+        sources = [source for source in sources if source.stack == stack] or sources
+        for source in sorted(sources, key=lambda source: source.unit != selection.unit):
             head = selection.head
-            if source.heads is None:
-                head = "-"
-            elif head == "-":
-                head = "mean"
-            asked = asked_of(source.method).get("target", selection.target and selection.target.id)
+            if source.heads is None or head == "-":
+                head = "-" if source.heads is None else "mean"
+            target = asked_of(source.method).get("target", selection.target and selection.target.id)
             yield {
                 "source": source.id,
-                "layer": layer,
+                "layer": min(source.layers, key=lambda number: abs(number - selection.layer)),
                 "head": head,
                 "row": self._row(source),
-                "target": None if options["method"] else asked,
+                "target": None if options["method"] else target,
                 "operator": options.get("operator"),
             }
 
     def _row(self, source: Source) -> int:
+        """Return the pinned row of a source, or -1."""
         pinned = self._view.selection.pinned
         known = pinned is not None and pinned.unit == source.unit and 0 <= pinned.query < source.shape[0]
         return int(pinned.query) if known else -1
@@ -259,13 +246,13 @@ def outcome_name(trace: Any, index: int) -> str:
 
 
 def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray[np.float64]:
-    """Return what is ranked [element]: one row, or of a map, where none is chosen, the mean over its rows.
+    """Return the values that rank elements [element]: one row; of a map without a chosen row, their mean.
 
     Raises:
         IndexError: There is no such layer, head or row.
     """
     if source.attributions:
-        # As they are given: what a view draws leaves out what a target could not read.
+        # As given: a view's matrix has NaN where a target could not read.
         matrix = np.atleast_2d(source.explanation.to(source.unit).values)
     elif row >= 0 and not source.of_targets:
         return np.asarray(source.row(layer, head, row), dtype=np.float64)
@@ -274,16 +261,15 @@ def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray
     rows = np.asarray(matrix, dtype=np.float64)
     if row >= len(rows):
         raise IndexError(f"row {row} is out of range: the rows are 0 to {len(rows) - 1}.")
-    if row >= 0 or source.of_targets:
-        return np.asarray(rows[max(0, row)])
-    return np.asarray(rows.mean(axis=0))
+    values = rows[max(0, row)] if row >= 0 or source.of_targets else rows.mean(axis=0)
+    return np.asarray(values)
 
 
 def stack_of(explanation: Any, trace: Any) -> str:
-    """Return the stack whose elements an explanation's columns are.
+    """Return the stack whose elements are an explanation's columns.
 
     Raises:
-        ValueError: It is of another input.
+        ValueError: The explanation is of another input.
     """
     from attnwidgets.evaluate.examples.explained_input import stack_of_axis
 
@@ -292,15 +278,13 @@ def stack_of(explanation: Any, trace: Any) -> str:
 
 
 def _stand_in(trace: Any, operator: str) -> str:
-    """Return the token that stands where one was removed, or ""."""
+    """Return the token that replaces a removed one, or ""."""
     from attnwidgets.evaluate.removals.removal import id_of
     from attnwidgets.explanations.targets.resolve import tokenizer_of
 
     number = id_of(trace, operator) if operator in {"mask", "pad"} else None
-    if number is None:
-        return ""
-    return str(tokenizer_of(trace).convert_ids_to_tokens(number))
+    return "" if number is None else str(tokenizer_of(trace).convert_ids_to_tokens(number))
 
 
-def _packed(values: NDArray[np.floating]) -> bytes:
-    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+def _packed(*arrays: NDArray[np.floating]) -> list[bytes]:
+    return [np.asarray(values, dtype="<f8").tobytes() for values in arrays]

@@ -1,32 +1,39 @@
-"""RemovalView: see the class."""
+"""The view that removes the top tokens of an explanation and shows the prediction."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.accepts import is_explanation, is_trace
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.view import View
-from attnwidgets.views.evaluate.handlers import Removals, stack_of, usual_operator
+from attnwidgets.views.evaluate.handlers import Removals, resolve_operator, stack_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Unpack
+
     from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
 
 class RemovalView(View):
     """Remove the top k tokens of an explanation, and watch the prediction.
 
-    A slider chooses k. Above it is drawn what is left of the prediction for every k (the deletion curve, or,
-    if only the top k are kept, the insertion curve), beside random orders and the order of single removals;
-    below, what the model still sees, with what it predicts now. All steps are computed in one go for an
-    explanation, a target and an operator; the slider then acts in the browser. The numbers are those of
-    `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
+    A slider chooses k. Above it, a curve shows what is left of the prediction for every k (the deletion
+    curve, or the insertion curve if only the top k are kept), together with random orders and the order of
+    single removals; below stands what the model still sees, and what it predicts now. All steps are computed
+    at once for an explanation, a target and an operator; the slider then acts in the browser. The numbers are
+    those of `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
 
-    The model is run between cells, with its progress shown; it can be cancelled. A page without a kernel
+    The model runs between cells, with a progress bar, and can be cancelled. A page without a kernel
     (`to_html`) holds what is shown; other operators need the notebook.
 
     Args:
-        trace: What `aw.trace` returned.
+        trace: A trace.
         explanation: What says which tokens matter: Attributions or a MixingMap of this trace, a name in
             `aw.methods()`, a pair (name, options) or a function of a trace. Without it, the method that
             linked views look at, or one of a menu. Of a map is read the row of the pinned query in the layer
@@ -36,20 +43,18 @@ class RemovalView(View):
         operator: How tokens are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
             `aw.evaluate.OPERATORS`. Scores by different ones do not compare, so that its name always stands
             beside the curve. By default the mask token where the tokenizer has one, else "delete".
-        draws: How many random orders are drawn.
-        seed: Of the draws.
-        **options: Everything else `View` takes, and `methods`, the menu.
+        draws: Number of random orders.
+        seed: Seed of the random orders.
 
     Raises:
-        TypeError: What is given is no trace, or no explanation.
-        ValueError: For an unknown or impossible operator, a trace without a model, an explanation of another
-            input, or a model that predicts nothing where no target is named.
+        TypeError: `trace` is not a trace, or `explanation` gives no explanation.
+        ValueError: The operator is unknown or impossible, the trace has no model, the explanation is of
+            another input, or the model predicts nothing and no target is named.
     """
 
     _VIEW = "RemovalView"
     PARTS = ("removal",)
     _MANY_METHODS = True
-    _KEYWORDS = ("target", "operator", "draws", "seed")
 
     def __init__(
         self,
@@ -60,37 +65,36 @@ class RemovalView(View):
         operator: Operator | None = None,
         draws: int = 10,
         seed: int = 0,
-        **options: Any,
+        methods: Sequence[str] = (),
+        **options: Unpack[ViewOptions],
     ) -> None:
         from attnwidgets.evaluate.examples.explained_input import result_name, source_of
-        from attnwidgets.evaluate.removals.removal import require_operator
         from attnwidgets.explanations.targets.named import resolve_target
 
         if not is_trace(trace):
             raise TypeError(
-                f"RemovalView() takes a trace and what explains it, not {type(trace).__name__}: "
+                f"RemovalView() takes a trace and an explanation of it, not {type(trace).__name__}: "
                 "aw.RemovalView(trace, attributions)."
             )
         if draws < 1:
             raise ValueError(f"draws must be at least 1, not {draws}.")
-        read = resolve_target(trace, target, method="RemovalView")
+        resolved = resolve_target(trace, target, method="RemovalView")
         shown = trace
         if explanation is not None:
             name = result_name(explanation)
             shown = source_of(explanation, 1, name, target)(0, trace)
-            if not is_explanation(shown):
+            if not isinstance(shown, (MixingMap, Attributions)):
                 raise TypeError(
-                    f"RemovalView(): {name!r} gave a {type(shown).__name__}, not Attributions or a map."
+                    f"RemovalView(): {name!r} returned {type(shown).__name__}, not Attributions or MixingMap."
                 )
-            options["methods"] = [shown.method]
+            methods = [shown.method]
         stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None
-        self._operator = usual_operator(trace, read, stack) if operator is None else operator
-        require_operator(trace, self._operator, read, stack)
+        self._operator = resolve_operator(trace, operator, resolved, stack)
         self._removals = Removals(
-            self, trace, None if target is None else read, draws=draws, seed=seed, held=True
+            self, trace, None if target is None else resolved, draws=draws, seed=seed, held=True
         )
-        super().__init__(shown, **options)
+        super().__init__(shown, methods=methods, **options)
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         del fixed
@@ -99,5 +103,5 @@ class RemovalView(View):
     def _own_options(self) -> dict[str, Any]:
         return {"operator": self._operator}
 
-    def _topics(self) -> dict[str, Handler]:
-        return self._removals.topics()
+    def _handlers(self) -> dict[str, Handler]:
+        return self._removals.handlers()

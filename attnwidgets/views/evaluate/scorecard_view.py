@@ -1,4 +1,4 @@
-"""ScorecardView: see the class."""
+"""The view of scorecards: curves and a table of the scores of several methods."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from attnwidgets.views.base.standalone_view import StandaloneView
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.views.base.options import TitleOptions
 
 
 class ScorecardView(StandaloneView):
-    """Scores of several methods: curves with confidence bands, a table of means, chance and an oracle beside.
+    """Scores of several methods: curves with confidence bands, and a table of means, with chance and oracle.
 
-    One metric at a time, chosen from a menu that says which way it is read. A chip shows or hides a method, a
-    double click shows it alone; chance and oracle always stay. A value of the horizontal axis is read under
-    the pointer or by arrow keys, with intervals; the table sorts by a click. What is undefined says so.
-    Scores of one number (no curve) are drawn as points with their intervals.
+    A menu chooses one metric and says which direction is better. A chip shows or hides a method, a double
+    click shows it alone; chance and oracle always stay. Values and intervals are read under the pointer or
+    with the arrow keys; click a column to sort the table. Undefined scores are marked as such. Metrics
+    without a curve are drawn as points with their intervals.
 
     Args:
-        shown: A `Scorecard`; what `aw.evaluate.compare` returned; or a mapping from names to scorecards.
-        metric: The metric that it opens with.
-        **options: `title` and `layout`, see `View`.
+        shown: A `Scorecard`, the result of `aw.evaluate.compare`, or a mapping from names to scorecards.
+        metric: Metric that the view opens with; None: the first.
 
     Raises:
-        TypeError: What is given holds no scores.
+        TypeError: `shown` contains no scores.
         ValueError: There is no such metric.
     """
 
     _VIEW = "ScorecardView"
     PARTS = ("scorecard",)
-    _KEYWORDS = ("metric",)
 
-    def __init__(self, shown: Any, *, metric: str | None = None, **options: Any) -> None:
+    def __init__(self, shown: Any, *, metric: str | None = None, **options: Unpack[TitleOptions]) -> None:
         given = shown if isinstance(shown, Mapping) else {"": shown}
         if not given or not all(_is_scorecard(card) for card in given.values()):
             raise TypeError(
@@ -63,7 +63,7 @@ class ScorecardView(StandaloneView):
         return {"cards": cards, "metric": self._metric, "hidden": []}
 
     def _shown(self) -> Scorecard:
-        """Return the scores looked at: one metric, and the methods that are not hidden."""
+        """Return the scores that are shown: one metric, and the methods that are not hidden."""
         metric, hidden = self.options["metric"], set(self.options["hidden"])
         card = next(card for card in self._cards.values() if metric in card.metrics)
         rows = [row for row in range(len(card.methods)) if card.row_name(row) not in hidden]
@@ -89,9 +89,7 @@ class ScorecardView(StandaloneView):
             for metric, row, x in np.ndindex(card.shape):
                 at = metric, row, x
                 labels = (family, card.metrics[metric], card.methods[row], card.groups[row], card.x[x])
-                numbers = (
-                    "" if np.isnan(value) else repr(float(value)) for value in (mean[at], low[at], high[at])
-                )
+                numbers = map(_number, (mean[at], low[at], high[at]))
                 is_baseline = card.methods[row] in card.baselines
                 writer.writerow([*map(spreadsheet_label, map(str, labels)), *numbers, count[at], is_baseline])
         return out.getvalue()
@@ -101,7 +99,7 @@ class ScorecardView(StandaloneView):
 
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
-    """Return a scorecard as the browser is told of it (`Card` of scorecard/card.ts)."""
+    """Return a scorecard for the browser (`Card` of scorecard/card.ts)."""
     from attnwidgets.evaluate.scorecards.curves import aopc
     from attnwidgets.evaluate.scorecards.directions import direction_of
     from attnwidgets.evaluate.scorecards.table import order_of, row_is_baseline
@@ -109,12 +107,14 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
 
     rows = order_of(card)
     low, high = card.interval
-    # What is no mean over examples has no interval of its own mean over the horizontal axis.
-    whole = aopc(card) if len(card.x) > 1 and card.ends is None else card
-    one = (whole.mean, *whole.interval)
-    if len(card.x) > 1 and card.ends is not None:
+    overall = card.mean, low, high
+    if len(card.x) > 1 and card.ends is None:
+        mean = aopc(card)
+        overall = mean.mean, *mean.interval
+    elif len(card.x) > 1:
+        # A score that is not a mean over examples has no interval of its mean over the horizontal axis.
         blank = np.full((*card.shape[:2], 1), np.nan)
-        one = card.mean.mean(axis=-1, keepdims=True), blank, blank
+        overall = card.mean.mean(axis=-1, keepdims=True), blank, blank
     return {
         "name": name.replace("_", " "),
         "title": card.title.replace("_", " "),
@@ -127,11 +127,11 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
         "remarks": list(card.x_notes),
         "metrics": [[metric, direction_of(metric)] for metric in card.metrics],
         "rows": [[card.row_name(row), row_is_baseline(card, row)] for row in rows],
-        "mean": _listed(card.mean[:, rows]),
-        "low": _listed(low[:, rows]),
-        "high": _listed(high[:, rows]),
+        "mean": _json(card.mean[:, rows]),
+        "low": _json(low[:, rows]),
+        "high": _json(high[:, rows]),
         "count": card.count[:, rows].tolist(),
-        "whole": [_listed(part[:, rows, 0]) for part in one],
+        "whole": [_json(part[:, rows, 0]) for part in overall],
     }
 
 
@@ -139,15 +139,10 @@ def _is_scorecard(card: Any) -> bool:
     return hasattr(card, "samples") and hasattr(card, "metrics")
 
 
-def _listed(values: NDArray[np.float64]) -> Any:
-    """Return numbers as JSON holds them: None where there is none; no more digits than are read."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return None if np.isnan(value) else float(f"{value:.7g}")
-
-    return plain(values.tolist())
+def _json(values: NDArray[np.float64]) -> Any:
+    """Return numbers as nested lists, to seven digits; None for NaN."""
+    plain = [None if np.isnan(value) else float(f"{value:.7g}") for value in values.flat]
+    return np.array(plain, dtype=object).reshape(values.shape).tolist()
 
 
 def _number(value: float) -> str:

@@ -1,1 +1,1 @@
-"""What the views of SAE features have in common."""
+"""Views of SAE features: on a text, over a corpus, and steered."""

@@ -1,4 +1,4 @@
-"""FeaturePanel: see the class."""
+"""The view of one feature of an SAE."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from attnwidgets.views.features.feature_view import FeatureView
 
 
 class FeaturePanel(FeatureView):
-    """One feature of an SAE: where it fires, how often, what it promotes, and what is near it.
+    """One feature of an SAE: where it fires, how often, what it promotes, and which features are near it.
 
-    A histogram of its activations, its density, the contexts in which it fires most and some of every
-    interval of its activations, the tokens whose logits it raises and lowers where the model has an
-    unembedding, the features with the nearest directions, and those that fire along. Another feature, by
-    number, from a list or from a linked view, is asked for when it is looked at. A name typed here is kept
-    with the statistics.
+    It shows a histogram of the feature's activations, its density, the contexts in which it fires most and
+    some from every interval of its activations, the tokens whose logits it raises and lowers (if the model
+    has an unembedding), the features with the nearest directions, and those that fire together with it.
+    Another feature, by number, from a list or from a linked view, is loaded when it is selected. A name typed
+    here is kept with the statistics.
 
-    `shown` is what `aw.feature_stats` returned. Arguments are those of `FeatureView`.
+    Args:
+        shown: The result of `aw.feature_stats`, or a list of them, one for each SAE.
     """
 
     _VIEW = "FeaturePanel"

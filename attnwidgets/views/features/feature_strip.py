@@ -1,4 +1,4 @@
-"""FeatureStrip: see the class."""
+"""The view of a text, coloured by a feature of an SAE."""
 
 from __future__ import annotations
 
@@ -7,41 +7,47 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnwidgets.views.features.feature_view import FeatureView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
 
 
 class FeatureStrip(FeatureView):
     """A text coloured by a feature of an SAE, and the features that fire on each of its tokens.
 
-    Features stand as tabs above the text; the line below tells the values of all of them on the token under
-    the pointer. Beside it are the features that fire most on that token; a click makes one a tab. With SAEs
-    of several layers, the layer slider chooses among them. With `stats=`, everything that is known of the
-    feature follows below.
+    Features are tabs above the text; the line below it gives the values of all of them on the token under the
+    pointer. Beside the text are the features that fire most on that token; click one to add it as a tab. With
+    SAEs of several layers, the layer slider chooses among them. With `stats=`, everything that is known about
+    the feature follows below.
 
     Args:
-        shown: What `aw.sae_features` returned, or a list of it for several layers.
-        tabs: Features to begin with; by default the five with the largest activations in the text.
-        **options: Everything else `FeatureView` takes.
+        shown: The result of `aw.sae_features`, or a list of them for several layers.
+        tabs: Features shown as tabs at first; by default the five with the largest activations in the text.
     """
 
     _VIEW = "FeatureStrip"
-    KEYWORDS: ClassVar = (*FeatureView.KEYWORDS, "tabs")
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 
-    def __init__(self, shown: Any, *, tabs: Sequence[int] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        tabs: Sequence[int] | None = None,
+        stats: Any = None,
+        feature: int | None = None,
+        page: Iterable[int] | None = None,
+        **options: Unpack[ViewOptions],
+    ) -> None:
         self._tabs = None if tabs is None else [int(number) for number in tabs]
-        super().__init__(shown, **options)
+        super().__init__(shown, stats=stats, feature=feature, page=page, **options)
 
-    def _about_features(self) -> dict[str, Any]:
-        look = self._features.saes[0]
-        if look.activations is None:
+    def _feature_options(self) -> dict[str, Any]:
+        sae = self._features.saes[0]
+        if sae.activations is None:
             raise TypeError(
-                "FeatureStrip() shows features on a text, which aw.sae_features(trace, sae) returns; of "
-                "statistics: aw.FeatureTable, aw.FeaturePanel."
+                "FeatureStrip() shows features on a text, which aw.sae_features(trace, sae) returns; for "
+                "statistics use aw.FeatureTable or aw.FeaturePanel."
             )
-        for number in self._tabs or ():
-            if not 0 <= number < look.d_sae:
-                raise IndexError(
-                    f"tabs: there is no feature {number}; the features are 0 to {look.d_sae - 1}."
-                )
-        return {} if self._tabs is None else {"tabs": self._tabs}
+        return {} if self._tabs is None else {"tabs": [sae.check_feature(n, "tabs: ") for n in self._tabs]}

@@ -1,4 +1,4 @@
-"""FeatureTable: see the class."""
+"""The view of the features of an SAE as a table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from attnwidgets.views.features.feature_view import FeatureView
 
 
 class FeatureTable(FeatureView):
-    """The features of an SAE as a table: searched, sorted, named and chosen from.
+    """The features of an SAE as a table, to search, sort, name and choose from.
 
-    Of statistics it lists every feature with its density, its largest activation and the token it fires on
-    most. Of activations on a text (with `stats=` also those columns) it lists the features that fire there,
-    by what they are on the token that is pinned or under the pointer. Names are edited in place and kept with
-    the statistics: `table.stats[0].save(path)`.
-
-    Arguments are those of `FeatureView`.
+    For statistics it lists every feature with its density, its largest activation and the token on which it
+    fires most. For activations on a text (with `stats=` also those columns) it lists the features that fire
+    there, by their activation on the token that is pinned or under the pointer. Names are edited in place and
+    kept with the statistics: `table.stats[0].save(path)`.
     """
 
     _VIEW = "FeatureTable"

@@ -1,50 +1,43 @@
-"""FeatureView: what the views of SAE features have in common."""
+"""The base of the views of SAE features."""
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attnwidgets._errors import suggest
 from attnwidgets.views.base.view import View
-from attnwidgets.views.features.features import Features, look_at
+from attnwidgets.views.features.features import ShownFeatures, show_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from typing_extensions import Unpack
+
     from attnwidgets.sae.corpus_statistics.stats import FeatureStats
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
-
-
-_OF_VIEWS = tuple(
-    name
-    for name, parameter in signature(View.__init__).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY
-)
 
 
 class FeatureView(View):
     """A view of the features of an SAE, or of several SAEs of one model.
 
     Views of one trace, and views of the same statistics, share a `Selection`; `selection.feature` is the
-    feature that all of them look at. `aw.link` joins views of a text with views of a corpus.
+    feature that all of them show. `aw.link` joins views of a text with views of a corpus.
 
     Args:
-        shown: What `aw.sae_features` or `aw.feature_stats` returned, or a list of either, an SAE each: then
-            the layer slider chooses among them.
-        stats: What `aw.feature_stats` says of the same SAEs, beside activations on a text.
-        feature: Where the shared selection goes at once.
-        page: Features that a page without a kernel tells of (`aw.to_html`), beside the one that is selected
+        shown: The result of `aw.sae_features` or `aw.feature_stats`, or a list of either, one for each SAE;
+            the layer slider then chooses among them.
+        stats: The result of `aw.feature_stats` for the same SAEs, in addition to activations on a text.
+        feature: Feature that the shared selection moves to; None: the most telling one.
+        page: Features included in a page without a kernel (`aw.to_html`), besides the one that is selected
             when it is written; by default 50, those with names first.
-        **options: Everything else `View` takes.
+        **options: The options of every view.
 
     Raises:
-        TypeError, ValueError: What is given is no features, or belongs to another SAE.
+        TypeError, ValueError: `shown` or `stats` has another type, or they belong to different SAEs.
         IndexError: There is no such feature; the message names the range.
     """
 
     PARTS = ("features",)
-    KEYWORDS: ClassVar[tuple[str, ...]] = ("stats", "feature", "page")
     _PARTS_SHOWN: ClassVar[Mapping[str, bool]] = {"table": False, "panel": False, "strip": False}
 
     def __init__(
@@ -54,24 +47,20 @@ class FeatureView(View):
         stats: Any = None,
         feature: int | None = None,
         page: Iterable[int] | None = None,
-        **options: Any,
+        **options: Unpack[ViewOptions],
     ) -> None:
-        for name in options:
-            if name not in (*_OF_VIEWS, *self.KEYWORDS):
-                known = (*self.KEYWORDS, *_OF_VIEWS)
-                raise TypeError(f"{self._VIEW}() takes no keyword {name!r}.{suggest(name, known)}")
-        self._features = Features(self._VIEW, shown, stats, page)
+        self._features = ShownFeatures(self._VIEW, shown, stats, page)
         super().__init__(self._features.main(feature), **options)
-        look_at(self, self._features, feature, **self._about_features())
+        show_features(self, self._features, feature, **self._feature_options())
 
-    def _about_features(self) -> dict[str, Any]:
-        """Return what the browser is told beside the SAEs."""
+    def _feature_options(self) -> dict[str, Any]:
+        """Return the options that the browser gets besides the SAEs."""
         return {}
 
     @property
     def stats(self) -> tuple[FeatureStats, ...]:
-        """The statistics that are shown, with the names that the reader gave: `view.stats[0].save(path)`."""
-        return tuple(look.stats for look in self._features.saes if look.stats is not None)
+        """The statistics of the view, with the names typed by the reader: `view.stats[0].save(path)`."""
+        return tuple(sae.stats for sae in self._features.saes if sae.stats is not None)
 
-    def _topics(self) -> Mapping[str, Handler]:
-        return self._features.topics(self, **self._PARTS_SHOWN)
+    def _handlers(self) -> Mapping[str, Handler]:
+        return self._features.handlers(self, **self._PARTS_SHOWN)

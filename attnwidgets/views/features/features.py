@@ -1,4 +1,4 @@
-"""The SAE features that a view looks at, and what its browser side may ask about them."""
+"""The SAE features that a view shows, and the handlers of requests about them."""
 
 from __future__ import annotations
 
@@ -9,259 +9,274 @@ from weakref import WeakKeyDictionary
 from attnwidgets.sae.corpus_statistics.stats import FeatureStats
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.views.features.payloads import activations_of, columns_of, page_of
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from attnwidgets.explanations import Attributions
     from attnwidgets.views.base.view import View
-    from attnwidgets.views.features.payloads import Answer
-    from attnwidgets.views.wire.handlers import Arguments
+    from attnwidgets.views.wire.handlers import Answer
 
-_HELD = 50  # features that a page holds where none are named
+_HELD = 50  # features in a page if none are named
 
 
 @dataclass(frozen=True)
-class Looked:
-    """One SAE: what it says of a text, of a corpus, or of both.
+class ShownSae:
+    """One SAE in a view: its features on a text, over a corpus, or both.
 
     Attributes:
-        activations: On the tokens of a text.
-        stats: Over a corpus.
-        layer: The block it belongs to, where that is known.
+        source: Activations on a text, or statistics over a corpus.
+        stats: Statistics over a corpus: those that go with activations, or the source itself.
     """
 
-    activations: FeatureActivations | None
+    source: FeatureActivations | FeatureStats
     stats: FeatureStats | None
-    layer: int | None
+
+    @property
+    def activations(self) -> FeatureActivations | None:
+        """Activations on the tokens of a text, if there are any."""
+        return self.source if isinstance(self.source, FeatureActivations) else None
 
     @property
     def d_sae(self) -> int:
         """Number of features."""
-        known = self.activations or self.stats
-        return 0 if known is None else known.d_sae
+        return self.source.d_sae
+
+    def check_feature(self, feature: int, argument: str = "") -> int:
+        """Return the number of a feature.
+
+        Args:
+            feature: The number.
+            argument: What the message begins with.
+
+        Raises:
+            IndexError: There is no such feature.
+        """
+        number = int(feature)
+        if not 0 <= number < self.d_sae:
+            raise IndexError(
+                f"{argument}there is no feature {number}; the features are 0 to {self.d_sae - 1}."
+            )
+        return number
+
+    def ranked(self) -> list[int]:
+        """Return the features to show first: the strongest in the text, or named ones and the loudest."""
+        if isinstance(self.source, FeatureActivations):
+            return [fired.feature for fired in self.source.ranked(_HELD)]
+        return list(dict.fromkeys([*self.source.names, *self.source.loudest(_HELD)]))
 
     def describe(self) -> dict[str, Any]:
-        """Return what the browser is told; `Sae` of features.ts."""
+        """Return the SAE for the browser: `Sae` of features.ts."""
+        options, activations = self.source.provenance["options"], self.activations
         names = {} if self.stats is None else self.stats.names
         return {
-            "layer": self.layer,
+            "layer": options.get("layer"),
             "features": self.d_sae,
-            "site": site_of(self.activations or self.stats),
-            "stack": "" if self.activations is None else self.activations.stack,
-            "onText": self.activations is not None,
-            "skipsFirst": self.activations is not None and self.activations.skips_first,
+            "site": str(options.get("site", "")),
+            "stack": "" if activations is None else activations.stack,
+            "onText": activations is not None,
+            "skipsFirst": activations is not None and activations.skips_first,
             "counted": self.stats is not None,
             "names": {str(number): name for number, name in names.items()},
         }
 
 
-class Features:
-    """What a view of features looks at.
+class ShownFeatures:
+    """The features that a view shows: one SAE, or several of one model.
 
     Args:
         view: The view's name, for errors.
-        shown: FeatureActivations or FeatureStats, or a list of either (of one text, an SAE each).
-        stats: The statistics that belong to activations, in the same order.
-        page: Features that a page without a kernel holds beside the one that is selected; by default those
-            that are named, then those that fire most in the text, or most strongly.
+        shown: FeatureActivations or FeatureStats, or a list of either (of one text, one for each SAE).
+        stats: The statistics that go with activations, in the same order.
+        page: Features that a page without a kernel holds, besides the selected one; by default those with
+            names, and those that fire most in the text, or most strongly.
 
     Raises:
-        TypeError: Something else is given.
-        ValueError: There are more statistics than activations, of another SAE, or activations of several
-            texts.
-        IndexError: A feature of `page` is not there.
+        TypeError: An argument has another type.
+        ValueError: There are more statistics than activations, they are of another SAE, or activations are of
+            several texts.
+        IndexError: There is no such feature as one of `page`.
     """
 
     def __init__(self, view: str, shown: Any, stats: Any = None, page: Iterable[int] | None = None) -> None:
-        given = _listed(shown)
-        if not given or not all(isinstance(one, FeatureActivations | FeatureStats) for one in given):
+        sources, counts = _listed(shown), _listed(stats)
+        if not sources or not all(isinstance(item, FeatureActivations | FeatureStats) for item in sources):
             raise TypeError(
                 f"{view}() shows what aw.sae_features or aw.feature_stats returned, not "
-                f"{type(given[0] if given else shown).__name__}."
+                f"{type(sources[0] if sources else shown).__name__}."
             )
-        texts = [one for one in given if isinstance(one, FeatureActivations)]
-        if len({one.trace_id for one in texts}) > 1:
+        texts = [item for item in sources if isinstance(item, FeatureActivations)]
+        if len({item.trace_id for item in texts}) > 1:
             raise ValueError(f"{view}() shows features of one text; make a view of each.")
-        beside = _listed(stats)
-        if not all(isinstance(one, FeatureStats) for one in beside):
+        if not all(isinstance(item, FeatureStats) for item in counts):
             raise TypeError(
-                f"{view}(stats=...) takes what aw.feature_stats returned, not {type(beside[0]).__name__}."
+                f"{view}(stats=...) takes what aw.feature_stats returned, not {type(counts[0]).__name__}."
             )
-        if len(beside) > len(texts):
+        if len(counts) > len(texts):
             raise ValueError(
-                f"{view}(stats=...) has {len(beside)} of them for {len(texts)} SAEs: one for each, "
-                "in their order."
+                f"{view}(stats=...) has {len(counts)} statistics for {len(texts)} SAEs: give one for each, "
+                "in the same order."
             )
-        self.saes = tuple(_looked(view, one, beside, place) for place, one in enumerate(given))
-        self.page = None if page is None else [int(number) for number in page]
-        for number in self.page or ():
-            if not 0 <= number < self.saes[0].d_sae:
-                raise IndexError(
-                    f"{view}(page=...): there is no feature {number}; the features are 0 to "
-                    f"{self.saes[0].d_sae - 1}."
-                )
-
-    @property
-    def first(self) -> int:
-        """The feature that a view opens with: of a text the strongest, else the first with a name."""
-        ranked = self.ranked(self.saes[0])
-        return ranked[0] if ranked else 0
-
-    def main(self, feature: int | None) -> Attributions:
-        """Return the numbers by which a view is known: a feature on the text, or where it fires most."""
-        look = self.saes[0]
-        number = self.first if feature is None else feature
-        if look.activations is not None:
-            return look.activations.feature(number)
-        if look.stats is None:
-            raise AssertionError
-        return _where(look.stats, number)
-
-    def ranked(self, look: Looked) -> list[int]:
-        """Return features in the order in which a reader may look at them, the most telling first."""
-        if look.activations is not None:
-            return [fired.feature for fired in look.activations.ranked(_HELD)]
-        if look.stats is None:
-            return []
-        return [
-            *look.stats.names,
-            *(number for number in look.stats.loudest(_HELD) if number not in look.stats.names),
-        ]
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the SAEs as the browser is told of them."""
-        return [look.describe() for look in self.saes]
+        self.saes = tuple(
+            _shown_sae(view, source, counts[place] if place < len(counts) else None)
+            for place, source in enumerate(sources)
+        )
+        argument = f"{view}(page=...): "
+        self.page = None if page is None else [self.saes[0].check_feature(n, argument) for n in page]
 
     @classmethod
-    def on_trace(cls, view: str, trace: Any, given: Any, stats: Any) -> Features:
-        """Return features on a trace: activations as they are; SAEs are read on it first.
+    def on_trace(cls, view: str, trace: Any, given: Any, stats: Any) -> ShownFeatures:
+        """Return features on a trace: activations as given; SAEs are run on the trace first.
 
         Raises:
             ValueError: The activations are of another text.
         """
         from attnwidgets.sae.features import sae_features
 
-        read = [
-            one if isinstance(one, FeatureActivations) else sae_features(trace, one) for one in _listed(given)
+        activations = [
+            item if isinstance(item, FeatureActivations) else sae_features(trace, item)
+            for item in _listed(given)
         ]
-        for one in read:
-            if one.trace_id != getattr(trace, "id", getattr(trace, "trace_id", "")):
+        for item in activations:
+            if item.trace_id != getattr(trace, "id", getattr(trace, "trace_id", "")):
                 raise ValueError(
-                    f"{view}(features=...) are of another text; aw.sae_features(trace, sae) reads them."
+                    f"{view}(features=...) are of another text; aw.sae_features(trace, sae) returns those of "
+                    "this one."
                 )
-        return cls(view, read, stats)
+        return cls(view, activations, stats)
 
-    def topics(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Handler]:
-        """Return what the browser side of a view may ask; answers hold the feature that it has selected."""
-        found: dict[str, Handler] = {}
+    @property
+    def first(self) -> int:
+        """The feature that a view opens with: the strongest in the text, else the first with a name."""
+        return next(iter(self.saes[0].ranked()), 0)
+
+    def main(self, feature: int | None) -> Attributions:
+        """Return the numbers that identify a view: a feature on the text, or where it fires most."""
+        source, number = self.saes[0].source, self.first if feature is None else feature
+        return (
+            source.feature(number) if isinstance(source, FeatureActivations) else _strongest(source, number)
+        )
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the SAEs for the browser."""
+        return [sae.describe() for sae in self.saes]
+
+    def handlers(self, view: View, *, table: bool, panel: bool, strip: bool) -> dict[str, Handler]:
+        """Return the handlers of a view of features. In every request, `of` is the place of the SAE.
+
+        - "activations" (of, unit): see `activations_of`; it includes the view's selected feature.
+        - "columns" (of): see `columns_of`.
+        - "feature" (of, feature): see `page_of`.
+        - "name" (of, feature, name): names a feature in all views of its statistics; the answer is empty.
+
+        Args:
+            view: The view.
+            table: Whether it opens with "columns", and a page holds them.
+            panel: Whether it opens with "feature", and a page holds some.
+            strip: Whether it opens with "activations", and a page holds them in every unit.
+        """
 
         def selected() -> list[int]:
             feature = view.selection.feature
             return [] if feature is None else [int(feature)]
 
-        if any(look.activations is not None for look in self.saes):
-            found["activations"] = _shown(
-                lambda of, unit: self._activations(of, unit, selected()), self._units if strip else _none
+        handlers: dict[str, Handler] = {}
+        if any(sae.activations is not None for sae in self.saes):
+            handlers["activations"] = Handler(
+                lambda of, unit: activations_of(self._activations(of), str(unit), selected()),
+                for_page=self._units if strip else None,
             )
-        if any(look.stats is not None for look in self.saes):
-            found["columns"] = _shown(self._columns, self._counted if table else _none)
-            found["feature"] = _shown(self._page, (lambda: self._pages(selected())) if panel else _none)
-            found["name"] = Handler(self._name)
-        return found
+        if any(sae.stats is not None for sae in self.saes):
+            handlers |= {
+                "columns": Handler(
+                    lambda of: columns_of(self._stats(of)), for_page=self._counted if table else None
+                ),
+                "feature": Handler(
+                    lambda of, feature: page_of(self._stats(of), int(feature)),
+                    for_page=(lambda: self._pages(selected())) if panel else None,
+                ),
+                "name": Handler(self._name),
+            }
+        return handlers
 
-    def _activations(self, of: int, unit: str, selected: Sequence[int]) -> Answer:
-        found = self.saes[of].activations
-        if found is None:
-            raise LookupError("this SAE was not read on a text.")
-        return activations_of(found, str(unit), selected)
+    def _activations(self, of: int) -> FeatureActivations:
+        activations = self.saes[of].activations
+        if activations is None:
+            raise LookupError("this SAE was not run on a text.")
+        return activations
 
     def _stats(self, of: int) -> FeatureStats:
-        found = self.saes[of].stats
-        if found is None:
-            raise LookupError("there are no statistics of this SAE; aw.feature_stats counts them.")
-        return found
-
-    def _columns(self, of: int) -> Answer:
-        return columns_of(self._stats(of))
-
-    def _page(self, of: int, feature: int) -> Answer:
-        return page_of(self._stats(of), int(feature))
+        stats = self.saes[of].stats
+        if stats is None:
+            raise LookupError("there are no statistics of this SAE; aw.feature_stats computes them.")
+        return stats
 
     def _name(self, of: int, feature: int, name: str) -> Answer:
         stats = self._stats(of)
         stats.rename({int(feature): str(name)})
-        for view, (features, _) in list(_LOOKING.items()):
-            if any(look.stats is stats for look in features.saes):
-                _tell(view)
+        for view, (features, _) in list(_VIEWS.items()):
+            if any(sae.stats is stats for sae in features.saes):
+                _send_options(view)
         return {}, []
 
-    # What a page without a kernel holds, in the order of the browser's arguments.
+    # Requests that a page without a kernel answers, with arguments in the browser's order.
 
     def _units(self) -> Iterator[Mapping[str, Any]]:
-        for of, look in enumerate(self.saes):
-            for unit in () if look.activations is None else look.activations.available_units():
+        for of, sae in enumerate(self.saes):
+            for unit in () if sae.activations is None else sae.activations.available_units():
                 yield {"of": of, "unit": unit}
 
     def _counted(self) -> Iterator[Mapping[str, Any]]:
-        yield from ({"of": of} for of, look in enumerate(self.saes) if look.stats is not None)
+        yield from ({"of": of} for of, sae in enumerate(self.saes) if sae.stats is not None)
 
-    def _pages(self, selected: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-        for of, look in enumerate(self.saes):
-            if look.stats is not None:
-                wanted = self.page if self.page is not None and of == 0 else self.ranked(look)
-                held = set(look.stats.features)
-                for number in dict.fromkeys([*selected, *wanted]):
-                    if number in held:
-                        yield {"of": of, "feature": number}
-
-
-# Views that show features, and what else they tell the browser: they are told when features get names.
-_LOOKING: WeakKeyDictionary[View, tuple[Features, Mapping[str, Any]]] = WeakKeyDictionary()
+    def _pages(self, selected: list[int]) -> Iterator[Mapping[str, Any]]:
+        for of, sae in enumerate(self.saes):
+            if sae.stats is not None:
+                wanted = self.page if self.page is not None and of == 0 else sae.ranked()
+                known = set(sae.stats.features)
+                yield from (
+                    {"of": of, "feature": n} for n in dict.fromkeys([*selected, *wanted]) if n in known
+                )
 
 
-def look_at(view: View, features: Features, feature: int | None, **options: Any) -> None:
-    """Have a view show features, and go to one.
+# Views that show features, with their other options: they are updated when features get names.
+_VIEWS: WeakKeyDictionary[View, tuple[ShownFeatures, Mapping[str, Any]]] = WeakKeyDictionary()
+
+
+def show_features(view: View, features: ShownFeatures, feature: int | None, **options: Any) -> None:
+    """Have a view show features, and select one.
 
     Args:
-        view: Which.
-        features: What it shows.
-        feature: Where its selection goes; None leaves it, or takes the first to look at.
-        **options: What else its browser side is told.
+        view: The view.
+        features: The features.
+        feature: The feature to select; None keeps the selected one, or selects the first.
+        **options: Further options for the view's browser side.
 
     Raises:
         IndexError: There is no such feature.
     """
-    _LOOKING[view] = features, options
-    _tell(view)
-    view.selection.d_sae = max(look.d_sae for look in features.saes)
+    _VIEWS[view] = features, options
+    _send_options(view)
+    view.selection.d_sae = max(sae.d_sae for sae in features.saes)
     if feature is not None or view.selection.feature is None:
         view.selection.feature = features.first if feature is None else feature
 
 
-def _tell(view: View) -> None:
+def _send_options(view: View) -> None:
     if view.comm is not None:
-        features, options = _LOOKING[view]
+        features, options = _VIEWS[view]
         view.add_options(saes=features.describe(), **options)
 
 
-def site_of(explanation: Any) -> str:
-    """Return the site that features were read at, as their provenance says."""
-    if explanation is None:
-        return ""
-    return str(explanation.provenance["options"].get("site", ""))
-
-
-def _where(stats: FeatureStats, feature: int) -> Attributions:
+def _strongest(stats: FeatureStats, feature: int) -> Attributions:
     """Return a feature's activations on the tokens around the one where it fires most."""
     from attnwidgets.explanations import Attributions
 
     top = stats.feature(feature).top
-    tokens = top[0].tokens if top else ("",)
     return Attributions(
         top[0].activations if top else [0.0],
-        axis=tokens,
+        axis=top[0].tokens if top else ("",),
         target=f"feature {feature}",
         method="feature",
         trace_id=stats.trace_id,
@@ -270,27 +285,16 @@ def _where(stats: FeatureStats, feature: int) -> Attributions:
     )
 
 
-def _shown(answer: Callable[..., Answer], for_page: Arguments) -> Handler:
-    """Return a topic that a view asks about as it opens, where it shows what is told."""
-    return Handler(answer, for_page=for_page, at_once=first(for_page))
-
-
-def _none() -> tuple[Mapping[str, Any], ...]:
-    return ()
-
-
 def _listed(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _looked(view: str, shown: Any, beside: Sequence[FeatureStats], place: int) -> Looked:
-    layer = shown.provenance["options"].get("layer")
-    if isinstance(shown, FeatureStats):
-        return Looked(None, shown, layer)
-    stats = beside[place] if place < len(beside) else None
-    if stats is not None and stats.d_sae != shown.d_sae:
+def _shown_sae(view: str, source: FeatureActivations | FeatureStats, stats: FeatureStats | None) -> ShownSae:
+    if isinstance(source, FeatureStats):
+        return ShownSae(source, source)
+    if stats is not None and stats.d_sae != source.d_sae:
         raise ValueError(
             f"{view}(stats=...): the statistics are of an SAE with {stats.d_sae} features, and the "
-            f"activations of one with {shown.d_sae}."
+            f"activations of one with {source.d_sae}."
         )
-    return Looked(shown, stats, layer)
+    return ShownSae(source, stats)

@@ -1,16 +1,19 @@
-"""SteerView: see the class."""
+"""The view that steers one feature of an SAE and compares what the model does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.features.feature_view import FeatureView
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
 LOW, HIGH = -2.0, 5.0
@@ -20,41 +23,40 @@ _HELD_TEXTS = (0, 1, 2)
 
 
 class SteerView(FeatureView):
-    """A slider for one feature, and what the model says before and after it is moved.
+    """A slider for one feature, and what the model does before and after it is moved.
 
-    The feature is clamped to a multiple of its largest activation, with what the SAE does not explain kept
-    (see `aw.steer`): 0 ablates it, 1 is the most it ever was on the corpus; small models fall apart beyond 2.
-    Beside the slider stands by how much of their own length the states change, with a warning where that
-    leaves what the model knows. Compared are the distribution over classes or next tokens, generated text
-    (greedy) with the words that differ marked, or, of an encoder that predicts nothing, the nearest of some
+    The feature is clamped to a multiple of its largest activation, and the SAE's reconstruction error is kept
+    (see `aw.steer`): 0 ablates the feature, 1 is its maximum on the corpus; small models fall apart beyond 2.
+    Next to the slider is the change of the states relative to their length, with a warning if they leave the
+    range that the model knows. The view compares the distribution over classes or next tokens, generated text
+    (greedy, with different words marked), or, for an encoder that predicts nothing, the nearest of some
     sentences.
 
-    The model is run when the slider rests, not while a cell runs; the latest wish wins and a running one can
-    be cancelled. That behaviour changes convinces, and does not prove that the model uses the feature so.
+    The model runs when the slider rests, but never while a cell runs; only the latest request counts, and a
+    running one can be cancelled. A change in behaviour is convincing, but it does not prove that the model
+    uses the feature in this way.
 
     Args:
-        shown: What `aw.trace` returned; or a model, with `tokenizer` and `text`.
+        shown: A trace; or a model, with `tokenizer` and `text`.
         sae: Anything `aw.SAE.from_object` takes.
-        feature: Which is steered; without one, that which fires most in the text. It follows linked views.
-        tokenizer, text: Of a model that is not traced yet.
-        stats: What `aw.feature_stats` says of the SAE: its maxima, and names.
-        maximum: The activation that 1 means, instead of what statistics or SAE know.
-        positions, skip_special, site: See `aw.steer`.
+        feature: Feature that is steered; None: the one that fires most in the text. It follows linked views.
+        tokenizer: Tokenizer of a model given instead of a trace.
+        text: Text for a model given instead of a trace.
+        stats: The result of `aw.feature_stats` for the SAE: its maxima and names.
+        maximum: The activation that a scale of 1 means, instead of the one that statistics or SAE know.
+        positions: Which tokens are steered, as in `aw.steer`; None: all.
+        skip_special: A tokenizer or ids whose special tokens are left alone, as in `aw.steer`; None: none.
+        site: Hook point of the states, as in `aw.steer`; None: the SAE's own.
         sentences: Texts to compare with; by default those of `aw.demo_texts("test")`.
-        max_new_tokens: How much is generated.
-        **options: Everything else `FeatureView` takes.
+        max_new_tokens: Number of tokens generated.
 
     Raises:
-        ValueError: The feature's maximum is not known, or the SAE belongs to another model or site.
+        ValueError: The feature's maximum is unknown, or the SAE belongs to another model or site.
         IndexError: There is no such feature.
     """
 
     _VIEW = "SteerView"
     PARTS = ("steer",)
-    KEYWORDS: ClassVar = (
-        *("tokenizer", "text", "stats", "maximum", "positions", "skip_special", "site", "sentences"),
-        *("max_new_tokens", "feature"),
-    )
 
     def __init__(
         self,
@@ -71,7 +73,8 @@ class SteerView(FeatureView):
         site: str | None = None,
         sentences: Sequence[str] | None = None,
         max_new_tokens: int = 30,
-        **options: Any,
+        page: Iterable[int] | None = None,
+        **options: Unpack[ViewOptions],
     ) -> None:
         from attnwidgets.demo.sentiment import demo_texts
         from attnwidgets.sae.features import sae_features
@@ -83,7 +86,7 @@ class SteerView(FeatureView):
         known = stats if maximum is None else maximum
         if known is None and sae.maxima is None:
             raise ValueError(
-                "SteerView(): the features' largest activations are not known; pass "
+                "SteerView(): the features' largest activations are unknown; pass "
                 "stats=aw.feature_stats(...), or maximum=, the activation that a scale of 1 means."
             )
         if max_new_tokens < 1:
@@ -99,78 +102,77 @@ class SteerView(FeatureView):
             max_new_tokens=max_new_tokens,
         )
         activations = sae_features(trace, sae, site=site)
-        super().__init__(activations, stats=stats, feature=feature, **options)
+        super().__init__(activations, stats=stats, feature=feature, page=page, **options)
 
-    def _about_features(self) -> dict[str, Any]:
-        held = {kind: list(self._scales(kind)) for kind in self._steered.kinds}
-        return super()._about_features() | {
+    def _feature_options(self) -> dict[str, Any]:
+        return super()._feature_options() | {
             "kinds": list(self._steered.kinds),
             "predicted": self._steered.trace.predictions_title,
             "ends": [LOW, HIGH],
-            "held": held,
+            "held": {kind: list(_scales(kind)) for kind in self._steered.kinds},
         }
 
-    def _topics(self) -> Mapping[str, Handler]:
-        named = {name: topic for name, topic in super()._topics().items() if name == "name"}
+    def _handlers(self) -> Mapping[str, Handler]:
+        names = {name: handler for name, handler in super()._handlers().items() if name == "name"}
         return {
-            **named,
-            "reach": Handler(self._reach, runs_model=True, for_page=self._reached, at_once=self._reached),
+            **names,
+            "reach": Handler(
+                self._reach, runs_model=True, for_page=self._reach_for_page, prefetched=self._reach_for_page
+            ),
             "steered": Handler(
-                self._compared, runs_model=True, for_page=self._for_page, at_once=self._opening
+                self._comparison, runs_model=True, for_page=self._for_page, prefetched=self._opening
             ),
         }
 
-    def _opened(self) -> int:
+    def _opening_feature(self) -> int:
         return self._features.first if self.selection.feature is None else self.selection.feature
 
-    def _reached(self) -> Iterable[Mapping[str, Any]]:
-        return [{"feature": self._opened()}]
+    def _reach_for_page(self) -> Iterable[Mapping[str, Any]]:
+        return [{"feature": self._opening_feature()}]
 
     def _opening(self) -> Iterable[Mapping[str, Any]]:
-        """Return the question at the slider's start; text takes long to generate and is asked for later."""
+        """Return the request at the slider's start; none for text, which takes long to generate."""
         kind = next(iter(self._steered.kinds), "text")
-        return [] if kind == "text" else [{"kind": kind, "feature": self._opened(), "scale": 1}]
-
-    @staticmethod
-    def _scales(kind: str) -> tuple[float, ...]:
-        return _HELD_TEXTS if kind == "text" else _HELD
+        return [] if kind == "text" else [{"kind": kind, "feature": self._opening_feature(), "scale": 1}]
 
     def _for_page(self) -> Iterator[Mapping[str, Any]]:
         for kind in self._steered.kinds:
-            for scale in self._scales(kind):
+            for scale in _scales(kind):
                 # As the browser writes numbers: 1, not 1.0.
-                yield {"kind": kind, "feature": self._opened(), "scale": scale}
+                yield {"kind": kind, "feature": self._opening_feature(), "scale": scale}
 
     def _reach(self, feature: int) -> Answer:
-        reach = self._steered.reach(_checked(feature, self._features.saes[0].d_sae))
-        return {"maximum": reach.maximum}, [
-            reach.activations.astype("<f4").tobytes(),
-            reach.lengths.astype("<f4").tobytes(),
-        ]
+        """Answer with the activation that a scale of 1 means, and with how far states can move.
 
-    def _compared(self, kind: str, feature: int, scale: float) -> Answer:
+        Both buffers are float32 [steered token]: the feature's activations, and the relative change of a
+        state for one unit of activation.
+        """
+        reach = self._steered.reach(self._features.saes[0].check_feature(feature))
+        buffers = (reach.activations, reach.lengths)
+        return {"maximum": reach.maximum}, [values.astype("<f4").tobytes() for values in buffers]
+
+    def _comparison(self, kind: str, feature: int, scale: float) -> Answer:
+        """Answer with the relative change of states, and texts as runs or rows [label, before, after]."""
         from attnwidgets.sae.steering.steering_effects import differing, side_by_side
 
         if not LOW <= scale <= HIGH:
             raise ValueError(f"scale={scale} is out of range: the slider goes from {LOW:g} to {HIGH:g}.")
-        number = _checked(feature, self._features.saes[0].d_sae)
+        number = self._features.saes[0].check_feature(feature)
         before, after, steering = self._steered.compare(str(kind), number, float(scale))
-        told: dict[str, Any] = {"change": steering.relative_change}
+        meta: dict[str, Any] = {"change": steering.relative_change}
         if kind == "text":
-            told["texts"] = [[list(run) for run in side] for side in differing(before, after)]
+            meta["texts"] = [[list(run) for run in side] for side in differing(before, after)]
         else:
-            told["rows"] = [
+            meta["rows"] = [
                 [self._steered.label(kind, i), float(before[i]), float(after[i])]
                 for i in side_by_side(before, after)
             ]
-        return told, []
+        return meta, []
 
 
-def _checked(feature: int, count: int) -> int:
-    number = int(feature)
-    if not 0 <= number < count:
-        raise IndexError(f"there is no feature {number}; the features are 0 to {count - 1}.")
-    return number
+def _scales(kind: str) -> tuple[float, ...]:
+    """Return the places of the slider that a page holds."""
+    return _HELD_TEXTS if kind == "text" else _HELD
 
 
 def _traced(model: Any, tokenizer: Any, text: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Views of attention heads: all of them, one of them, and how one weight comes about."""
+"""Views of attention heads: all of them, one layer of them, and how one weight is computed."""

@@ -1,59 +1,60 @@
-"""HeadGrid: see the class."""
+"""The view of all heads as thumbnails, sorted by a statistic."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.views.heads.handlers import head_topics
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.views.base.options import ColorOptions
+from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import Intervened
-from attnwidgets.views.wire.reader import is_attributions
+from attnwidgets.views.interventions.specs import TraceInterventions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
     from attnwidgets.views.wire.handlers import Handler
 
 
 ORDERS = ("all", "within", "groups", "layers")
-"""How heads stand by a statistic: sorted over all, or in each layer; in groups of like value; as they are."""
+"""Orders by a statistic: over all heads, within each layer, in groups of similar value, or unsorted."""
 _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 
 
 class HeadGrid(Intervening):
-    """Thumbnails of every layer and head, max-pooled; a click selects one, the pointer shows it enlarged.
+    """Thumbnails of every layer and head, max-pooled; click to select one, point at one to enlarge it.
 
-    Heads stand by layer. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or
-    first token, special tokens, other sentences, ...) sorts them in each layer, over all heads or in groups
-    of like value; a threshold on it, or a name ("3", "3.7", "*.0"), leaves some out. Its values are computed
-    when one is first chosen; of many layers that takes a while, shows how far it is and can be cancelled.
+    Rows are layers. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or first
+    token, special tokens, other sentences, ...) sorts heads in each layer, over all layers or into groups of
+    similar value; a threshold on it, or a name ("3", "3.7", "*.0"), hides some. A statistic is computed when
+    it is first chosen; with many layers that takes a while, shows its progress and can be cancelled.
 
     Arrow keys, Home and End move, Enter selects; `k`, or a right click, knocks a head out for all linked
-    views that ask the model (see `InterventionView`), and crosses it out.
+    views that run the model (see `InterventionView`), and crosses it out.
 
     Args:
-        shown: See `View`.
-        sort: Name of the statistic that the grid opens with, such as "entropy".
-        order: How heads stand by it: "all" sorts all of them, "within" those of each layer, "groups" puts
-            like values beside each other, "layers" leaves every head in its place.
-        lowest_first: The smallest values come first.
+        sort: Name of the statistic that the grid opens with, such as "entropy"; empty: none.
+        order: How the statistic orders heads: "all" sorts them over all layers, "within" inside each layer,
+            "groups" puts similar values next to each other, "layers" leaves each head in its place.
+        lowest_first: Sort from the smallest value up.
         only: Show only heads whose value is at least this (with `lowest_first`: at most).
         heads: Show only these, by name: "3" is a layer, "3.7" a head, "*.0" head 0 of every layer.
-        **options: Those of `View`; of the filters `scale`, `color_range` and `palette`.
 
     Raises:
-        ValueError: An unknown statistic or order (the nearest is named), a statistic that this map has not,
-            or `heads` of another form.
-        TypeError: `only` is no number.
+        ValueError: The statistic or order is unknown (the nearest is named), this map does not have the
+            statistic, or `heads` has another form.
+        TypeError: `only` is not a number.
     """
 
     _VIEW = "HeadGrid"
-    _FILTERS = ("scale", "color_range", "palette")
+    _OPTIONS = ColorOptions
     SHOWS_ALL_HEADS = True
     PARTS = ("grid",)
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("sort", "order", "lowest_first", "only", "heads")
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class HeadGrid(Intervening):
         lowest_first: bool = False,
         only: float | None = None,
         heads: str = "",
-        **options: Any,
+        **options: Unpack[ColorOptions],
     ) -> None:
         if order not in ORDERS:
             known = ", ".join(map(repr, ORDERS))
-            raise ValueError(f"HeadGrid(order={order!r}): it is one of {known}.{suggest(str(order), ORDERS)}")
+            raise ValueError(f"HeadGrid(order={order!r}) is not one of {known}.{suggest(str(order), ORDERS)}")
         if not all(_NAME.fullmatch(name) for name in re.split(r"[\s,;]+", heads.strip()) if name):
             raise ValueError(
                 f"HeadGrid(heads={heads!r}): write '3' for a layer, '3.7' for a head, '*.0', ..."
@@ -84,7 +85,7 @@ class HeadGrid(Intervening):
             "only": None if only is None else float(only),
             "heads": heads.strip(),
         }
-        self._intervened = Intervened.of(shown)
+        self._intervened = TraceInterventions.of(shown)
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:
@@ -93,13 +94,18 @@ class HeadGrid(Intervening):
             from attnwidgets.statistics.statistic import named
 
             main = self._explanations[0]
-            [one] = named(self._grid["sort"])
-            is_map = not is_attributions(main) and not main.known("signed")
-            refusal = one.refusal(Roles(main)) if is_map else "only shares of a row have statistics"
+            [statistic] = named(self._grid["sort"])
+            is_map = not isinstance(main, Attributions) and not main.known("signed")
+            refusal = statistic.refusal(Roles(main)) if is_map else "statistics need rows of shares"
             if refusal:
-                raise ValueError(f"HeadGrid(sort={one.name!r}): {refusal}.")
+                raise ValueError(f"HeadGrid(sort={statistic.name!r}): {refusal}.")
         return {"grid": dict(self._grid)}
 
-    def _topics(self) -> Mapping[str, Handler]:
-        topics = self._intervention_topics(rows=False)
-        return head_topics(self) | {"interventions": topics["interventions"]}
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import grid_figure
+
+        return grid_figure(self)
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        interventions = self._intervention_handlers(rows=False)["interventions"]
+        return head_handlers(self) | {"interventions": interventions}

@@ -1,1 +1,1 @@
-"""Interventions as linked views share them, and what views ask about them."""
+"""Interventions that linked views share, the view of them, and the handlers of requests about them."""

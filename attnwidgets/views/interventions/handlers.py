@@ -1,4 +1,4 @@
-"""What views ask about interventions, and what of it a page without a kernel holds."""
+"""Handlers of requests about interventions: whether any are possible, and what they change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base.view import View
-from attnwidgets.views.interventions.specs import Intervened, checked
-from attnwidgets.views.wire.handlers import Handler, first
+from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE_WORK = 5e10
-"""Multiplications that making a page may cost for predictions nobody has asked for."""
+"""Multiplications that writing a page may spend on predictions nobody has asked for."""
 _MOST = 10  # outcomes before, and as many after
 _MOST_HEADS = 32
 _LONGEST_LIST = 32
@@ -28,9 +28,9 @@ _STOPS = (0.25, 0.5, 0.75, 1)
 
 
 class Intervening(View):
-    """A view that shows, or changes, which interventions on its trace are active."""
+    """A view that shows or changes the active interventions on its trace."""
 
-    _intervened: Intervened
+    _intervened: TraceInterventions
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         traits = super()._connect(fixed=fixed)
@@ -39,7 +39,7 @@ class Intervening(View):
         return traits
 
     def interventions(self) -> tuple[Intervention, ...]:
-        """Return what is active in this view and those linked with it, as interventions for `trace.rerun`.
+        """Return the interventions active in this view and its linked views, for `trace.rerun`.
 
         They are not entered, and apply in the order of the list::
 
@@ -50,84 +50,72 @@ class Intervening(View):
         """
         return self._intervened.interventions(self.selection.interventions)
 
-    def _intervention_topics(self, *, rows: bool = True) -> dict[str, Handler]:
-        """Return what may be asked about interventions.
+    def _intervention_handlers(self, *, rows: bool = True) -> dict[str, Handler]:
+        """Return the handlers of requests about interventions.
 
-        "interventions" tells why there can be none; "changed" what the model says with some; of a row of
-        attention, "own_row" is as recorded, "free_row" as it may be with nothing else changed.
+        - "interventions" (no arguments): refusal, why no intervention is possible, or "".
+        - "changed" (interventions, target): what the model predicts with these active: the fields of
+          `Changed`, count of outcomes, and rows [number, label, before, after] of the most probable outcomes
+          before and after, and of the target.
+        - "own_row" (stack, layer, head, query): a row of attention as recorded; labels of query and keys,
+          buffer weights [key] (float32).
+        - "free_row" (stack, layer, head, query): another row with which the head returns the same (see
+          `aw.free_attention`); movable, the share that moved; buffer weights [key] (float32).
 
         Args:
-            rows: Whether rows are asked for.
+            rows: Whether to answer "own_row" and "free_row".
         """
-        found = {
-            "interventions": Handler(
-                lambda: ({"refusal": self._intervened.refusal()}, []),
-                for_page=lambda: ({},),
-                at_once=lambda: ({},),
-            ),
+        handlers = {
+            "interventions": Handler(lambda: ({"refusal": self._intervened.refusal()}, [])),
             "changed": Handler(
-                self._changed, runs_model=True, for_page=self._changes_for_page, at_once=self._active
+                self._changed, runs_model=True, for_page=self._changes_for_page, prefetched=self._active
             ),
         }
         if rows:
-            found |= {
-                "own_row": Handler(
-                    self._own_row, for_page=self._rows_for_page, at_once=first(self._rows_for_page)
-                ),
+            handlers |= {
+                "own_row": Handler(self._own_row, for_page=self._rows_for_page),
                 "free_row": Handler(self._free_row, runs_model=True, for_page=self._free_for_page),
             }
-        return found
+        return handlers
 
     # -- answers -----------------------------------------------------------------------------------
 
     def _changed(self, interventions: Any, target: int | None = None) -> Answer:
-        found = self._intervened.changed(interventions)
-        trace = self._intervened.trace
+        change = self._intervened.changed(interventions)
+        trace = self._intervened.trace_with_model()
         outcomes = sorted(
-            {*_largest(found.before), *_largest(found.after), *([] if target is None else [int(target)])},
-            key=lambda i: -max(float(found.before[i]), float(found.after[i])),
+            {*_largest(change.before), *_largest(change.after), *([] if target is None else [int(target)])},
+            key=lambda i: -max(float(change.before[i]), float(change.after[i])),
         )
-        rows = [
-            [i, found.label(trace, i) if trace else "", float(found.before[i]), float(found.after[i])]
-            for i in outcomes
-        ]
         return {
-            "kind": found.kind,
-            "title": found.title,
-            "count": len(found.before),
-            "distance": _finite(found.distance),
-            "likeness": _finite(found.likeness),
-            "rows": rows,
+            "kind": change.kind,
+            "title": change.title,
+            "count": len(change.before),
+            "distance": _finite(change.distance),
+            "likeness": _finite(change.likeness),
+            "rows": [
+                [i, change.label(trace, i), float(change.before[i]), float(change.after[i])] for i in outcomes
+            ],
         }, []
 
     def _own_row(self, stack: str, layer: int, head: int, query: int) -> Answer:
         trace = self._intervened.trace
         if trace is None:
-            raise ValueError(f"an attention row is not here: {self._intervened.refusal()}.")
-        spec = {
-            "kind": "row",
-            "stack": stack,
-            "layer": layer,
-            "head": head,
-            "query": query,
-            "to": "uniform",
-        }
-        checked([spec], self._intervened.reach)
-        row = trace.attention_rows(layer, [head], [query], stack)[0, 0].numpy()
+            raise ValueError(f"this view has no rows of attention: {self._intervened.refusal()}.")
+        row = {"stack": stack, "layer": layer, "head": head, "query": query}
+        checked_specs([{"kind": "row", **row, "to": "uniform"}], self._intervened.reach)
+        weights = trace.attention_rows(layer, [head], [query], stack)[0, 0].numpy()
         queries, keys = (axis.units["token"] for axis in trace.axes(stack))
-        return {"query": queries.labels[query], "keys": list(keys.labels)}, [_packed(row)]
+        return {"query": queries.labels[query], "keys": list(keys.labels)}, [_packed(weights)]
 
     def _free_row(self, stack: str, layer: int, head: int, query: int) -> Answer:
-        why = self._intervened.refusal()
-        if why:
-            raise ValueError(f"a free row cannot be found: {why}.")
         row, movable = self._intervened.free(str(stack), int(layer), int(head), int(query))
         return {"movable": movable}, [_packed(row)]
 
     # -- what a page holds -------------------------------------------------------------------------
 
     def _active(self) -> Iterator[dict[str, Any]]:
-        """Yield what is active, if anything is."""
+        """Yield the request about the active interventions, if there are any."""
         if self.selection.interventions:
             yield {"interventions": [dict(spec) for spec in self.selection.interventions]}
 
@@ -136,89 +124,80 @@ class Intervening(View):
         active = [dict(spec) for spec in self.selection.interventions]
         for count in range(len(active), max(0, len(active) - _LONGEST_LIST), -1):
             yield {"interventions": active[:count]}
-        told = {str(active[:1])}
         room = PAGE_WORK
-        for spec in self._singles():
-            room -= self._cost()
+        for spec in self._single_specs():
+            room -= self._pass_work()
             if room < 0:
                 return
-            if str([spec]) not in told:
+            if [spec] != active[:1]:
                 yield {"interventions": [spec]}
 
-    def _cost(self) -> float:
-        """Return about how many multiplications one pass of the model is."""
+    def _pass_work(self) -> float:
+        """Return about how many multiplications one pass of the model takes."""
         from attnwidgets.tracing.pass_memory import pass_work
 
         trace = self._intervened.trace
-        if trace is None or self._intervened.reach is None:
-            return float("inf")
-        return pass_work(trace)
+        return float("inf") if trace is None else pass_work(trace)
 
-    def _singles(self) -> Iterator[Spec]:
-        place = self._looked_at()
-        if place is None or self._intervened.reach is None:
-            return
-        stack, layer, head, query = place
-        heads = range(self._intervened.reach.heads[stack][layer])
-        for one in sorted(heads, key=lambda at: abs(at - head))[:_MOST_HEADS]:
-            yield {"kind": "ablate", "stack": stack, "layer": layer, "head": one, "how": "zero"}
-        row = {"kind": "row", "stack": stack, "layer": layer, "head": head, "query": query}
-        yield row | {"to": "uniform"}
-        key = self._pinned("key")
-        if key is not None:
-            yield row | {"to": "one_hot", "key": key}
-        for amount in _STOPS:
-            yield row | {"to": "free", "amount": amount}
+    def _single_specs(self) -> Iterator[Spec]:
+        """Yield interventions that a reader may try alone: each head of the layer, edits of one row."""
+        rows = self._opening_rows()
+        for row in rows:
+            at = {key: row[key] for key in ("stack", "layer", "head")}
+            yield {"kind": "ablate", **at, "how": "zero"}
+        if rows:
+            edit = {"kind": "row", **rows[0]}
+            yield edit | {"to": "uniform"}
+            key = self._pinned("key")
+            if key is not None:
+                yield edit | {"to": "one_hot", "key": key}
+            for amount in _STOPS:
+                yield edit | {"to": "free", "amount": amount}
 
     def _rows_for_page(self) -> Iterator[dict[str, Any]]:
-        if not self._shows_attention():
-            return
-        rows = [_row_of(spec) for spec in self.selection.interventions if spec["kind"] == "row"]
-        place = self._looked_at()
-        if place is not None and self._intervened.reach is not None:
-            stack, layer, head, query = place
-            heads = range(self._intervened.reach.heads[stack][layer])
-            near = sorted(heads, key=lambda at: abs(at - head))[:_MOST_HEADS]
-            rows += [{"stack": stack, "layer": layer, "head": one, "query": query} for one in near]
-        yield from {str(row): row for row in rows}.values()
+        specs = [spec for spec in self.selection.interventions if spec["kind"] == "row"]
+        return self._distinct_rows([*map(_row_of, specs), *self._opening_rows()])
 
     def _free_for_page(self) -> Iterator[dict[str, Any]]:
-        if not self._shows_attention():
-            return
         specs = [spec for spec in self.selection.interventions if spec.get("to") == "free"]
-        place = self._looked_at()
-        rows = [_row_of(spec) for spec in specs]
-        if place is not None and self._cost() <= PAGE_WORK:
-            rows.append(dict(zip(("stack", "layer", "head", "query"), place, strict=True)))
-        yield from {str(row): row for row in rows}.values()
+        opening = self._opening_rows()[:1]
+        if opening and self._pass_work() > PAGE_WORK:
+            opening = []
+        return self._distinct_rows([*map(_row_of, specs), *opening])
 
-    def _shows_attention(self) -> bool:
-        """Return whether the view shows attention: an assignment's page must not hold its answer."""
-        return any(source.method == "attention" for source in self.sources())
+    def _distinct_rows(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield each row once, if the view shows attention: an assignment's page must not hold its answer."""
+        if any(source.method == "attention" for source in self.sources()):
+            yield from {str(row): row for row in rows}.values()
 
-    def _looked_at(self) -> tuple[str, int, int, int] | None:
-        """Return stack, layer, head and token of the row that a page opens with; None where nothing runs."""
-        reach = self._intervened.reach
+    def _opening_rows(self) -> list[dict[str, Any]]:
+        """Return the row that a page opens with, then the same row of other heads, nearest first.
+
+        Each is stack, layer, head and query (a token). There are none if no intervention is possible.
+        """
+        reach, selection = self._intervened.reach, self.selection
         if reach is None or self._intervened.refusal():
-            return None
-        stack = self.selection.stack if self.selection.stack in reach.heads else reach.stack
-        layer = min(self.selection.layer, len(reach.heads[stack]) - 1)
-        head = self.selection.head if isinstance(self.selection.head, int) else 0
-        query = self._pinned("query")
-        last = reach.tokens[stack][0] - 1
-        return stack, layer, min(head, reach.heads[stack][layer] - 1), last if query is None else query
+            return []
+        stack = selection.stack if selection.stack in reach.heads else reach.stack
+        layer = min(selection.layer, len(reach.heads[stack]) - 1)
+        count = reach.heads[stack][layer]
+        head = min(selection.head if isinstance(selection.head, int) else 0, count - 1)
+        pinned = self._pinned("query")
+        query = reach.tokens[stack][0] - 1 if pinned is None else pinned
+        nearest = sorted(range(count), key=lambda number: abs(number - head))[:_MOST_HEADS]
+        return [{"stack": stack, "layer": layer, "head": number, "query": query} for number in nearest]
 
     def _pinned(self, side: str) -> int | None:
-        """Return the first token of what is pinned."""
+        """Return the first token of the pinned query or key; None without a pin."""
         cell, trace = self.selection.pinned, self._intervened.trace
         if cell is None or trace is None:
             return None
         stack = self.selection.stack if self.selection.stack in trace.stacks else trace.default_stack
         unit = trace.axes(stack)[side == "key"].units.get(cell.unit)
-        at = getattr(cell, side)
-        if unit is None or not 0 <= at < len(unit):
+        element = getattr(cell, side)
+        if unit is None or not 0 <= element < len(unit):
             return None
-        return unit.spans[at][0]
+        return unit.spans[element][0]
 
 
 def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,4 +213,4 @@ def _finite(value: float) -> float | None:
 
 
 def _packed(values: Any) -> bytes:
-    return np.ascontiguousarray(values, dtype="<f4").tobytes()
+    return np.asarray(values, dtype="<f4").tobytes()

@@ -1,4 +1,4 @@
-"""Specs: interventions as linked views share them, small and in JSON; checked, and made into real ones."""
+"""Specs: interventions as linked views share them in JSON, checked and turned into interventions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.wire.axes import span
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Spec = dict[str, Any]
 KINDS = ("ablate", "row")
 HOWS = ("zero", "mean")
 ROWS = ("uniform", "one_hot", "free")
-_TAKEN = {
+_KEYS = {
     "ablate": ("kind", "stack", "layer", "head", "how"),
     "row": ("kind", "stack", "layer", "head", "query", "to", "key", "amount"),
 }
@@ -37,12 +37,12 @@ _KEPT = 16  # lists of specs whose predictions are kept
 
 @dataclass(frozen=True)
 class Reach:
-    """What the specs of a trace may name.
+    """The layers, heads and tokens that specs of a trace may name.
 
     Args:
-        heads: How many heads every layer has, by stack.
-        tokens: How many queries and keys there are, by stack.
-        stack: The stack that is meant where none is named.
+        heads: Number of heads of every layer, by stack.
+        tokens: Numbers of queries and keys, by stack.
+        stack: The stack of specs that name none.
     """
 
     heads: Mapping[str, tuple[int, ...]]
@@ -51,7 +51,7 @@ class Reach:
 
     @staticmethod
     def of(trace: Trace) -> Reach:
-        """Return that of a trace."""
+        """Return the reach of a trace."""
         return Reach(
             {
                 name: tuple(trace.n_heads(name, layer) for layer in range(trace.n_layers(name)))
@@ -62,49 +62,49 @@ class Reach:
         )
 
 
-def checked(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
-    """Return specs with everything said that may be left out, in a fixed order.
+def checked_specs(given: Any, reach: Reach | None) -> tuple[Spec, ...]:
+    """Return specs with defaults filled in and keys in a fixed order.
 
     Args:
         given: A list of dicts, as `Selection.interventions` takes it.
-        reach: What there is; None: only the form is checked.
+        reach: What specs may name; None: only their form is checked.
 
     Raises:
-        TypeError: It is no list of dicts, or a number is none.
-        ValueError: An unknown kind, stack or key; the same head or row twice.
-        IndexError: No such layer, head or token; the message names the range.
+        TypeError: `given` is not a list of dicts, or a number is not an integer.
+        ValueError: A kind, stack or key is unknown, or two specs change the same head or row.
+        IndexError: There is no such layer, head or token; the message names the range.
     """
     if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
         raise TypeError(
-            f"interventions={given!r} is no list; give a list of dicts, such as "
+            f"interventions={given!r} is not a list; give a list of dicts, such as "
             '[{"kind": "ablate", "layer": 3, "head": 1}].'
         )
-    found: list[Spec] = []
-    for number, one in enumerate(given):
+    specs: list[Spec] = []
+    for number, entry in enumerate(given):
         name = f"interventions[{number}]"
-        spec = _checked(name, one, reach)
-        if any(_place(spec) == _place(other) for other in found):
-            what = "head is ablated" if spec["kind"] == "ablate" else "row is set"
-            raise ValueError(f"{name}: this {what} by another of them already; change that one.")
-        found.append(spec)
-    return tuple(found)
+        spec = _checked_spec(name, entry, reach)
+        if any(_address(spec) == _address(other) for other in specs):
+            change = "ablates this head" if spec["kind"] == "ablate" else "sets this row"
+            raise ValueError(f"{name}: another entry already {change}; change that one.")
+        specs.append(spec)
+    return tuple(specs)
 
 
-def _place(spec: Spec) -> tuple[Any, ...]:
-    """Return what a spec changes; of two for the same place one would be hidden by the other."""
+def _address(spec: Spec) -> tuple[Any, ...]:
+    """Return what a spec changes; the second of two with one address would hide the first."""
     return tuple(spec.get(key) for key in ("kind", "stack", "layer", "head", "query"))
 
 
-def _checked(name: str, given: Any, reach: Reach | None) -> Spec:
+def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
     if not hasattr(given, "keys"):
         raise TypeError(
             f"{name} is {given!r}, not a dict such as {{'kind': 'ablate', 'layer': 3, 'head': 1}}."
         )
     kind = _one_of(name, "kind", given.get("kind"), KINDS)
     for key in given:
-        if key not in _TAKEN[kind]:
+        if key not in _KEYS[kind]:
             raise ValueError(
-                f"{name}: {key!r} is not one of {listed(_TAKEN[kind])}.{suggest(str(key), _TAKEN[kind])}"
+                f"{name}: {key!r} is not one of {listed(_KEYS[kind])}.{suggest(str(key), _KEYS[kind])}"
             )
     stack = given.get("stack")
     if stack is None:
@@ -123,12 +123,12 @@ def _checked(name: str, given: Any, reach: Reach | None) -> Spec:
 
 
 def _checked_row(name: str, given: Mapping[str, Any], keys: int | None) -> Spec:
-    """Return what a row is set to."""
+    """Return what a row is set to: the keys "to", "key" and "amount" of a spec."""
     row: Spec = {"to": _one_of(name, "to", given.get("to"), ROWS)}
     if (given.get("key") is not None) != (row["to"] == "one_hot"):
-        raise ValueError(f"{name}: 'key' is the token that to='one_hot' reads, and of nothing else.")
+        raise ValueError(f"{name}: 'key', the token that is read, goes with to='one_hot', and only with it.")
     if given.get("amount") is not None and row["to"] != "free":
-        raise ValueError(f"{name}: 'amount' is how far to='free' moves the row, and of nothing else.")
+        raise ValueError(f"{name}: 'amount', how far the row moves, goes only with to='free'.")
     if row["to"] == "one_hot":
         row["key"] = _number(name, "key", given, keys)
     if row["to"] == "free":
@@ -151,7 +151,7 @@ def _number(name: str, key: str, given: Mapping[str, Any], count: int | None) ->
     number = int(value.__index__())
     if number < 0 or (count is not None and number >= count):
         there = "0 or more" if count is None else span(tuple(range(count)))
-        raise IndexError(f"{name}: {key}={number} is out of range: there is {there}.")
+        raise IndexError(f"{name}: {key}={number} is out of range: it must be {there}.")
     return number
 
 
@@ -161,15 +161,17 @@ def _share(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         share = float("nan")
     if not 0 <= share <= 1:
-        raise ValueError(f"{name}: amount={value!r} is not 0 (the model's row) to 1 (all that can move).")
+        raise ValueError(
+            f"{name}: amount={value!r} is not from 0 (the model's row) to 1 (all that can move)."
+        )
     return share
 
 
-class Intervened:
-    """A trace, and what interventions on it do.
+class TraceInterventions:
+    """The interventions that specs describe for one trace, and their effects; both are kept.
 
     Args:
-        trace: The trace, or None of a view that was given a map.
+        trace: The trace; None for a view of something else: then no intervention is possible.
     """
 
     def __init__(self, trace: Trace | None) -> None:
@@ -180,23 +182,23 @@ class Intervened:
         self._changed: dict[tuple[Any, ...], Changed] = {}
 
     @staticmethod
-    def of(shown: Any) -> Intervened:
-        """Return those of a trace, one for all of its views; of anything else, none can be pulled."""
+    def of(shown: Any) -> TraceInterventions:
+        """Return the interventions on a trace, shared by all of its views; none are possible on others."""
         if not is_trace(shown):
-            return Intervened(None)
+            return TraceInterventions(None)
         trace: Trace = shown
-        found = _OF_TRACES.get(id(trace))
-        if found is None or found.trace is not trace:
-            found = _OF_TRACES[id(trace)] = Intervened(trace)
-        return found
+        shared = _OF_TRACES.get(id(trace))
+        if shared is None or shared.trace is not trace:
+            shared = _OF_TRACES[id(trace)] = TraceInterventions(trace)
+        return shared
 
     def refusal(self) -> str:
-        """Return why nothing can be pulled here, in words, or "". Runs no model."""
+        """Return why no intervention is possible, in words, or "". Runs no model."""
         trace = self.trace
         if trace is None:
-            return "it needs a trace, and this view was given something made of one: give it the trace itself"
+            return "it needs a trace, but this view was given something made from one: give it the trace"
         if getattr(trace, "model", None) is None:
-            return "it needs the model, and the numbers of this trace were given without one"
+            return "it needs the model, but the numbers of this trace were given without one"
         from attnwidgets.tracing.attention_modules import sites
         from attnwidgets.tracing.interventions import require_same_interventions
 
@@ -207,52 +209,57 @@ class Intervened:
             return str(error)
         return ""
 
+    def trace_with_model(self) -> Trace:
+        """Return the trace.
+
+        Raises:
+            ValueError: No intervention is possible; the message says why.
+        """
+        why = self.refusal()
+        if why or self.trace is None:
+            raise ValueError(f"no intervention is possible: {why}.")
+        return self.trace
+
     def free(self, stack: str, layer: int, head: int, query: int) -> tuple[NDArray[np.float64], float]:
-        """Return the row with which a head returns the same [key], and how much of it moved.
+        """Return the row with which a head returns the same [key], and the share of it that moved.
 
         Raises:
             ValueError, IndexError: There is no such row.
         """
-        found = self._freed(stack, layer, head, query)
-        return found.rows[layer, head, query], float(found.movable[0, 0, 0])
+        free = self._free_attention(stack, layer, head, query)
+        return free.rows[layer, head, query], float(free.movable[0, 0, 0])
 
-    def _freed(self, stack: str, layer: int, head: int, query: int) -> FreeAttention:
+    def _free_attention(self, stack: str, layer: int, head: int, query: int) -> FreeAttention:
         from attnwidgets.statistics.free_attention import free_attention
 
-        at = (stack, layer, head, query)
-        if at not in self._free:
-            self._free[at] = free_attention(self._required(), layer, head, query, stack=stack)
-        return self._free[at]
+        row = (stack, layer, head, query)
+        if row not in self._free:
+            self._free[row] = free_attention(self.trace_with_model(), layer, head, query, stack=stack)
+        return self._free[row]
 
     def interventions(self, specs: Sequence[Spec]) -> tuple[Intervention, ...]:
-        """Return specs as interventions of the trace's model, not entered, in the same order.
+        """Return specs as interventions on the trace's model, not entered, in the same order.
 
         Raises:
-            ValueError, IndexError: The trace has no model, or not what is named.
+            ValueError, IndexError: The trace has no model, or does not have what a spec names.
         """
-        self._required()
-        return tuple(self._intervention(spec) for spec in checked(specs, self.reach))
+        self.trace_with_model()
+        return tuple(self._intervention(spec) for spec in checked_specs(specs, self.reach))
 
     def changed(self, specs: Sequence[Spec]) -> Changed:
-        """Return what the model says with these active; one pass, from the first layer that is changed on."""
+        """Return what the model predicts with these active; one pass, from the first changed layer on."""
         from attnwidgets.intervene.prediction_change import changed
 
-        real = self.interventions(specs)
-        key = tuple(_key(spec) for spec in checked(specs, self.reach))
+        interventions = self.interventions(specs)
+        key = tuple(tuple(spec.items()) for spec in checked_specs(specs, self.reach))
         if key not in self._changed:
             while len(self._changed) >= _KEPT:
                 self._changed.pop(next(iter(self._changed)))
-            self._changed[key] = changed(self._required(), *real)
+            self._changed[key] = changed(self.trace_with_model(), *interventions)
         return self._changed[key]
 
-    def _required(self) -> Trace:
-        why = self.refusal()
-        if why or self.trace is None:
-            raise ValueError(f"an intervention cannot be made: {why}.")
-        return self.trace
-
     def _intervention(self, spec: Spec) -> Intervention:
-        key = _key(spec)
+        key = tuple(spec.items())
         if key not in self._made:
             self._made[key] = self._make(spec)
         return self._made[key]
@@ -261,25 +268,21 @@ class Intervened:
         from attnwidgets.intervene.ablate_heads import ablate_heads
         from attnwidgets.intervene.edit_attention import edit_attention
 
-        trace, stack = self._required(), spec["stack"]
+        trace, stack = self.trace_with_model(), spec["stack"]
         at = spec["layer"], spec["head"]
         if spec["kind"] == "ablate":
-            mean = spec["how"] == "mean"
-            return ablate_heads(trace, at, spec["how"], reference=trace if mean else None, stack=stack)
+            reference = trace if spec["how"] == "mean" else None
+            return ablate_heads(trace, at, spec["how"], reference=reference, stack=stack)
         query = spec["query"]
         if spec["to"] != "free":
             return edit_attention(trace, at, spec["to"], query=query, key=spec.get("key"), stack=stack)
-        row = self._freed(stack, *at, query).row(*at, query, spec["amount"])
+        row = self._free_attention(stack, *at, query).row(*at, query, spec["amount"])
         matrix = np.zeros((query + 1, len(row)))
         matrix[query] = row
-        made = edit_attention(trace, at, matrix, query=query, stack=stack)
-        made.said = made.said.replace("set to a matrix", f"moved by {spec['amount']:g} of what is free")
-        return made
+        edit = edit_attention(trace, at, matrix, query=query, stack=stack)
+        edit.said = edit.said.replace("set to a matrix", f"moved by {spec['amount']:g} of what is free")
+        return edit
 
 
-def _key(spec: Spec) -> tuple[Any, ...]:
-    return tuple(spec.items())
-
-
-# As long as a view of the trace holds them.
-_OF_TRACES: weakref.WeakValueDictionary[int, Intervened] = weakref.WeakValueDictionary()
+# An entry lives as long as a view of the trace holds it.
+_OF_TRACES: weakref.WeakValueDictionary[int, TraceInterventions] = weakref.WeakValueDictionary()

@@ -1,18 +1,32 @@
-"""Heatmap: see the class."""
+"""A matrix of one layer and head, as a heatmap."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Heatmap(View):
     """One layer and head (or a reduction) as a matrix: query labels left, key labels on top.
 
-    Hover reads a cell, a click pins it and fetches the exact row; arrow keys move through layers and heads.
-    Arguments are those of `View`.
+    Point at a cell to read it; click to pin it and fetch its exact row. Arrow keys move through layers and
+    heads.
+
+    Args:
+        marks: Outlined cells `(query, key)`, counted in the displayed unit.
     """
 
     _VIEW = "Heatmap"
     _MARKS = "cells"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     PARTS = ("filters",)
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import matrix_figure
+
+        return matrix_figure(self)

@@ -1,4 +1,4 @@
-"""LayerSlider: see the class."""
+"""Controls of the shared selection."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from attnwidgets.views.base.view import View
 class LayerSlider(View):
     """Controls of the shared selection: layer, head or reduction, unit; plays through the layers.
 
-    It draws nothing itself: put it beside a Heatmap or TokenStrip of the same trace.
-    Arguments are those of `View`.
+    It draws no values itself: show it with a Heatmap or TokenStrip of the same trace.
     """
 
     _VIEW = "LayerSlider"

@@ -1,4 +1,4 @@
-"""What a standalone page holds: matrices, thumbnails and answers, as many as there is room for."""
+"""The contents of a standalone page: matrices, thumbnails and answers, as many as fit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 LEVEL = 6
-"""How hard bytes are compressed."""
-_OVERVIEW = 2  # matrices of which thumbnails are an overview: one is none
+"""Compression level."""
+_OVERVIEW = 2  # matrices from which on thumbnails give an overview
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Heads and layers asked for; None: all."""
+    """The heads and layers that a page contains; None: all."""
 
     heads: frozenset[int | str] | None
     layers: frozenset[int] | None
@@ -31,21 +31,21 @@ class Choice:
     def of(
         cls, views: Sequence[View], heads: Sequence[int | str] | str, layers: Sequence[int] | str
     ) -> Choice:
-        """Return the choice that `to_html` was given.
+        """Return the choice from the arguments of `to_html`.
 
         Raises:
-            ValueError: A text that is not "all".
+            ValueError: A string is not "all".
             IndexError: No view has such a head or layer.
         """
         from attnwidgets.views.wire.axes import span
         from attnwidgets.views.wire.reader import REDUCTIONS
 
         sources = [source for view in views for source in view.sources()]
-        known_heads = sorted({n for s in sources for n in s.heads or ()})
-        known_layers = sorted({n for s in sources for n in s.layers})
+        known_heads = sorted({number for source in sources for number in source.heads or ()})
+        known_layers = sorted({number for source in sources for number in source.layers})
         for name, given in (("heads", heads), ("layers", layers)):
             if isinstance(given, str) and given != "all":
-                raise ValueError(f"{name}={given!r} is neither 'all' nor a list; for one, give [{given!r}].")
+                raise ValueError(f"{name}={given!r} is not 'all'; for a single one, give [{given!r}].")
         for head in () if isinstance(heads, str) else heads:
             if head not in {*known_heads, *REDUCTIONS}:
                 raise IndexError(f"heads: {head!r} is not one of {span(tuple(known_heads))}, 'mean', 'max'.")
@@ -60,14 +60,14 @@ class Choice:
         )
 
     def takes(self, layer: int, head: int | str) -> bool:
-        """Return whether a matrix was asked for."""
+        """Return whether a matrix was chosen."""
         in_heads = self.heads is None or head == "-" or head in self.heads
         return in_heads and (self.layers is None or layer in self.layers)
 
 
 @dataclass
 class Archive:
-    """The tiles and thumbnails of one store that do not lie in its eager bytes."""
+    """The tiles and thumbnails of one store that are not among its eager bytes."""
 
     thumbs: list[dict[str, Any]] = field(default_factory=list)
     places: list[dict[str, Any]] = field(default_factory=list)
@@ -77,19 +77,19 @@ class Archive:
     not_computed: int = 0
 
     def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
-        """Append bytes, and to `places` what they are and where."""
+        """Append bytes, and their description and place to `places`."""
         places.append({**meta, "offset": self.length, "length": len(data)})
         self.parts.append(data)
         self.length += len(data)
 
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
-    """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most looked at first."""
+    """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most important first."""
     from attnwidgets.views.wire.reader import REDUCTIONS
     from attnwidgets.views.wire.thumbnails import thumbnails
 
     archive = Archive()
-    main = looked_at(entry["sources"], entry["selection"])
+    main = selected_source(entry["sources"], entry["selection"])
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     for source in entry["sources"]:
         grid = len(source.layers) * len(source.heads or (0,))
@@ -97,21 +97,20 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
         if source.unit == source.explanation.unit:
             archive.not_computed += len(source.layers) - len(ready)
         ranged = not source.stochastic and not source.large
-        seen = (entry["overview"] or ranged) and (not source.large or source is main)
-        made = thumbnails(source) if seen and grid >= _OVERVIEW and ready and source.id not in sent else None
-        if made is not None:
-            archive.add(archive.thumbs, made.meta(), zlib.compress(made.data, LEVEL))
+        is_shown = (entry["overview"] or ranged) and (not source.large or source is main)
+        is_missing = is_shown and grid >= _OVERVIEW and ready and source.id not in sent
+        pooled = thumbnails(source) if is_missing else None
+        if pooled is not None:
+            archive.add(archive.thumbs, pooled.meta(), zlib.compress(pooled.data, LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
     full = False
     for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
         if (source.id, layer, head) in eager:
             continue
         # Of a long map that the page does not open with, only single heads in its own unit are read.
-        aside = source.long and source is not main
-        if aside and (source.unit != source.explanation.unit or head in REDUCTIONS):
-            archive.left_out += 1
-            continue
-        if full or not choice.takes(layer, head):
+        is_aside = source.long and source is not main
+        is_costly = is_aside and (source.unit != source.explanation.unit or head in REDUCTIONS)
+        if is_costly or full or not choice.takes(layer, head):
             archive.left_out += 1
             continue
         if head not in source.heads_of_tiles(layer):
@@ -126,16 +125,11 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     return archive
 
 
-def looked_at(sources: Sequence[Source], selection: Any) -> Source | None:
-    """Return the source that a selection looks at, or the first."""
-    for source in sources:
-        if (source.method, source.stack, source.unit) == (
-            selection.method,
-            selection.stack,
-            selection.unit,
-        ):
-            return source
-    return next(iter(sources), None)
+def selected_source(sources: Sequence[Source], selection: Any) -> Source | None:
+    """Return the source that a selection names, or the first."""
+    wanted = selection.method, selection.stack, selection.unit
+    matching = (source for source in sources if (source.method, source.stack, source.unit) == wanted)
+    return next(matching, None) or next(iter(sources), None)
 
 
 def _ranked(
@@ -143,8 +137,7 @@ def _ranked(
 ) -> Iterator[tuple[Source, int, int | str]]:
     """Yield every tile: the selected one, means over heads, small sources, layers near the selected one.
 
-    What a large map is in another unit than `main` comes last, and no layer of one is read to learn its
-    heads.
+    Large maps in a unit other than their own come last, and none of their layers is read to learn its heads.
     """
     from attnwidgets.views.wire.reader import REDUCTIONS
 
@@ -156,9 +149,9 @@ def _ranked(
             not (selected and source.unit == selection.unit),
             source.large and source is not main,
             source.large and source is not main and source.unit != source.explanation.unit,
-            # For one matrix of all heads all of them are read.
+            # A reduction reads all heads.
             head in REDUCTIONS if source.long else head not in {"-", "mean"},
-            # Few of a long text's fit: those that the slider leads to.
+            # Few matrices of a long text fit: prefer those that the slider leads to.
             source.long and head != selection.head,
             rows * cols,
             abs(layer - selection.layer),
@@ -176,31 +169,31 @@ def _ranked(
 def answers_of(
     views: Sequence[View], names: Sequence[str], room: int
 ) -> tuple[dict[str, Any], dict[str, str], int]:
-    """Return what each view answers in a page, by element id the bytes of it, and what had no room.
+    """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
-    A view names first what matters most: from where `room` bytes are spent on, answers are left out.
+    A view's most important answers come first: once `room` bytes are used up, all others are left out.
     """
-    untold = 0
+    omitted = 0
     answers: dict[str, Any] = {}
     blobs: dict[str, str] = {}
     for view, name in zip(views, names, strict=True):
         archive = Archive()
-        told = []
-        for topic, args, answer in progress(view.questions_for_page(), "answers of the page"):
+        included = []
+        for topic, args, answer in progress(view.answers_for_page(), "answers of the page"):
             if room < 0:
-                untold += 1
+                omitted += 1
                 continue
             meta, buffers = answer()
             packed = [zlib.compress(data, LEVEL) for data in buffers]
             room -= sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
             if room < 0:
-                untold += 1
+                omitted += 1
                 continue
             places: list[dict[str, Any]] = []
             for data in packed:
                 archive.add(places, {}, data)
-            told.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
-        if told:
-            answers[name] = told
+            included.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
+        if included:
+            answers[name] = included
             blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
-    return answers, blobs, untold
+    return answers, blobs, omitted

@@ -1,4 +1,4 @@
-"""Text in a standalone page: whatever it holds, it stays text."""
+"""Escaping: whatever a text contains, in a standalone page it stays text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON that may stand in a script element."""
-    # `<` would end the script element; the two separators are line ends to JavaScript but not to JSON.
+    """Return a value as JSON that is safe inside a script element."""
+    # `<` could end the script element; the two separators are line ends in JavaScript but not in JSON.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -28,5 +28,5 @@ _CONTROLS = {
 
 
 def safe_text(text: str) -> str:
-    """Return text as HTML: escaped, control characters visible, unable to turn its surroundings around."""
+    """Return text as HTML: escaped, with visible control characters that cannot reverse the text around."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8").translate(_CONTROLS))

@@ -1,4 +1,4 @@
-"""A standalone page in a frame: for front ends that cannot show a widget, or not one that is linked."""
+"""A standalone page in a frame, for front ends that cannot display widgets or link them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST_WORDS = 200
 
 
 class Page(HTML):
-    """A standalone page (`.data`), shown in a frame of its own so that it cannot touch the notebook.
+    """A standalone page (`.data`), displayed in a frame so that it cannot affect the notebook.
 
     Args:
-        data: The page.
-        height: Of the frame, in pixels; what is longer scrolls.
+        data: The page as HTML.
+        height: Height of the frame in pixels; a longer page scrolls.
     """
 
     def __init__(self, data: str, height: int = HEIGHT) -> None:
@@ -39,21 +39,21 @@ class Page(HTML):
 
 
 def page_of(view: View, height: int = HEIGHT) -> Page:
-    """Return a view as a page in a frame, with all that `to_html` would write."""
+    """Return a view as a page in a frame: the page that `to_html` writes."""
     with tempfile.TemporaryDirectory() as folder:
         return Page(view.to_html(Path(folder) / "view.html").read_text(encoding="utf-8"), height)
 
 
 def copy_of(view: View, why: str) -> str:
-    """Return the HTML of a copy in a frame, which says that it is one.
+    """Return the HTML of a copy in a frame, with a note that it is a copy.
 
     Args:
-        view: What did not arrive in the browser.
-        why: The reason, as the browser told it.
+        view: The view that could not be displayed.
+        why: The reason that the browser gave.
     """
     reason = html.escape(why[:_MOST_WORDS].removeprefix("Error: ").rstrip(". ") or "it did not arrive")
-    said = (
+    note = (
         f"A copy of this {view.name}, linked to no other view, because the view itself could not be shown "
         f"here ({reason}). Run the cell again for the view itself."
     )
-    return f'<span role="status">{said}</span>{page_of(view)._repr_html_()}'
+    return f'<span role="status">{note}</span>{page_of(view)._repr_html_()}'

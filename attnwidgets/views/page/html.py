@@ -1,4 +1,4 @@
-"""Standalone pages: views in one file that needs neither kernel nor network."""
+"""Standalone pages: one HTML file of views that needs neither kernel nor network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 BUDGET = 10_000_000
-"""Bytes a page may have when nothing else is said."""
+"""Default size limit of a page, in bytes."""
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -53,48 +53,53 @@ def to_html(
 ) -> Path:
     """Write views as one HTML file that opens anywhere: no kernel, no network; linked views stay linked.
 
-    Small maps come whole. What would make the page larger than `budget` is left out, largest maps first,
-    with a note in the page; thumbnails and the selected matrices always come. The map that a view was given
-    and the methods that an Explorer was given by name are computed where they are not yet; of what was
-    chosen from an Explorer's menu comes what was computed.
+    Small maps are included whole. Matrices that would make the page larger than `budget` are left out,
+    largest maps first, with a note in the page; thumbnails and the selected matrices are always included. The
+    map that a view was given, and the methods that an Explorer was given by name, are computed first; of
+    methods chosen from an Explorer's menu, the layers computed so far are included.
 
     Args:
-        views: One view, or several, from top to bottom.
-        path: The file to write; it is replaced once the page is whole.
+        views: One view, or several from top to bottom.
+        path: The file to write; it is replaced once the page is complete.
         title: Title of the page, as text; by default the first view's title, or what it shows.
-        headings: One for each view, as text, with a list of links to them at the top; none by default.
-        budget: Bytes the page may have.
-        heads: Heads of large maps to put in: numbers, "mean", "max"; "all": every one while the budget lasts.
-        layers: Layers of large maps to put in, by number, or "all".
+        headings: One heading for each view, as text, with a list of links to them at the top; empty: none.
+        budget: Size limit of the page, in bytes.
+        heads: Heads of large maps to include: numbers, "mean", "max"; "all": every one within the budget.
+        layers: Layers of large maps to include, by number, or "all".
 
     Returns:
         The path, with the page's size printed at its foot.
 
     Raises:
-        IndexError: A layer or head that no view has; the message names the range.
-        ValueError: `heads` or `layers` is another string than "all", there are no views, or `headings` are
-            not as many as they.
+        IndexError: No view has such a layer or head; the message names the range.
+        ValueError: `heads` or `layers` is a string other than "all", there are no views, or the number of
+            `headings` differs from that of the views.
         FileNotFoundError: The folder to write into does not exist.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> aw.to_html([aw.Heatmap(trace), aw.TokenStrip(trace)], "cat.html", title="A cat").name
+        'cat.html'
     """
     from attnwidgets.views.base.view import View as BaseView
 
-    shown = list(views) if isinstance(views, Iterable) else [views]
-    if not shown or not all(isinstance(view, BaseView) for view in shown):
+    listed = list(views) if isinstance(views, Iterable) else [views]
+    if not listed or not all(isinstance(view, BaseView) for view in listed):
         raise ValueError("to_html() takes one view or a list of views, such as aw.Explorer(trace).")
     headings = [headings] if isinstance(headings, str) else list(headings)
-    if headings and len(headings) != len(shown):
+    if headings and len(headings) != len(listed):
         raise ValueError(
-            f"headings has {len(headings)} for {len(shown)} views: give one for each view, or none."
+            f"headings has {len(headings)} for {len(listed)} views: give one for each view, or none."
         )
-    choice = Choice.of(shown, heads, layers)
+    choice = Choice.of(listed, heads, layers)
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"path {str(path)!r} lies in a folder that does not exist; make {str(target.parent)!r} first."
+            f"path {str(path)!r} is in a folder that does not exist; make {str(target.parent)!r} first."
         )
-    for view in shown:
+    for view in listed:
         view.complete(choice.layers)
-    write_bytes(target, _page(shown, title, headings, budget, choice).encode())
+    write_bytes(target, _page(listed, title, headings, budget, choice).encode())
     return target
 
 
@@ -109,27 +114,22 @@ def _page(
     code = ",".join(bundle(f"{name}.js").strip() for name in parts)
     script = f"globalThis.awParts=[{code}];{bundle('standalone.js')}"
     script = re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)
-    named = (
-        title
-        or next((view.options["title"] for view in views if view.options["title"]), "")
-        or _heading(views)
-    )
+    titles = (view.options["title"] for view in views)
+    title = title or next(filter(None, titles), "") or _default_title(views)
     models, order, stores = _models(views)
-    blobs: dict[str, str] = {}
-    for name, entry in stores.items():
-        blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
+    blobs = {
+        f"aw-data-{name}": base64_text(zlib.compress(entry["eager"], LEVEL)) for name, entry in stores.items()
+    }
     spent = len(script) + sum(map(len, blobs.values())) + len(json_text({"models": models})) + 4000
     archives: dict[str, Archive] = {}
-    answers, told, untold = answers_of(views, order, budget - spent)
-    blobs |= told
-    spent += sum(map(len, told.values())) + len(json_text(answers))
+    answers, answer_blobs, omitted = answers_of(views, order, budget - spent)
+    blobs |= answer_blobs
+    spent += sum(map(len, answer_blobs.values())) + len(json_text(answers))
     for name, entry in stores.items():
         share = (budget - spent) // (len(stores) - len(archives))
-        archives[name] = filled(entry, choice, share)
-        blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archives[name].parts))
-        spent += len(blobs[f"aw-tiles-{name}"]) + len(
-            json_text([archives[name].places, archives[name].thumbs])
-        )
+        archive = archives[name] = filled(entry, choice, share)
+        blob = blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
+        spent += len(blob) + len(json_text([archive.places, archive.thumbs]))
     state = {
         "version": 1,
         "models": models,
@@ -138,25 +138,12 @@ def _page(
         "answers": answers,
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
-    left_out = sum(archive.left_out for archive in archives.values())
-    kept = sum(len(archive.places) for archive in archives.values())
-    kept += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
-    note = (
-        ({0: "", 1: "The one matrix is in it."}.get(kept, f"All {kept:,} matrices are in it."))
-        if not left_out
-        else f"It holds {kept:,} of {kept + left_out:,} matrices{_thumbs_words(stores)}; "
-        "the others were left out for its size, and need the notebook."
-    )
-    missing = sum(archive.not_computed for archive in archives.values())
-    if missing:
-        note += f" {missing:,} {'layer was' if missing == 1 else 'layers were'} not computed."
-    if untold:
-        note += f" {untold:,} answers were left out for its size, and need the notebook."
+    note = _note(stores, archives.values(), omitted)
     data = "\n".join(
         f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
         for name, blob in blobs.items()
     )
-    # Only our own script may run and nothing may be loaded: whatever a text holds, it stays text.
+    # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -168,12 +155,12 @@ def _page(
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{safe_text(named)}</title>
+<title>{safe_text(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
 <main>
-<h1>{safe_text(named)}</h1>
+<h1>{safe_text(title)}</h1>
 {places}
 <footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {note}</footer>
 </main>
@@ -187,30 +174,49 @@ def _page(
     return page.replace("\0SIZE\0", f"{len(page.encode()) / 1e6:.2f} MB")
 
 
+def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], omitted: int) -> str:
+    """Return which matrices, layers and answers a page contains, in words."""
+    left_out = sum(archive.left_out for archive in archives)
+    included = sum(len(archive.places) for archive in archives)
+    included += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
+    missing = sum(archive.not_computed for archive in archives)
+    note = {0: "", 1: "The one matrix is in it."}.get(included, f"All {included:,} matrices are in it.")
+    if left_out:
+        note = (
+            f"It holds {included:,} of {included + left_out:,} matrices{_thumbs_words(stores)}; "
+            "the others were left out for its size, and need the notebook."
+        )
+    if missing:
+        note += f" {missing:,} {'layer was' if missing == 1 else 'layers were'} not computed."
+    if omitted:
+        note += f" {omitted:,} answers were left out for its size, and need the notebook."
+    return note
+
+
 def _thumbs_words(stores: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return which thumbnails a page holds, in words; those of a large map only in the unit it opens in."""
+    """Return which thumbnails a page contains, in words; of a large map only those in its opening unit."""
     if not any(entry["overview"] for entry in stores.values()):
         return ""
     sources = [source for entry in stores.values() for source in entry["sources"]]
-    some = {source.unit for source in sources if source.large and source.heads is not None}
-    return " and all thumbnails" if len(some) < 2 else " and the thumbnails of what it opens with"  # noqa: PLR2004
+    large_units = {source.unit for source in sources if source.large and source.heads is not None}
+    return " and all thumbnails" if len(large_units) < 2 else " and the thumbnails of what it opens with"  # noqa: PLR2004
 
 
 def _places(order: Sequence[str], headings: Sequence[str]) -> str:
-    """Return where the views are drawn, under their headings, which are linked to."""
+    """Return the elements that views are drawn into, under their headings, with links to these."""
     places = [f'<div class="aw-view" data-model="{name}"></div>' for name in order]
     if not headings:
         return "\n".join(places)
-    named = list(zip(order, map(safe_text, headings), places, strict=True))
-    links = "\n".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in named)
-    sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{place}' for name, heading, place in named)
+    headed = list(zip(order, map(safe_text, headings), places, strict=True))
+    links = "\n".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in headed)
+    sections = "\n".join(f'<h2 id="{name}">{heading}</h2>\n{place}' for name, heading, place in headed)
     return f'<nav aria-label="views"><ul>\n{links}\n</ul></nav>\n{sections}'
 
 
 def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
-    """Return the models' states by short name, the views' names in order, and what each store holds."""
+    """Return the models' states by short name, the views' names in order, and the contents of each store."""
     from attnwidgets.views.wire.eager import Pack, opening_first
-    from attnwidgets.views.wire.header import describe, looked_at
+    from attnwidgets.views.wire.header import describe, opening_matrix
 
     models: dict[str, Any] = {}
     names: dict[int, str] = {}
@@ -222,20 +228,21 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         return names.setdefault(id(widget), f"{kind}{count}")
 
     for view in views:
-        known = id(view.store) in names
+        is_known = id(view.store) in names
         store, selection = name_of("store", view.store), name_of("selection", view.selection)
-        if not known:
-            held = _sources(views, view.store)
-            place = looked_at(held, (view.selection.layer, view.selection.head))
-            overview = any(one.SHOWS_ALL_HEADS for one in views if one.store is view.store)
-            packed = opening_first(held, view.selection.unit)
-            if packed and packed[0].large:
+        if not is_known:
+            sources = _sources(views, view.store)
+            matrix = opening_matrix(sources, (view.selection.layer, view.selection.head))
+            overview = any(other.SHOWS_ALL_HEADS for other in views if other.store is view.store)
+            packed = opening_first(sources, view.selection.unit)
+            is_large = bool(packed) and packed[0].large
+            if is_large:
                 packed[0].keep_layers()
-            # Thumbnails of a large map lie beside the other matrices, all of them.
-            pack = Pack(packed, place, overview=overview and not (packed and packed[0].large))
-            header = describe(held, pack, _menu(views, view.store))
+            # All thumbnails of a large map are in the archive, with the other matrices.
+            pack = Pack(packed, matrix, overview=overview and not is_large)
+            header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
-                "sources": held,
+                "sources": sources,
                 "eager": pack.data,
                 "state": {"header": header},
                 "selection": view.selection,
@@ -259,33 +266,19 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = (
-        "layer",
-        "head",
-        "unit",
-        "method",
-        "stack",
-        "pinned",
-        "target",
-        "foil",
-        "feature",
-        "interventions",
-    )
-    state = selection.get_state(key=names)
-    return {**{name: state[name] for name in names}, "hover": None}
+    names = ("layer", "head", "unit", "method", "stack", "pinned", "target", "foil", "feature")
+    state = selection.get_state(key=(*names, "interventions"))
+    return {name: state[name] for name in (*names, "interventions")} | {"hover": None}
 
 
 def _sources(views: Sequence[View], store: TileStore) -> list[Source]:
-    """Return only what these views show: an assignment's page must not hold its answer."""
-    found: dict[str, Source] = {}
-    for view in views:
-        if view.store is store:
-            found |= {source.id: source for source in view.sources()}
-    return list(found.values())
+    """Return only what these views show: the page of an assignment must not contain the solution."""
+    shown = (source for view in views if view.store is store for source in view.sources())
+    return list({source.id: source for source in shown}.values())
 
 
 def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
-    """Return what these views offer and the page does not hold, with the reason."""
+    """Return what these views offer and the page does not contain, with the reason."""
     keys = {key for view in views if view.store is store for key in view.options["methods"]}
     return {
         key: replace(entry, refusal=entry.refusal or NEEDS_KERNEL)
@@ -294,7 +287,7 @@ def _menu(views: Sequence[View], store: TileStore) -> dict[str, Entry]:
     }
 
 
-def _heading(views: Sequence[View]) -> str:
+def _default_title(views: Sequence[View]) -> str:
     """Return what the first view shows, in words."""
     header = views[0].store.header
     model, text = header.get("model", ""), header.get("text", "").strip()

@@ -1,4 +1,4 @@
-"""What a view shows, in words: its alternative text, from the numbers that its filters leave."""
+"""The alternative text of a view: what it shows in words, from the numbers that pass its filters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnwidgets.explanations.results.verbalise import SPANS, matrix_words, row_words
-from attnwidgets.views.still.view_state import Shown
+from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
     from attnwidgets.views.base.view import View
@@ -20,36 +20,37 @@ def words_of(view: View) -> str:
     """Return one or two sentences on the layer and head that a view shows.
 
     Args:
-        view: A view. What is not computed yet is not computed for it.
+        view: A view. Layers that are not computed yet are not computed for this.
     """
     if not view.sources():
         return str(view.options["title"] or view.name)
-    shown = Shown.of(view)
-    source = shown.source
+    state = ViewState.of(view)
+    source = state.source
     rows, columns = source.shape
     if source.explanation.method == "comparison" or source.coarse or rows * columns > _MOST_CELLS:
-        return f"{shown.title()}: {rows} by {columns} {source.unit}s"
-    if source.on_demand and shown.layer not in source.ready:
-        return f"{shown.title()}: not computed yet"
-    queries, keys = shown.labels
+        return f"{state.title()}: {rows} by {columns} {source.unit}s"
+    if source.on_demand and state.layer not in source.ready:
+        return f"{state.title()}: not computed yet"
+    queries, keys = state.labels
     name = title_of(source.title)
-    matrix = shown.seen(source.matrix(shown.layer, shown.head), masked=False)
+    matrix = state.filtered(source.matrix(state.layer, state.head), masked=False)
     if source.of_targets:
-        said = []
+        sentences = []
         for label, values in list(zip(queries, matrix, strict=True))[:SPANS]:
             target, _, foil = label.partition(" − ")
-            said.append(row_words(name, values, keys, target=target.strip(), foil=foil, unit=source.unit))
-        more = len(queries) - len(said)
-        return " ".join([*said, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
+            words = row_words(name, values, keys, target=target.strip(), foil=foil, unit=source.unit)
+            sentences.append(words)
+        more = len(queries) - len(sentences)
+        return " ".join([*sentences, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
     base = view.options["indexBase"]
-    where = f" in layer {shown.layer + base}"
-    if shown.head != "-":
-        named = isinstance(shown.head, str)
-        where += f", {shown.head} over heads" if named else f", head {int(shown.head) + base}"
+    where = f" in layer {state.layer + base}"
+    if state.head != "-":
+        is_reduction = isinstance(state.head, str)
+        where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
     return matrix_words(f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic)
 
 
 def title_of(title: str) -> str:
-    """Return a source's title as sentences begin with it: without its target, which they name."""
+    """Return a source's title as the beginning of a sentence that names its target elsewhere."""
     short = re.split(" for ['\"]", title, maxsplit=1)[0]
     return short[:1].upper() + short[1:]

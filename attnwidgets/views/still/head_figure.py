@@ -1,4 +1,4 @@
-"""A figure of heads as lines between two columns of tokens: what `HeadView` shows, on paper."""
+"""The figure of a HeadView: heads as lines between two columns of tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = (
     "#2f6750", "#6a3c70", "#788fba", "#5547ac", "#9a6e52", "#ea6d6c", "#660962", "#a07493",
 )  # fmt: skip
 BUDGET = 1000
-ROWS = 80  # more tokens than these are cut around what is looked at
+ROWS = 80  # of more tokens, those around the selected one are drawn
 _ROW = 0.2  # inches
 _WIDTH = 7.2
 _SIZE = 8.0
@@ -53,12 +53,12 @@ def head_figure(
         values: [head, query, key]; NaN where there is no line.
         query_labels: Names of the rows.
         key_labels: Names of the columns.
-        heads: Place in the layer, which gives the colour, and name of every head; empty: heads have no names.
+        heads: Place in the layer (which gives the colour) and name of every head; empty: heads have no names.
         look: "query" or "key", and the token whose lines are drawn, with bars behind the other side's tokens;
-            None: the strongest of all, up to `BUDGET`, and their share of the mass.
+            None: the strongest lines, up to `BUDGET`, and their share of the mass.
         title: Heading.
         signs: Colours of negative and positive values, instead of those of heads.
-        scale: Of the strength of a line and the height of a bar: "linear", "sqrt" or "log".
+        scale: Scale of line strengths and bar heights: "linear", "sqrt" or "log".
         top: The value of the strongest line.
     """
     values, starts, cut = _cut(np.asarray(values, dtype=float), look)
@@ -68,7 +68,7 @@ def head_figure(
     ]
     if look is not None:
         look = (look[0], look[1] - starts[look[0] == "key"])
-    edges, said = _edges(values, look)
+    edges, shown_words = _edges(values, look)
     rows = max(values.shape[1:])
     figure = figure_of(None, _WIDTH, rows * _ROW + 1.0)
     axes = figure.add_subplot()
@@ -102,14 +102,14 @@ def head_figure(
     if len(heads) > 1:
         _chips(axes, heads, colours, signed=signs is not None)
     words = f"{title} ({cut})" if cut else title
-    heading(axes, " · ".join(filter(None, (words, said))))
+    heading(axes, " · ".join(filter(None, (words, shown_words))))
     return figure
 
 
 def _cut(
     values: NDArray[np.floating], look: tuple[str, int] | None
 ) -> tuple[NDArray[np.floating], tuple[int, int], str]:
-    """Return what fits on a page around what is looked at: values, its first query and key, and words."""
+    """Return the part around the selected token that fits on a page: values, first query and key, words."""
     starts = [0, 0]
     for side in (0, 1):
         count = values.shape[side + 1]
@@ -123,23 +123,23 @@ def _cut(
 
 
 def _edges(values: NDArray[np.floating], look: tuple[str, int] | None) -> tuple[NDArray[np.intp], str]:
-    """Return [edge, (head, query, key)] of what is drawn, the weakest first, and what share of all it is."""
+    """Return the lines drawn, [line, (head, query, key)], the weakest first, and their share in words."""
     sizes = np.nan_to_num(np.abs(values))
     if look is not None:
-        kept = np.zeros_like(sizes)
         at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
-        kept[at] = sizes[at]
-        sizes = kept
+        of_token = np.zeros_like(sizes)
+        of_token[at] = sizes[at]
+        sizes = of_token
     order = np.argsort(sizes, axis=None, kind="stable")
     order = order[np.searchsorted(sizes.ravel()[order], 0, side="right") :]
     shown = order if look is not None else order[-BUDGET:]
-    said = ""
+    words = ""
     if look is None:
         total = sizes.sum()
         share = float(sizes.ravel()[shown].sum() / total) if total else 1.0
         count = int(np.isfinite(values).sum())
-        said = f"{len(shown):,} of {count:,} edges, {share:.0%} of the mass"
-    return np.stack(np.unravel_index(shown, values.shape), axis=-1), said
+        words = f"{len(shown):,} of {count:,} edges, {share:.0%} of the mass"
+    return np.stack(np.unravel_index(shown, values.shape), axis=-1), words
 
 
 def _lines(

@@ -1,4 +1,4 @@
-"""What a view looks at now, resolved as the browser does, and its numbers as the filters leave them."""
+"""What a view shows now, resolved as in the browser, and its numbers after the filters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a view looks at: what there is not is replaced by the nearest."""
+class ViewState:
+    """The source, layer, head and pinned cell that a view shows.
+
+    A selection that the view does not have is replaced by the nearest one that it has.
+    """
 
     view: View
     source: Source
@@ -29,15 +32,15 @@ class Shown:
     pinned: tuple[int, int] | None
 
     @classmethod
-    def of(cls, view: View) -> Shown:
-        """Return what a view looks at now."""
+    def of(cls, view: View) -> ViewState:
+        """Return the present state of a view."""
         options, selection = view.options, view.selection
         sources = list(view.sources())
         for name in ("method", "stack", "unit"):
             wanted = options[name] or getattr(selection, name)
-            sources = [one for one in sources if getattr(one, name) == wanted] or [
-                one for one in sources if getattr(one, name) == getattr(sources[0], name)
-            ]
+            if all(getattr(source, name) != wanted for source in sources):
+                wanted = getattr(sources[0], name)
+            sources = [source for source in sources if getattr(source, name) == wanted]
         source = sources[0]
         layer = min(source.layers, key=lambda number: abs(number - selection.layer))
         head: int | str = selection.head
@@ -51,7 +54,7 @@ class Shown:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The filters that differ from what the view does by itself: see wire.ts."""
+        """The filters that differ from the view's defaults: `Filters` of wire.ts."""
         return dict(self.view.options.get("filters") or {})
 
     @property
@@ -61,7 +64,7 @@ class Shown:
         return query["labels"], key["labels"]
 
     def title(self, head: int | str | None = None, about: str = "") -> str:
-        """The view's title, else what is shown; what is said `about` it, and what is left out of it."""
+        """The view's title, or else the name of what is shown; then `about` and what the filters do."""
         base = self.view.options["indexBase"]
         words = [str(self.view.options["title"]) or self.source.title]
         if not self.view.options["title"]:
@@ -73,16 +76,16 @@ class Shown:
                 words.append(f"{head} over heads")
             elif head is not None and head != "-":
                 words.append(f"head {int(head) + base}")
-        left = filter_words(self.filters, shares=self.source.stochastic)
-        return " · ".join(filter(None, (", ".join(words) + about, left)))
+        left_out = filter_words(self.filters, shares=self.source.stochastic)
+        return " · ".join(filter(None, (", ".join(words) + about, left_out)))
 
-    def seen(self, matrix: NDArray[np.floating], *, masked: bool = True, **other: Any) -> Float:
-        """Return a matrix [query, key], NaN where nothing is shown.
+    def filtered(self, matrix: NDArray[np.floating], *, masked: bool = True, **other: Any) -> Float:
+        """Return a matrix [query, key] with NaN in every cell that is not shown.
 
         Args:
             matrix: [query, key].
-            masked: Show nothing where a causal map looks ahead; else its zeros.
-            other: Filters in place of the view's.
+            masked: Hide cells above the diagonal of a causal map; otherwise they are zeros.
+            other: Filters that replace those of the view.
         """
         query, key = self.source.axes()
         shown = filtered(
@@ -97,12 +100,12 @@ class Shown:
         return shown
 
     def received(self) -> Float:
-        """Return what every key receives, the mean over queries [key], as a strip shows it.
+        """Return what every key receives [key], the mean over queries, as a strip shows it.
 
-        Special tokens are no part of the mean; what is small is left out of it as of any row.
+        Special tokens do not count towards the mean; small values are then left out as in any row.
         """
         _, key = self.source.axes()
-        whole = self.seen(self.source.matrix(self.layer, self.head), masked=False, mass=1.0, least=0.0)
+        whole = self.filtered(self.source.matrix(self.layer, self.head), masked=False, mass=1.0, least=0.0)
         counts = np.isfinite(whole).sum(axis=0)
         mean: Float = np.where(counts > 0, np.nansum(whole, axis=0) / np.maximum(counts, 1), np.nan)
         special = np.asarray(key["special"], dtype=bool)
@@ -111,15 +114,12 @@ class Shown:
 
 
 def _pinned(view: View, source: Source) -> tuple[int, int] | None:
-    """Return the pinned cell in the elements of what is shown; -1 for a side that has none."""
+    """Return the pinned cell in the elements of a source; -1 for a side without one, None for no cell."""
     cell = view.selection.pinned
     if cell is None or source.unit == cell.unit:
         return None if cell is None else (cell.query, cell.key)
-    axes = (
-        (None, source.explanation.axis)
-        if source.attributions
-        else (source.explanation.query, source.explanation.key)
-    )
+    explanation = source.explanation
+    axes = (None, explanation.axis) if source.attributions else (explanation.query, explanation.key)
 
     def moved(index: int, axis: Any) -> int:
         if index < 0 or axis is None or not {cell.unit, source.unit} <= set(axis.units):

@@ -1,1 +1,1 @@
-"""Views of a text: its tokens coloured, its attributions, its predictions."""
+"""Views of a text: its coloured tokens, its attributions and its predictions."""

@@ -1,21 +1,26 @@
-"""Predictions: see the class."""
+"""The panel of predictions: the next token or class, continuations, and the surprisal of the text."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.base.accepts import is_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import Intervened
+from attnwidgets.views.interventions.specs import TraceInterventions
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from attnwidgets.tracing.continuations import How
     from attnwidgets.tracing.trace import Trace
+    from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.wire.handlers import Answer
 
 _LONGEST = 200  # tokens of a continuation that a page may ask for
 _MOST = 20  # continuations at once
@@ -24,87 +29,91 @@ _MOST = 20  # continuations at once
 class Predictions(Intervening):
     """What the model says next, or which class, and what it would write.
 
-    The distribution is there for every temperature, top k and top p: sliders act in the browser, on the 200
-    largest logits and the exact weight of all others. A click on an outcome makes it the target of the
-    methods that explain one, with Shift the foil. Below are continuations, made when they are asked for
-    (see `aw.continuations`), and the surprisal of every token of the text (see `aw.surprisal`); a click on
-    one shows what the model expected in its place. While heads are knocked out or rows of attention set in a
-    linked view (see `InterventionView`), it shows before and after. Arguments are those of `View`.
+    Sliders for temperature, top k and top p act in the browser, on the 200 largest logits and the exact
+    weight of all others. Click an outcome to make it the target of the methods that explain one; with Shift
+    it becomes the foil. Below are continuations, generated on request (see `aw.continuations`), and the
+    surprisal of every token of the text (see `aw.surprisal`); click a token to see what the model expected in
+    its place. While heads are knocked out or rows of attention are set in a linked view (see
+    `InterventionView`), the view compares predictions before and after.
     """
 
     _VIEW = "Predictions"
     PARTS = ("explorer", "interventions")
 
-    def __init__(self, shown: Any, **options: Any) -> None:
+    def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
         self._predicts = shown if is_trace(shown) else None
-        self._intervened = Intervened.of(shown)
+        self._intervened = TraceInterventions.of(shown)
         super().__init__(shown, **options)
 
-    def _topics(self) -> Mapping[str, Handler]:
-        return prediction_topics(self._predicts) | self._intervention_topics(rows=False)
+    def _handlers(self) -> Mapping[str, Handler]:
+        return prediction_handlers(self._predicts) | self._intervention_handlers(rows=False)
 
 
-def prediction_topics(trace: Trace | None) -> dict[str, Handler]:
-    """Return what a panel of predictions asks of a trace; nothing where it predicts nothing."""
+def prediction_handlers(trace: Trace | None) -> dict[str, Handler]:
+    """Return the handlers of a panel of predictions; none if the trace has no predictions.
+
+    - "outcomes" (position: a token, None: where the model predicts): the fields of `Outcomes`, with the
+      temperatures; buffers logits [outcome] (float32) and rest [temperature] (float64).
+    - "surprisal" (no arguments), only if tokens were predicted one after the other: labels and special of the
+      tokens, their mean; buffer surprisal in bits [token] (float32), NaN for the first.
+    - "continuations" (how, n, length, temperature, top_k, top_p, seed): items, each with tokens, logs
+      (natural log-probability of every token) and ended.
+    """
     if trace is None or getattr(trace, "logits", None) is None or not trace.predictions_title:
         return {}
-
-    def surprised() -> tuple[dict[str, Any], ...]:
-        return ({},) if _reads_on(trace) else ()
-
+    arguments = partial(_surprisal_arguments, trace)
     return {
-        "outcomes": Handler(lambda **args: _outcomes(trace, **args), for_page=_always, at_once=_always),
-        "surprisal": Handler(lambda: _surprisal(trace), for_page=surprised, at_once=surprised),
-        "continuations": Handler(lambda **args: _continuations(trace, **args), runs_model=True),
+        "outcomes": Handler(partial(_outcomes, trace), for_page=_no_arguments),
+        "surprisal": Handler(partial(_surprisal, trace), for_page=arguments),
+        "continuations": Handler(partial(_continuations, trace), runs_model=True),
     }
 
 
-def _always() -> tuple[dict[str, Any], ...]:
+def _no_arguments() -> tuple[dict[str, Any], ...]:
+    """Return one request, without arguments."""
     return ({},)
 
 
-def _reads_on(trace: Trace) -> bool:
-    """Return whether the tokens of a trace were predicted one after the other."""
+def _surprisal_arguments(trace: Trace) -> tuple[dict[str, Any], ...]:
+    """Return one request if the tokens of a trace were predicted one after the other, else none."""
     from attnwidgets.explanations.attribution.surprisal import surprisals
 
     try:
         surprisals(trace)
     except ValueError:
-        return False
-    return True
+        return ()
+    return ({},)
 
 
-def _outcomes(trace: Trace, position: int | None = None) -> tuple[dict[str, Any], list[bytes]]:
+def _outcomes(trace: Trace, position: int | None = None) -> Answer:
     from attnwidgets.tracing.top_logits import TEMPERATURES, outcomes
 
-    found = outcomes(trace, position)
+    top = outcomes(trace, position)
     meta = {
-        "title": found.title,
-        "ids": list(found.ids),
-        "labels": list(found.labels),
-        "count": found.count,
-        "multiple": found.multiple,
+        "title": top.title,
+        "ids": list(top.ids),
+        "labels": list(top.labels),
+        "count": top.count,
+        "multiple": top.multiple,
         "temperatures": list(TEMPERATURES),
-        "actual": None
-        if found.actual is None
-        else dict(zip(("id", "label", "logit", "before"), found.actual, strict=True)),
+        "actual": top.actual and dict(zip(("id", "label", "logit", "before"), top.actual, strict=True)),
     }
-    return meta, [found.logits.astype("<f4").tobytes(), found.rest.astype("<f8").tobytes()]
+    return meta, [top.logits.astype("<f4").tobytes(), top.rest.astype("<f8").tobytes()]
 
 
-def _surprisal(trace: Trace) -> tuple[dict[str, Any], list[bytes]]:
+def _surprisal(trace: Trace) -> Answer:
     from attnwidgets.explanations.attribution.surprisal import MEASURES, surprisals
 
     stack = "decoder" if "decoder" in trace.stacks else trace.default_stack
-    values = surprisals(trace) / MEASURES["bits"]
+    bits = surprisals(trace) / MEASURES["bits"]
     tokens = trace.axes(stack)[0].units["token"]
-    known = values[np.isfinite(values)]
+    known = bits[np.isfinite(bits)]
     meta = {
         "labels": list(tokens.labels),
         "special": [int(flag) for flag in tokens.special],
         "mean": float(known.mean()) if len(known) else 0.0,
     }
-    return meta, [values.astype("<f4").tobytes()]
+    return meta, [bits.astype("<f4").tobytes()]
 
 
 def _continuations(
@@ -116,15 +125,20 @@ def _continuations(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
-) -> tuple[dict[str, Any], list[bytes]]:
+) -> Answer:
     from attnwidgets.tracing.continuations import continuations
 
     if not 1 <= n <= _MOST or not 1 <= length <= _LONGEST:
         raise ValueError(f"a page may ask for 1 to {_MOST} continuations of 1 to {_LONGEST} tokens")
-    drawing = {"temperature": temperature, "top_k": top_k or None, "top_p": top_p, "seed": seed}
-    options: dict[str, Any] = drawing if how == "sample" else {}
-    found = continuations(trace, how, n, max_new_tokens=length, **options)
+    sampling: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k or None,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    texts = continuations(trace, how, n, max_new_tokens=length, **(sampling if how == "sample" else {}))
     items = [
-        {"tokens": list(one.tokens), "logs": list(one.log_probabilities), "ended": one.ended} for one in found
+        {"tokens": list(text.tokens), "logs": list(text.log_probabilities), "ended": text.ended}
+        for text in texts
     ]
     return {"items": items}, []

@@ -1,21 +1,21 @@
-"""RelevanceMap: see the class."""
+"""The view of attributions from the input up, layers by tokens."""
 
 from __future__ import annotations
 
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
 
 class RelevanceMap(View):
-    """Attributions from the input up: the text, and what every layer says of its tokens, layers by tokens.
+    """Attributions as coloured text, and what every layer says of the tokens, layers by tokens.
 
-    Above stand the attributions as coloured text, with what they sum to; for several targets also as a
-    matrix, targets by sources. Below are the layers, where the method says anything of them (`.map`); a click
-    selects one, a token under the pointer is marked in all. Of a MixingMap it shows one row in every layer:
-    the pinned query's.
-    Arguments are those of `View`.
+    Above are the attributions as coloured text, with their sum; for several targets also as a matrix, targets
+    by sources. Below are the layers, if the method has values for them (`.map`). Click a layer to select it;
+    a token under the pointer is marked in all layers. A MixingMap is shown as one row in every layer: that of
+    the pinned query.
     """
 
     _VIEW = "RelevanceMap"
     PARTS = ("layers", "filters")
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     _WITH_LAYERS = True

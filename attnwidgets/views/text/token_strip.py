@@ -1,39 +1,52 @@
-"""TokenStrip: see the class."""
+"""The view of a text, coloured by one row of a map or by attributions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
     from attnwidgets.evaluate.metrics.robustness import Robustness
 
 
 class TokenStrip(View):
     """The text, highlighted by one row of a map or by attributions.
 
-    A click makes a token the query; signed values diverge from the background. With a `Robustness`, elements
-    are hatched whose ranking does not survive: some other one is above them in one version and below them in
-    another. Pointed at, they say from which rank to which they move.
+    Click a token to make it the query; signed values diverge from the background. With a `Robustness`,
+    elements are hatched if their ranking does not survive: some other element is above them in one version
+    and below them in another. Under the pointer they tell between which ranks they move.
 
     Args:
-        shown: See `View`; or what `aw.evaluate.robustness` returned: its first version.
-        robustness: What is known of the ranking of what is shown.
-        **options: Those of `View`.
+        shown: A MixingMap, Attributions (or a list of them) or a trace; or the result of
+            `aw.evaluate.robustness`, whose first version is shown.
+        robustness: The result of `aw.evaluate.robustness` for the explanation that is shown.
+        marks: Indices of outlined elements, counted in the displayed unit.
 
     Raises:
-        TypeError: `robustness` is something else.
-        ValueError: It is of other elements.
+        TypeError: `robustness` is not a `Robustness`.
+        ValueError: `robustness` ranks other elements than those shown.
     """
 
     _VIEW = "TokenStrip"
     _MARKS = "elements"
-    _FILTERS = True
+    _OPTIONS = FilterOptions
     PARTS = ("filters",)
-    _KEYWORDS: ClassVar[tuple[str, ...]] = ("robustness",)
 
-    def __init__(self, shown: Any, *, robustness: Robustness | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        robustness: Robustness | None = None,
+        marks: Sequence[int] = (),
+        **options: Unpack[FilterOptions],
+    ) -> None:
         if robustness is None and _is_robustness(shown):
             robustness, shown = shown, shown.versions[0]
         if robustness is not None and not _is_robustness(robustness):
@@ -42,27 +55,31 @@ class TokenStrip(View):
                 f"not {type(robustness).__name__}."
             )
         self._robustness = robustness
-        super().__init__(shown, **options)
+        super().__init__(shown, marks=marks, **options)
+
+    def _figure(self) -> Figure:
+        from attnwidgets.views.still.figures import strip_figure
+
+        return strip_figure(self)
 
     def _own_options(self) -> dict[str, Any]:
-        found = self._robustness
-        if found is None:
+        ranking = self._robustness
+        if ranking is None:
             return {"ranks": None}
-        unit = found.versions[0].unit
+        unit = ranking.versions[0].unit
         main = self._explanations[0]
         elements = (getattr(main, "axis", None) or main.key).units.get(unit)
-        if elements is None or elements.labels != found.labels:
+        if elements is None or elements.labels != ranking.labels:
             raise ValueError(
-                f"TokenStrip(robustness=...) ranks {len(found.labels)} {unit}s, which are not those "
-                "of what is shown."
+                f"TokenStrip(robustness=...) ranks {len(ranking.labels)} {unit}s, which are not those shown."
             )
         return {
             "ranks": {
                 "unit": unit,
-                "low": [float(rank) for rank in found.low],
-                "high": [float(rank) for rank in found.high],
-                "unsettled": [int(one) for one in found.unsettled],
-                "versions": len(found.names),
+                "low": [float(rank) for rank in ranking.low],
+                "high": [float(rank) for rank in ranking.high],
+                "unsettled": [int(flag) for flag in ranking.unsettled],
+                "versions": len(ranking.names),
             }
         }
 

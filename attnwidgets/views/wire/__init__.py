@@ -1,1 +1,1 @@
-"""What travels between a view and its browser side, and how either asks the other."""
+"""Messages between a view and its browser side, and the data that they carry."""

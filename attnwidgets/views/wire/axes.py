@@ -1,4 +1,4 @@
-"""The sides of a matrix, described for the browser: elements, targets, and numbers in words."""
+"""Axes of a matrix, described for the browser: elements or targets; and ranges of numbers in words."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def span(numbers: tuple[int, ...]) -> str:
 
 
 def elements_of(tokens: TokenAxis, unit: str) -> Unit:
-    """Return the elements of a side in a unit; where it has no such unit, in its own."""
+    """Return the elements of an axis in a unit; in its own, if it has no such unit."""
     return tokens.units.get(unit) or next(iter(tokens.units.values()))
 
 
 def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
-    """Return the Axis of wire.ts: the display elements of a side, with the tokens behind each."""
+    """Return the Axis of wire.ts: the elements of a matrix axis, with the tokens behind each."""
     elements = elements_of(tokens, unit)
-    spans = [list(span) for span in elements.spans]
-    plain = spans == [[i] for i in range(len(spans))]
+    spans = [list(members) for members in elements.spans]
+    are_tokens = len(spans) == len(tokens) and spans == [[i] for i in range(len(spans))]
     boundary = None
     if tokens.boundary is not None:
-        after = [i for i, members in enumerate(spans) if members and min(members) >= tokens.boundary]
-        boundary = after[0] if after else None
+        after = (i for i, members in enumerate(spans) if members and min(members) >= tokens.boundary)
+        boundary = next(after, None)
     return {
         "unit": unit,
         "labels": [str(label) for label in elements.labels],
-        "spans": None if plain and len(spans) == len(tokens) else spans,
+        "spans": None if are_tokens else spans,
         "special": [int(flag) for flag in elements.special],
         "segment": [int(tokens.segment[members[0]]) if members else 0 for members in spans],
         "boundary": boundary,
@@ -43,23 +43,16 @@ def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
 
 
 def target_labels(attributions: Any) -> list[str]:
-    """Return the name of every row of attributions: its target, less its foil."""
+    """Return the name of every row of attributions: its target, or "target − foil"."""
     rows = np.atleast_2d(np.asarray(attributions.values)).shape[0]
-    target = attributions.target
+    target, foil = attributions.target, attributions.foil
     names = list(target) if isinstance(target, (list, tuple)) and len(target) == rows else [target] * rows
-    foil = getattr(attributions, "foil", None)
     return [str(name or "") if foil is None else f"{name} − {foil}" for name in names]
 
 
 def target_axis(attributions: Any) -> dict[str, Any]:
     """Return the Axis of wire.ts: the targets of attributions."""
     labels = target_labels(attributions)
-    return {
-        "unit": "target",
-        "labels": labels,
-        "spans": None,
-        "special": [0] * len(labels),
-        "segment": [0] * len(labels),
-        "boundary": None,
-        "grid": None,
-    }
+    zeros = [0] * len(labels)
+    without = dict.fromkeys(("spans", "boundary", "grid"))
+    return {"unit": "target", "labels": labels, "special": zeros, "segment": zeros, **without}

@@ -1,8 +1,8 @@
-"""How a matrix travels: one byte a value after a square root, half of that where the map is causal.
+"""The encoding of a matrix: one byte a value after a square root, half of that for a causal map.
 
 The twin of `js/src/wire/codec.ts`. Attention weights are mostly tiny: linear bytes lose 41 % of those above
-0.001, while a square root first (`GAMMA`) keeps every value within 1/256 of the scale, and weights that
-matter on screen far closer. Nothing that is printed or ranked comes from these bytes.
+0.001. With a square root first (`GAMMA`), every value is within 1/256 of the scale, and small weights are far
+more exact. Numbers that are printed or ranked never come from these bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Codec = Literal["u8", "u8tri", "i8"]
 
 UNREAD = -128
-"""Signed code of what a row cannot read: no number, and no zero."""
+"""Signed code of a cell that a row cannot read: not a number, and not a zero."""
 
 GAMMA = 0.5
 """Exponent of the companding; 1 / GAMMA decodes."""
@@ -31,16 +31,14 @@ def quantise(
     """Return the codes of values, as bytes (two's complement where signed).
 
     Args:
-        values: Any shape. Not-a-number becomes `UNREAD` where signed, else 0; what lies beyond the scale is
-            clipped to it.
-        scale: The magnitude that takes the largest code; broadcast against `values`. 0 means all zero.
+        values: Any shape. NaN becomes `UNREAD` where signed, else 0; values beyond the scale are clipped.
+        scale: The magnitude that gets the largest code; broadcast against `values`. 0 means all zero.
         signed: Codes -127..127 instead of 0..255.
     """
     limit = 127.0 if signed else 255.0
     divisor = np.where(np.asarray(scale) > 0, scale, 1.0).astype(np.float32)
-    share = (
-        np.nan_to_num(np.asarray(values, dtype=np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf) / divisor
-    )
+    numbers = np.nan_to_num(np.asarray(values, dtype=np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    share = numbers / divisor
     magnitude = np.rint(limit * np.sqrt(np.clip(np.abs(share) if signed else share, 0.0, 1.0)))
     if signed:
         codes = np.where(np.isnan(values), UNREAD, np.copysign(magnitude, share))
@@ -49,7 +47,7 @@ def quantise(
 
 
 def dequantise(codes: NDArray[np.uint8], scale: float, *, signed: bool) -> NDArray[np.float32]:
-    """Return the values that codes stand for: what the browser sees."""
+    """Return the values that the browser decodes."""
     if signed:
         signs = codes.view(np.int8).astype(np.float32)
         share = np.where(signs == UNREAD, np.float32(np.nan), signs / 127.0)
@@ -60,21 +58,21 @@ def dequantise(codes: NDArray[np.uint8], scale: float, *, signed: bool) -> NDArr
 def scale_of(values: NDArray[np.float32], *, stochastic: bool) -> float:
     """Return the value of the largest code: 1 for shares of a row, so that tiles compare; else the peak."""
     peak = float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-    # Rounding may lift a share a hair above 1; anything more is not a share and needs its own scale.
+    # Rounding may lift a share slightly above 1; anything larger is not a share and needs its own scale.
     return 1.0 if stochastic and peak <= 1.0 + 1e-4 else peak
 
 
 def encode(
     values: NDArray[np.float32], *, scale: float, signed: bool = False, causal: bool = False
 ) -> tuple[bytes, Codec]:
-    """Return a matrix as bytes, and how it was written.
+    """Return a matrix as bytes, and their codec.
 
     Args:
         values: [query, key].
         scale: See `quantise`.
-        signed: Keep the sign. What holds no number somewhere is written so in any case.
-        causal: The map is triangular. It is packed (row by row, the diagonal included) only if it is
-            square and nothing lies above the diagonal: words of many pieces can look ahead.
+        signed: Keep the sign. A matrix with a NaN is always encoded as signed.
+        causal: The map is triangular. It is packed (row by row, with the diagonal) only if it is square and
+            zero above the diagonal: words of many pieces can look ahead.
     """
     signed = signed or bool(np.isnan(values).any())
     codes = quantise(values, scale, signed=signed)

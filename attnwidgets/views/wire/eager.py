@@ -1,4 +1,4 @@
-"""What is sent before anyone asks: thumbnails, and everything else that is small."""
+"""The bytes that are sent without a request: thumbnails, and everything else that is small."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 TILE_BUDGET = 1_000_000
-"""Bytes up to which tiles are sent without being asked for."""
+"""Bytes of tiles that are sent without a request."""
 OPENING_VALUES = 2**27
-"""Values that are read of a large source for the thumbnails that a view opens with; others are asked for."""
+"""Values of a large source that are read for the thumbnails that a view opens with."""
 
 
 def opening_first(sources: Sequence[Source], unit: str | None) -> list[Source]:
-    """Return sources, of a large one first the unit that a view opens in: no more of it is read."""
+    """Return sources with the unit of a large one first that a view opens in: no other unit is read."""
     main = next(iter(sources), None)
     if main is None or not main.large:
         return list(sources)
-    return sorted(sources, key=lambda one: (one.explanation is not main.explanation, one.unit != unit))
+    return sorted(sources, key=lambda it: (it.explanation is not main.explanation, it.unit != unit))
 
 
 class Pack:
-    """The eager bytes, and where everything lies in them.
+    """The eager bytes, and the place of each tile and thumbnail in them.
 
-    Sources are packed in the order given: a source comes whole while the tile budget lasts, else with the
-    tiles that are looked at first and, where a view shows them, its thumbnails. Of a source that is computed
-    on demand comes what there is; of a large one only what a view opens with.
+    Sources are packed in the order given: a source is included whole while the tile budget lasts, else with
+    the tiles that a view opens with and, if a view shows them, its thumbnails. A source that is computed on
+    demand is included as far as it is computed, a large one only with what a view opens with.
 
     Args:
         sources: Most important first.
         first: Layer and head that a view opens with.
-        after: What was packed before; its bytes and its entries come first, and its budget is gone.
-        all_heads: A view opens with every head of the layer: they come while the budget lasts.
+        after: The pack to extend: its bytes and entries come first, and use up a part of the budget.
+        all_heads: Whether a view opens with every head of the layer; they are included if the budget allows.
         overview: Whether a view shows thumbnails.
     """
 
@@ -77,8 +77,8 @@ class Pack:
         for place, source in enumerate(sources):
             if source.on_demand:
                 self._add_computed(source, first)
-            else:
-                self._add(source, first, place == 0)
+            elif place == 0 or not source.large:
+                self._add(source, first)
 
     @property
     def data(self) -> bytes:
@@ -96,9 +96,7 @@ class Pack:
                     return
                 self._tile(source, layer, key)
 
-    def _add(self, source: Source, first: tuple[int, int | str], opens: bool) -> None:
-        if source.large and not opens:
-            return
+    def _add(self, source: Source, first: tuple[int, int | str]) -> None:
         rows, cols = source.shape
         heads = 1 if source.heads is None else len(source.heads)
         dense = len(source.layers) * heads * rows * cols
@@ -108,7 +106,7 @@ class Pack:
             self._whole(source, rows, cols)
             return
         layer = first[0] if first[0] in source.layers else source.layers[0]
-        # Where rows are no shares, a range for all maps is read off thumbnails.
+        # If rows are not shares, the common range of all maps comes from the thumbnails.
         ranged = not source.stochastic and not source.large
         if source.heads is not None and (self._overview or ranged):
             self._thumbnails(source, layer)
@@ -165,7 +163,7 @@ class Pack:
         else:
             made = thumbnails(source, self.room_for_thumbs)
         if made is None:
-            return  # the budget is spent on sources that came first; a view asks for these
+            return  # earlier sources used up the budget; a view requests these
         self.thumbs.append({**made.meta(), "offset": self.length, "length": len(made.data)})
         self._append(made.data)
         self.room_for_thumbs -= len(made.data)

@@ -1,4 +1,4 @@
-"""Whether two explanations are the same, so that running a cell again adds nothing."""
+"""Whether two explanations are the same, so that running a cell again adds nothing to the store."""
 
 from __future__ import annotations
 
@@ -6,40 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from attnwidgets.views.wire.reader import LAYER_VALUES, is_attributions
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.views.wire.reader import LAYER_VALUES
 
-_SAMPLE = 16  # rows of a head by which long maps are told apart
+_SAMPLE = 16  # rows of a head that are compared in long maps
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two explanations are the same numbers got in the same way.
+def same(held: Any, given: Any) -> bool:
+    """Return whether two explanations have the same numbers from the same computation.
 
-    Of maps that are computed on demand one layer that `one` has is compared: it is computed of `other`. Of
-    long maps whose rows are computed alone some rows of every head are: they read what one pass recorded, and
-    what was done to it is in their provenance.
+    Of maps computed on demand, a layer that `held` has is compared, which `given` may have to compute. Of
+    long maps whose rows are computed one by one, some rows of every head are: they come from one recorded
+    pass, and whatever else was done is in their provenance.
     """
-    if one is other:
+    if held is given:
         return True
-    if type(one) is not type(other) or one.method != other.method or one.unit != other.unit:
+    if type(held) is not type(given) or _origin(held) != _origin(given):
         return False
-    if repr(one.provenance) != repr(other.provenance):
+    if isinstance(held, Attributions):
+        return bool(np.array_equal(held.values, given.values))
+    if held.layers != given.layers or held.heads != given.heads:
         return False
-    if is_attributions(one):
-        return bool(np.array_equal(one.values, other.values))
-    if one.layers != other.layers or one.heads != other.heads:
-        return False
-    layers, some = one.layers, None
-    if one.knows_rows and other.knows_rows and one.shape == other.shape and _is_long(one):
-        some = range(0, one.shape[-2], -(-one.shape[-2] // _SAMPLE))
-    elif one.on_demand:
-        ready = one.computed_layers
-        layers = tuple(n for n in ready if n in other.computed_layers) or ready[:1]
-    return bool(layers) and all(
-        np.array_equal(one.layer(n), other.layer(n))
-        if some is None
-        else np.array_equal(one.rows(n, None, some), other.rows(n, None, some))
-        for n in layers
-    )
+    if held.knows_rows and given.knows_rows and held.shape == given.shape and _is_long(held):
+        rows = range(0, held.shape[-2], -(-held.shape[-2] // _SAMPLE))
+        return all(np.array_equal(held.rows(n, None, rows), given.rows(n, None, rows)) for n in held.layers)
+    layers = held.layers
+    if held.on_demand:
+        ready = held.computed_layers
+        layers = tuple(n for n in ready if n in given.computed_layers) or ready[:1]
+    return bool(layers) and all(np.array_equal(held.layer(n), given.layer(n)) for n in layers)
+
+
+def _origin(explanation: Any) -> tuple[str, str, str]:
+    return explanation.method, explanation.unit, repr(explanation.provenance)
 
 
 def _is_long(explanation: Any) -> bool:
@@ -47,31 +46,10 @@ def _is_long(explanation: Any) -> bool:
     return heads * len(explanation.query) * len(explanation.key) > LAYER_VALUES
 
 
-def units_of(explanation: Any) -> list[str]:
-    """Return the units an explanation can be read in, its own first."""
-    available = getattr(explanation, "available_units", None)
-    names = list(available()) if available is not None else []
-    return list(dict.fromkeys([explanation.unit, *names]))
-
-
-def divides(explanation: Any, unit: str) -> bool:
-    """Return whether a unit says more than that all is one: a text of one paragraph is not read by them."""
-    axes = [getattr(explanation, name, None) for name in ("query", "key", "axis")]
-    found = [axis.units[unit] for axis in axes if axis is not None and unit in axis.units]
-    return unit != "paragraph" or any(sum(not special for special in one.special) > 1 for one in found)
-
-
-def in_unit(explanation: Any, unit: str) -> Any:
-    """Return an explanation in another unit, or None where it cannot be read so."""
-    if unit == explanation.unit or unit not in units_of(explanation):
-        return None
-    return explanation.to(unit)
-
-
 def is_special(explanation: Any) -> bool:
-    """Return whether an explanation is not what its method says by itself: of another target, with options.
+    """Return whether an explanation differs from its method's default: another target, or other options.
 
-    A menu's own entry of the method is then something else, and has the method's name as its key.
+    The default keeps the method's name as its key, for the entry of the menu.
     """
     from attnwidgets.explanations.registry.registry import methods
 
@@ -81,14 +59,14 @@ def is_special(explanation: Any) -> bool:
     method = table[explanation.method]
     if not {"target", "foil"} <= set(method.options):
         return False
-    if is_attributions(explanation):
+    if isinstance(explanation, Attributions):
         predictions = explanation.predictions
         best = predictions.items[0].label if predictions is not None and predictions.items else None
         if explanation.foil is not None or (best is not None and explanation.targets != (best,)):
             return True
-    defaults = method.default_options()
-    chosen = explanation.provenance.get("options", {})
-    if chosen.get("discard") is not None:
+    options = explanation.provenance.get("options", {})
+    if options.get("discard") is not None:
         return True
-    # What else is None by default is found out by the method, and stands here as what was found.
-    return any(defaults.get(name) is not None and value != defaults[name] for name, value in chosen.items())
+    # Where the default is None, the method finds the value, and the provenance records the one it found.
+    defaults = method.default_options()
+    return any(defaults.get(name) is not None and value != defaults[name] for name, value in options.items())

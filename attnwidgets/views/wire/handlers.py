@@ -1,7 +1,8 @@
-"""Questions that a view's browser side asks its Python side, beyond the matrices of the store."""
+"""Handlers of a view's requests: what its browser side asks Python for, beyond the matrices of the store."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.wire.jobs import Job, Jobs
+from attnwidgets.views.wire.replies import words
 from attnwidgets.views.wire.validation import fault
 
 if TYPE_CHECKING:
@@ -19,121 +21,129 @@ if TYPE_CHECKING:
     Arguments = Callable[[], Iterable[Mapping[str, Any]]]
 
 
-def _none() -> tuple[dict[str, Any], ...]:
-    return ()
-
-
-def first(arguments: Arguments) -> Arguments:
-    """Return only the first of the arguments."""
-    return lambda: islice(arguments(), 1)
-
-
 @dataclass(frozen=True)
 class Handler:
-    """One thing that can be asked.
+    """Answers one kind of request.
+
+    A chart whose data needs no arguments is complete with `Handler(self._data)`: its answer is put into pages
+    and travels with the view. A handler with arguments names those of a page in `for_page`.
 
     Args:
-        answer: Takes the arguments by name; returns what JSON can hold, and buffers. It checks what it is
-            given: arguments come from a page. What it raises is told in the view, in words.
-        runs_model: Whether it may run a model or take long: it then waits until no cell is running, tells
-            its progress and can be cancelled.
-        for_page: Returns the arguments that a page without a kernel holds the answers to; none by default.
-            Their keys stand in the order in which the browser writes them.
-        at_once: Of these, what a view asks as it opens: the answers travel with it, so that it opens without
-            a question, and a saved notebook shows it.
+        answer: Takes the arguments by name; returns a JSON value and buffers. It must check its arguments,
+            which come from a web page. An exception is reported in the view, with its message.
+        runs_model: Whether it may run a model or take long. It then waits until no cell is running, reports
+            progress and can be cancelled.
+        for_page: Returns the arguments of the answers that a page without a kernel contains, with the keys
+            in the order in which the browser writes them. By default one answer if `answer` takes no
+            arguments and does not run the model, else none.
+        prefetched: Returns the arguments of the answers that travel with the view, which the browser needs
+            as it opens: it then opens without a request, also in a saved notebook. By default the first of
+            `for_page`, or none if `answer` may run the model.
     """
 
     answer: Callable[..., Answer]
     runs_model: bool = False
-    for_page: Arguments = _none
-    at_once: Arguments = _none
+    for_page: Arguments | None = None
+    prefetched: Arguments | None = None
+
+    def page_arguments(self) -> Iterable[Mapping[str, Any]]:
+        """Return the arguments of every answer that a page without a kernel contains."""
+        if self.for_page is not None:
+            return self.for_page()
+        return () if self.runs_model or inspect.signature(self.answer).parameters else ({},)
+
+    def opening_arguments(self) -> Iterable[Mapping[str, Any]]:
+        """Return the arguments of every answer that travels with the view."""
+        if self.prefetched is not None:
+            return self.prefetched()
+        return () if self.runs_model else islice(self.page_arguments(), 1)
 
 
-class Questions:
-    """The topics of one view, and what becomes of questions about them (`QuestionReply` of wire.ts).
+class RequestHandlers:
+    """The handlers of one view, by topic; replies are `QuestionReply` of wire.ts.
 
     Args:
-        topics: By name.
+        handlers: By topic, the name that the browser asks by.
         send: Takes a reply and its buffers.
     """
 
     def __init__(
-        self, topics: Mapping[str, Handler], send: Callable[[dict[str, Any], Sequence[bytes]], None]
+        self, handlers: Mapping[str, Handler], send: Callable[[dict[str, Any], Sequence[bytes]], None]
     ) -> None:
-        self._topics = topics
+        self._handlers = handlers
         self._send = send
         self._jobs = Jobs(lambda reply: send(reply, ()))
 
     def receive(self, content: Any) -> None:
-        """Take in what the browser sent; what is no question is left alone."""
+        """Handle a message from the browser; messages of other kinds are ignored."""
         if not isinstance(content, dict) or content.get("kind") not in ("cancel", "ask"):
             return
-        told = fault(content)
-        if told is not None:
-            self._send(told, ())
+        complaint = fault(content)
+        if complaint is not None:
+            self._send(complaint, ())
         elif content["kind"] == "cancel":
             self._jobs.cancel(content["job"])
         else:
-            number, name, args = content.get("id"), content["topic"], content.get("args") or {}
-            topic = self._topics.get(name)
-            if topic is not None and topic.runs_model:
-                self._jobs.submit(
-                    Job(number, name, args, name.replace("_", " "), lambda: self._answer(number, name, args))
-                )
+            number, topic, args = content.get("id"), content["topic"], content.get("args") or {}
+            handler = self._handlers.get(topic)
+            if handler is not None and handler.runs_model:
+                work = partial(self._reply, number, topic, args)
+                self._jobs.submit(Job(number, topic, args, topic.replace("_", " "), work))
                 return
             try:
-                self._answer(number, name, args)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong is told in the view, in words
-                message = str(error) or type(error).__name__
-                self._send({"kind": "error", "id": number, "message": message}, ())
+                self._reply(number, topic, args)
+            except Exception as error:  # noqa: BLE001 - the view reports every error, with its message
+                self._send({"kind": "error", "id": number, "message": words(error)}, ())
 
-    def _answer(self, number: Any, name: str, args: Mapping[str, Any]) -> None:
-        meta, buffers = self.ask(name, args)
+    def _reply(self, number: Any, topic: str, args: Mapping[str, Any]) -> None:
+        meta, buffers = self.answer(topic, args)
         self._send({"kind": "answer", "id": number, "meta": meta}, buffers)
 
-    def ask(self, name: str, args: Mapping[str, Any]) -> Answer:
-        """Return the answer to a question.
+    def answer(self, topic: str, args: Mapping[str, Any]) -> Answer:
+        """Return the answer to a request.
 
         Raises:
             LookupError: There is no such topic.
         """
-        topic = self._topics.get(name)
-        if topic is None:
-            raise LookupError(f"this view answers nothing about {name!r}.{suggest(name, self._topics)}")
-        return topic.answer(**args)
+        handler = self._handlers.get(topic)
+        if handler is None:
+            raise LookupError(f"this view answers nothing about {topic!r}.{suggest(topic, self._handlers)}")
+        return handler.answer(**args)
 
     def for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
-        """Yield topic, arguments and a function for the answer of all that a page without a kernel holds."""
-        for name, topic in self._topics.items():
-            for args in topic.for_page():
-                yield name, dict(args), partial(topic.answer, **args)
+        """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
+        for topic, handler in self._handlers.items():
+            for args in handler.page_arguments():
+                yield topic, dict(args), partial(handler.answer, **args)
 
     def opening(self, room: int) -> bytes | None:
-        """Return what the view asks as it opens, answered: `Opening` of wire.ts in JSON, and its buffers.
+        """Return the prefetched answers: `Opening` of wire.ts in JSON, then its buffers; None without any.
 
-        None where nothing is asked. What does not fit into `room` bytes, or fails, is left to be asked: then
-        the view says why.
+        An answer that exceeds the rest of `room` bytes, or fails, is left out: the browser then asks for it
+        and reports the error.
         """
-        told: list[str] = []
+        lines: list[str] = []
         data: list[bytes] = []
-        for name, topic in self._topics.items():
-            for args in topic.at_once():
-                try:
-                    meta, buffers = topic.answer(**args)
-                    lengths = [len(part) for part in buffers]
-                    one = {"topic": name, "args": dict(args), "meta": meta, "lengths": lengths}
-                    line = json.dumps(one, separators=(",", ":"), allow_nan=False)
-                except Exception:  # noqa: BLE001, S112 - it is asked again, and told in the view
-                    continue
-                if len(line) + sum(lengths) <= room:
-                    room -= len(line) + sum(lengths)
-                    told.append(line)
-                    data.extend(buffers)
-        if not told:
+        requests = [
+            (name, one, args) for name, one in self._handlers.items() for args in one.opening_arguments()
+        ]
+        for topic, handler, args in requests:
+            try:
+                meta, buffers = handler.answer(**args)
+                lengths = [len(part) for part in buffers]
+                entry = {"topic": topic, "args": dict(args), "meta": meta, "lengths": lengths}
+                line = json.dumps(entry, separators=(",", ":"), allow_nan=False)
+            except Exception:  # noqa: BLE001, S112 - it is asked for again, and reported in the view
+                continue
+            if len(line) + sum(lengths) <= room:
+                room -= len(line) + sum(lengths)
+                lines.append(line)
+                data.extend(buffers)
+        if not lines:
             return None
-        head = f"[{','.join(told)}]".encode()
+        head = f"[{','.join(lines)}]".encode()
         return b"".join([len(head).to_bytes(4, "little"), head, *data])
 
     def close(self) -> None:
-        """Stop what is being computed: nobody looks any more."""
+        """Stop what is being computed: the view is closed."""
         self._jobs.close()

@@ -1,4 +1,4 @@
-"""The header: what a store holds, described for the browser as wire.ts has it."""
+"""The header: the contents of a store, described for the browser (`Header` of wire.ts)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
     Args:
         sources: Most important first.
         pack: The eager bytes of these sources.
-        menu: What can be chosen, by key.
+        menu: Methods that can be chosen, by key.
     """
     axes: dict[str, dict[str, Any]] = {}
     described = []
     for source in sources:
-        query, key = (_place(axes, side) for side in source.axes())
+        query, key = (_axis_key(axes, axis) for axis in source.axes())
         described.append(source.describe(query, key))
-    provenance = dict(getattr(sources[0].explanation, "provenance", {})) if sources else {}
+    provenance = sources[0].explanation.provenance if sources else {}
     predictions = (predictions_of(source.explanation) for source in sources)
     return {
         "version": 1,
@@ -41,8 +41,10 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
     }
 
 
-def looked_at(sources: Sequence[Source], first: tuple[int | None, int | str | None]) -> tuple[int, int | str]:
-    """Return the layer and head that a view opens with; None in `first` is the first there is."""
+def opening_matrix(
+    sources: Sequence[Source], first: tuple[int | None, int | str | None]
+) -> tuple[int, int | str]:
+    """Return the layer and head that a view opens with; None in `first` stands for the first one."""
     if not sources:
         return 0, "-"
     main = sources[0]
@@ -52,15 +54,14 @@ def looked_at(sources: Sequence[Source], first: tuple[int | None, int | str | No
 
 
 def model_name(name: str) -> str:
-    """Return a model's name as it is shown: of a folder its last two parts, for pages are published."""
+    """Return a model's name for display: of a folder only the last two parts, because pages are published."""
     parts = PurePath(name).parts
     return "/".join(parts[-2:]) if len(parts) > 2 or PurePath(name).is_absolute() else name  # noqa: PLR2004
 
 
 def predictions_of(explanation: Any) -> dict[str, Any]:
-    """Return what the model predicted, as wire.ts has it."""
-    carried = getattr(explanation, "predictions", None) or ("", ())
-    title, items = carried
+    """Return the model's predictions: `Predictions` of wire.ts."""
+    title, items = explanation.predictions or ("", ())
     return {
         "title": str(title),
         "items": [
@@ -70,10 +71,10 @@ def predictions_of(explanation: Any) -> dict[str, Any]:
     }
 
 
-def _place(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:
+def _axis_key(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:
     """Put an axis into the header once and return its key."""
-    for key, held in axes.items():
-        if held == axis:
+    for key, known in axes.items():
+        if known == axis:
             return key
     key = axis["unit"]
     while key in axes:

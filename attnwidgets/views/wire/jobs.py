@@ -1,4 +1,4 @@
-"""Jobs: what views ask for that may run a model; one at a time, on the main loop, the latest first."""
+"""Jobs: requests that may run a model; one at a time, on the main loop, the latest first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ from attnwidgets.views.wire.main_loop import on_main_loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TELL_EVERY = 0.1  # seconds between two messages of progress
+_PROGRESS_EVERY = 0.1  # seconds between two messages of progress
 
 
 @dataclass(eq=False)
 class Job:
-    """One request: its number, what it is for, and the work.
+    """One request and its work.
 
-    Of the jobs of one `kind` that wait, only those for what was last asked for are done: nobody looks at the
-    others any more.
+    Among waiting jobs of one `kind`, only those for the last `wanted` are done: the others are out of sight.
+
+    Args:
+        number: Number of the request, which its replies carry.
+        kind: Jobs of one kind replace each other.
+        wanted: What the job is for, such as the layer.
+        text: Its name, shown with its progress.
+        work: Does it, and sends the reply.
+        stopped: Whether it is to stop at its next step.
     """
 
     number: Any
@@ -33,10 +40,10 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one store. What becomes of them is told with the replies of wire.ts.
+    """The jobs of one store or view.
 
     Args:
-        send: Takes a reply.
+        send: Sends a reply of wire.ts: progress, cancellation or an error.
     """
 
     def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
@@ -46,10 +53,10 @@ class Jobs:
         self._running: Job | None = None
 
     def submit(self, job: Job) -> None:
-        """Do a job as soon as no cell is running; returns before that, except where nothing runs beside."""
+        """Do a job once no cell is running; returns immediately if one is running."""
         with self._lock:
             self._waiting.append(job)
-        self._tell(job, job.text, None, None)
+        self._report(job, job.text, None, None)
         on_main_loop(self._turn)
 
     def cancel(self, number: Any) -> None:
@@ -63,7 +70,7 @@ class Jobs:
             self._cancelled(job)
 
     def close(self) -> None:
-        """Drop everything: nobody looks any more."""
+        """Drop everything: the views are closed."""
         with self._lock:
             self._waiting.clear()
             if self._running is not None:
@@ -74,9 +81,11 @@ class Jobs:
             if not self._waiting:
                 return
             job = self._running = self._waiting.pop()
-            dropped = [it for it in self._waiting if it.kind == job.kind and it.wanted != job.wanted]
-            self._waiting = [it for it in self._waiting if it not in dropped]
-        # Only now: while a cell runs, views that want different things must not drop each other in turns.
+            # Not earlier: while a cell runs, views that request different things would drop each other.
+            dropped = [
+                other for other in self._waiting if other.kind == job.kind and other.wanted != job.wanted
+            ]
+            self._waiting = [other for other in self._waiting if other not in dropped]
         for other in dropped:
             self._cancelled(other, superseded=True)
         try:
@@ -85,16 +94,16 @@ class Jobs:
             self._running = None
 
     def _do(self, job: Job) -> None:
-        told = -_TELL_EVERY
+        last_report = -_PROGRESS_EVERY
 
         def observe(done: int, total: int | None, desc: str) -> None:
-            nonlocal told
+            nonlocal last_report
             if job.stopped:
                 raise Cancelled
             now = time.monotonic()
-            if now - told >= _TELL_EVERY:
-                told = now
-                self._tell(job, desc, done, total)
+            if now - last_report >= _PROGRESS_EVERY:
+                last_report = now
+                self._report(job, desc, done, total)
 
         try:
             with observing(observe):
@@ -102,11 +111,11 @@ class Jobs:
                 job.work()
         except (Cancelled, KeyboardInterrupt):
             self._cancelled(job)
-        except Exception as error:  # noqa: BLE001 - whatever a method raises is told in the view, in words
+        except Exception as error:  # noqa: BLE001 - the view reports every error, with its message
             message = str(error) or type(error).__name__
             self._send({"kind": "error", "id": job.number, "message": message})
 
-    def _tell(self, job: Job, text: str, done: int | None, total: int | None) -> None:
+    def _report(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         self._send({"kind": "progress", "id": job.number, "text": text, "done": done, "total": total})
 
     def _cancelled(self, job: Job, *, superseded: bool = False) -> None:

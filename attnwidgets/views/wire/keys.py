@@ -1,7 +1,7 @@
-"""Keys of methods: what the browser selects a method by, and what one of it is about.
+"""Keys by which the browser selects a method, its target, and its values by layer.
 
-`lrp` is a method about what the model predicts, `lrp@1` about the class or token 1, `lrp@1-0` about 1 rather
-than 0; `lrp:layers` is what it says of every layer.
+`lrp` explains the model's prediction, `lrp@1` the class or token 1, `lrp@1-0` 1 rather than 0; `lrp:layers`
+holds its values in every layer.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 _BY_LAYER = ":layers"
-_ASKED = re.compile(r"@(\d+)(?:-(\d+))?")
+_TARGET = re.compile(r"@(\d+)(?:-(\d+))?")
 
 
 def by_layer(key: str) -> str:
-    """Return the key of what attributions say of every layer, where they say anything."""
+    """Return the key of the layers of attributions (`.map`)."""
     return key + _BY_LAYER
 
 
@@ -23,7 +23,7 @@ def is_by_layer(key: str) -> bool:
 
 
 def asked_about(key: str, target: int | None, foil: int | None) -> str:
-    """Return the key of a method about a target, rather than a foil; without one, the prediction."""
+    """Return the key of a method for a target, rather than a foil; without a target, for the prediction."""
     base = base_of(key).removesuffix(_BY_LAYER)
     if target is None:
         return base
@@ -31,15 +31,15 @@ def asked_about(key: str, target: int | None, foil: int | None) -> str:
 
 
 def base_of(key: str) -> str:
-    """Return a key without what it is about."""
-    return _ASKED.sub("", key)
+    """Return a key without target and foil."""
+    return _TARGET.sub("", key)
 
 
 def asked_of(key: str) -> dict[str, int]:
-    """Return what a key is about, as a method takes it: target, foil, or nothing."""
-    found = _ASKED.search(key)
-    pairs = zip(("target", "foil"), found.groups(), strict=True) if found else ()
-    return {name: int(text) for name, text in pairs if text}
+    """Return the target and the foil of a key, as options of a method."""
+    match = _TARGET.search(key)
+    pairs = zip(("target", "foil"), match.groups(), strict=True) if match else ()
+    return {name: int(number) for name, number in pairs if number}
 
 
 def method_of(key: str) -> str:

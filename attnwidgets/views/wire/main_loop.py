@@ -1,4 +1,4 @@
-"""The kernel's main loop: the only place from which a view may have a model run."""
+"""The kernel's main loop: the only place where a view may run a model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 def on_main_loop(call: Callable[[], None]) -> None:
     """Call a function on the main thread while no cell is running; interrupting the kernel stops it.
 
-    ipykernel 7 hands a view's messages to a thread of their own, beside a running cell, or to the main
-    thread while an asynchronous cell awaits something. The function then waits for the lock that the cells
-    themselves wait for. Elsewhere (older kernels, marimo, plain Python) messages come between cells, and the
-    function is called at once.
+    ipykernel 7 handles a view's messages in a separate thread, beside a running cell, or in the main thread
+    while an asynchronous cell awaits something. The function then waits for the lock that cells wait for.
+    Elsewhere (older kernels, marimo, plain Python) messages arrive between cells, and the function is called
+    immediately.
     """
     kernel = getattr(running_shell(), "kernel", None)
-    # Not part of ipykernel's documented interface, which has nothing that waits for the running cell.
+    # ipykernel's documented interface has no way to wait for the running cell.
     cells: Any = getattr(kernel, "_main_asyncio_lock", None)
     if kernel is None or cells is None:
         call()

@@ -1,4 +1,4 @@
-"""Max-pooling: the strongest value of every block of cells, also of a matrix that is never whole."""
+"""Max-pooling: the strongest value of every block of cells, also of a matrix that arrives row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def even(size: int, count: int) -> Places:
 def pool(values: NDArray[np.float32], rows: int, cols: int) -> NDArray[np.float32]:
     """Return thumbnails [..., rows, cols]: the strongest value (by magnitude) of every block.
 
-    A mean would lose the peaks that one looks for in a thumbnail (their median falls to 0.13 at 512 -> 64).
+    A mean would lose the peaks, which are the point of a thumbnail (their median falls to 0.13 at 512 -> 64).
     """
     if values.shape[-2:] == (rows, cols):
         return values
@@ -28,12 +28,12 @@ def pool(values: NDArray[np.float32], rows: int, cols: int) -> NDArray[np.float3
 
 
 class Pooled:
-    """A matrix [..., query, key] that is pooled as its rows arrive.
+    """A matrix [..., query, key], pooled as its rows arrive.
 
     Args:
         lead: Sizes of the axes before rows and columns.
-        rows: Where blocks begin along the rows, in order, the first at 0.
-        cols: The same along the columns.
+        rows: First rows of the blocks, in order, beginning with 0.
+        cols: First columns of the blocks, likewise.
     """
 
     def __init__(self, lead: tuple[int, ...], rows: Places, cols: Places) -> None:
@@ -42,12 +42,12 @@ class Pooled:
         self._cols = cols
 
     def add(self, first: int, values: NDArray[np.floating]) -> None:
-        """Take in some rows [..., row, key], of which the first is row `first` of the matrix."""
+        """Add rows [..., row, key], of which the first is row `first` of the matrix."""
         blocks = np.searchsorted(self._rows, np.arange(first, first + values.shape[-2]), side="right") - 1
         starts = np.flatnonzero(np.diff(blocks, prepend=-1))
-        found = _strongest(np.asarray(values, dtype=np.float32), starts, self._cols)
-        here = self.values[..., blocks[0] : blocks[-1] + 1, :]
-        np.copyto(here, found, where=np.abs(found) > np.abs(here))
+        peaks = _strongest(np.asarray(values, dtype=np.float32), starts, self._cols)
+        known = self.values[..., blocks[0] : blocks[-1] + 1, :]
+        np.copyto(known, peaks, where=np.abs(peaks) > np.abs(known))
 
 
 def _strongest(values: NDArray[np.float32], rows: Places, cols: Places) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Replies to the browser's requests for numbers: a matrix, the heads of a layer, an exact row, thumbnails."""
+"""Replies to requests for numbers: a matrix, the heads of a layer, an exact row, thumbnails."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 LAYER_BYTES = 3_900_000
-"""What a message that answers for several heads of a layer may hold, unless one alone is more."""
+"""Size limit of a message with several heads of a layer; a single head may be larger."""
 
 
 def reply(request: dict[str, Any], source: Callable[[str], Source]) -> Answer:
-    """Return the Reply of wire.ts to a Request, and its buffers; what is wrong with it is told in words.
+    """Return the Reply of wire.ts to a Request, and its buffers; an error is a reply as well.
 
     Args:
-        request: What the browser sent; "kind" names what is asked for.
-        source: Returns the source of a name; LookupError where it is shown no more.
+        request: The message from the browser; "kind" names what is requested.
+        source: Returns the source of a name, or raises a LookupError if it is no longer shown.
     """
-    told = fault(request)
-    if told is not None:
-        return told, []
+    complaint = fault(request)
+    if complaint is not None:
+        return complaint, []
     kind, number = request["kind"], request.get("id")
     if kind == "ping":
         return {"kind": "pong", "id": number}, []
@@ -44,7 +44,7 @@ def reply(request: dict[str, Any], source: Callable[[str], Source]) -> Answer:
 
 
 def words(error: BaseException) -> str:
-    """Return what an error says."""
+    """Return the message of an error."""
     # str() of a KeyError is its argument's repr.
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error) or type(error).__name__
 

@@ -1,4 +1,4 @@
-"""The Runtime and its parts: the models that carry the code, so that a view costs a few hundred bytes."""
+"""The Runtime and its parts: models that carry the scripts, so that a view costs a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STATIC = Path(__file__).parents[2] / "static"
 
 @cache
 def bundle(name: str) -> str:
-    """Return a built script of `attnwidgets/static`.
+    """Return a built script in `attnwidgets/static`.
 
     Raises:
-        FileNotFoundError: The package was installed without it.
+        FileNotFoundError: The installation lacks it.
     """
     path = STATIC / name
     if not path.is_file():
@@ -47,7 +47,7 @@ class Runtime(anywidget.AnyWidget):
         """Return this kernel's Runtime, made on first use and again after `Widget.close_all()`.
 
         Args:
-            parts: Names of parts that it is to know (files in `js/src/parts`); those come to stay.
+            parts: Names of parts that it must have (files in `js/src/parts`); it keeps them.
         """
         self = cls._current.get(session())
         if self is None or self.comm is None:
@@ -59,7 +59,7 @@ class Runtime(anywidget.AnyWidget):
 
 
 class Part(anywidget.AnyWidget):
-    """Model-only widget with the code of views that not every notebook needs: `js/src/parts`."""
+    """Model-only widget with code that not every notebook needs: a file in `js/src/parts`."""
 
     _esm = Unicode().tag(sync=True)
 
@@ -95,8 +95,8 @@ class SharedModel(anywidget.AnyWidget):
         self._let_browser_choose_thread()
 
     def _let_browser_choose_thread(self) -> None:
-        # ipykernel 7.4 hands messages to the thread that wrote last: once a cell wrote, requests would wait
-        # for cells. Without this note they arrive where the browser sends them, beside a running cell.
+        # ipykernel 7.4 hands messages to the thread that wrote last: after a cell wrote, requests would wait
+        # for cells. Without this attribute they go to the thread that the browser names.
         if hasattr(self.comm, "_reply_subshell_id"):
             delattr(self.comm, "_reply_subshell_id")
 
@@ -110,7 +110,7 @@ class SharedModel(anywidget.AnyWidget):
         self._users.add(holder)
 
     def release(self, holder: str) -> None:
-        """Give up one view's hold; the last one closes the model."""
+        """Stop keeping this model open for a view; the last view closes it."""
         self._users.discard(holder)
         if not self._users:
             self.close()

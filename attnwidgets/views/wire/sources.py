@@ -1,4 +1,4 @@
-"""A source: one method in one unit and one stack, described for the browser and sent tile by tile."""
+"""A source: one explanation in one unit, described for the browser and sent tile by tile."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from attnwidgets.views.wire.reader import COARSE_SIDE, TILE_VALUES, Reader
 if TYPE_CHECKING:
     from attnwidgets.views.wire.codec import Codec
 
-_SAMPLE = 16  # rows by which it is told whether those of a long map are shares
-_SUM_TO_ONE = 1e-2  # bfloat16 rows miss one by a few thousandths
+_SAMPLE = 16  # rows of a long map that are checked for being shares
+_SUM_TO_ONE = 1e-2  # sums of bfloat16 rows are off by a few thousandths
 _FINEST = {"token", "patch", "frame"}
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One encoded matrix and what wire.ts calls its TileMeta; `whole` is the shape behind a Coarse one."""
+    """One encoded matrix, with its TileMeta of wire.ts; `whole` is the shape behind a Coarse one."""
 
     source: str
     layer: int
@@ -38,7 +38,7 @@ class Tile:
     whole: tuple[int, int] | None = None
 
     def meta(self) -> dict[str, Any]:
-        """Return what the browser needs to read the bytes."""
+        """Return the description that the browser needs to read the bytes."""
         described = {
             "source": self.source,
             "layer": self.layer,
@@ -55,14 +55,14 @@ class Tile:
 class Source(Reader):
     """Describes one explanation in one unit for the browser, and encodes its matrices.
 
-    Describing costs nothing; see `Reader` for what is read.
+    Its description reads next to nothing; see `Reader`.
 
     Args:
-        explanation: A MixingMap, or Attributions.
-        method: Key the browser selects it by.
+        explanation: A MixingMap or Attributions.
+        method: Key by which the browser selects it.
         unit: One of the explanation's available units.
-        targets: Whether the method can be asked about another target.
-        whole: The attributions of which the explanation is what they say of every layer.
+        targets: Whether the method can explain another target.
+        whole: The attributions whose layers (`.map`) the explanation holds, if it does.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Source(Reader):
     ) -> None:
         self.method = method
         self.targets = targets
-        self.stack: str = getattr(explanation, "stack", "") or "self"
+        self.stack: str = explanation.stack or "self"
         super().__init__(explanation, unit, f"{method}/{unit}/{self.stack}", whole)
-        # What would have to be computed to be known: room for a sign costs a bit of precision.
+        # If only a computation could tell, room for a sign costs a bit of precision.
         self.signed = self._fact("signed", unknown=True, absent=self.attributions)
         self.stochastic = bool(self.ready) and self._holds_shares()
 
@@ -80,11 +80,9 @@ class Source(Reader):
         if not self.long:
             return bool(getattr(self.explanation, "stochastic", False))
         known: bool | None = self.explanation.known("stochastic")
-        if known is None:  # as the map itself does, but from some rows of its first layer
+        if known is None:  # the map's own test, on some rows of its first layer
             count = self.explanation.shape[-2]
-            rows = self.explanation.rows(
-                self.layers[0], None, sorted({*range(0, count, -(-count // _SAMPLE))})
-            )
+            rows = self.explanation.rows(self.layers[0], None, list(range(0, count, -(-count // _SAMPLE))))
             off = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0)
             known = bool(rows.min(initial=0.0) >= 0 and off.max(initial=0.0) <= _SUM_TO_ONE)
         return known
@@ -95,7 +93,7 @@ class Source(Reader):
         known = self.explanation.known(name)
         return unknown if known is None else bool(known)
 
-    # -- what the browser is told ------------------------------------------------------------------
+    # -- its description ---------------------------------------------------------------------------
 
     def axes(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the query and the key Axis of wire.ts."""
@@ -110,18 +108,18 @@ class Source(Reader):
 
     @property
     def pinnable(self) -> tuple[int, int]:
-        """Rows and columns that a pin may name; where rows are explanations, columns are queries too."""
+        """Rows and columns that a pin can name; if rows are explanations, columns are queries as well."""
         rows, cols = self.shape
         return (cols if self.explanation.method == "comparison" else rows), cols
 
     @property
     def causal(self) -> bool:
-        """Whether nothing looks ahead, as far as that is known before a layer is read."""
+        """Whether no query reads a later key, as far as that is known before a layer is read."""
         return self._fact("causal", unknown=False)
 
     @property
     def title(self) -> str:
-        """The method and what was done to its numbers, as people read it."""
+        """The method, and what was done to its numbers, for readers."""
         title = str(getattr(self.explanation, "title", self.explanation.method)).replace("_", " ")
         if not is_by_layer(self.method):
             return title
@@ -156,35 +154,35 @@ class Source(Reader):
         }
 
     def _sums(self) -> list[str]:
-        """Return what attributions sum to, also where it is shown what they say of a layer."""
+        """Return the sums of attributions, in words; their layers show the sums at the input."""
         if self._whole is None:
             return []
-        said = sums_of(self._whole)
-        return said if self.attributions else [f"at the input: {line}" for line in said]
+        lines = sums_of(self._whole)
+        return lines if self.attributions else [f"at the input: {line}" for line in lines]
 
     def _note(self) -> str:
-        shown = self._in_unit
-        # It is read from whole layers, which a large map is spared.
-        taken = taken_by_first(shown) if hasattr(shown, "held_layers") and not self.large else ""
-        return "; ".join(filter(None, (self._unit_note(), taken)))
+        aggregated = self._in_unit
+        # The first token's share is read from whole layers, which large maps do not load.
+        is_held = hasattr(aggregated, "held_layers") and not self.large
+        return "; ".join(filter(None, (self._unit_note(), taken_by_first(aggregated) if is_held else "")))
 
     def _unit_note(self) -> str:
         side = self.explanation.axis if self.attributions else self.explanation.key
         rule = side.units[self.unit].rule if self.unit in side.units else ""
-        found = f"words by the rule {rule!r}; " if rule in RULES and rule != STANDARD else ""
+        words = f"words by the rule {rule!r}; " if rule in RULES and rule != STANDARD else ""
         if self.attributions:
-            return "" if self.unit in _FINEST else f"{found}sum over the pieces of a {self.unit}"
+            return "" if self.unit in _FINEST else f"{words}sum over the pieces of a {self.unit}"
         rows, cols = self.shape
         tokens = f"{max(len(self.explanation.query), len(self.explanation.key)):,} tokens"
         if self.coarse:
             block = f"{-(-rows // COARSE_SIDE)} × {-(-cols // COARSE_SIDE)}"
-            what = f"{max(rows, cols):,} {self.unit}s"
             return (
-                f"{what}: each cell drawn is the largest of {block}; a pin asks the kernel for its exact row"
+                f"{max(rows, cols):,} {self.unit}s: each cell drawn is the largest of {block}; a pin asks "
+                "the kernel for its exact row"
             )
         if self.unit in _FINEST:
             return ""
-        aggregated = f"{found}sum over key pieces, mean over query pieces"
+        aggregated = f"{words}sum over key pieces, mean over query pieces"
         if self.weights <= TILE_VALUES:
             return aggregated
         return f"{tokens}: shown by {self.unit}s; choose tokens for single ones · {aggregated}"
@@ -204,7 +202,7 @@ class Source(Reader):
 
     @property
     def tile_bytes(self) -> int:
-        """How many bytes a tile may have."""
+        """Size of a tile in bytes, at most."""
         rows, cols = self.shape
         if not self.coarse:
             return rows * cols

@@ -1,4 +1,4 @@
-"""The tile store: the numbers behind all views of one trace, sent as they are asked for."""
+"""The tile store: the numbers behind all views of one trace, sent on request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from traitlets import Bytes, Dict
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
 from attnwidgets.views.wire.eager import Pack, opening_first
-from attnwidgets.views.wire.equality import divides, in_unit, is_special, same, units_of
-from attnwidgets.views.wire.header import describe, looked_at
+from attnwidgets.views.wire.equality import is_special, same
+from attnwidgets.views.wire.header import describe, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import asked_about, asked_of, base_of, by_layer, is_by_layer, method_of
 from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.sources import Source
+from attnwidgets.views.wire.units import divides, in_unit, units_of
 from attnwidgets.views.wire.validation import fault
 
 if TYPE_CHECKING:
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 
 
 class TileStore(SharedModel):
-    """Holds explanations by method key, describes them in `header` and answers the views' requests.
+    """Holds explanations by method key, describes them in `header` and answers requests for their numbers.
 
-    Requests arrive on a subshell, beside a running cell: the handler only reads what was recorded or
-    computed, and takes a lock only to look up a source. What is yet to be computed becomes a job of the
-    main loop.
+    Requests arrive on a subshell, beside a running cell: they only read what was recorded or computed, and
+    take the lock only to look up a source. What remains to be computed becomes a job of the main loop.
     """
 
     header = Dict().tag(sync=True, echo_update=False)
@@ -58,7 +58,7 @@ class TileStore(SharedModel):
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
 
-    # -- what is in it -----------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def sources(self) -> tuple[Source, ...]:
         """Return every source, in the order of registration."""
@@ -67,10 +67,10 @@ class TileStore(SharedModel):
 
     @property
     def menu(self) -> dict[str, Entry]:
-        """What can be chosen, and what cannot, by key; a method that was made is no longer among it."""
+        """Methods that can be chosen, and those that cannot, by key; without those already computed."""
         with self._lock:
-            made = {source.method for source in self._sources.values()}
-            return {key: entry for key, entry in self._menu.items() if key not in made}
+            computed = {source.method for source in self._sources.values()}
+            return {key: entry for key, entry in self._menu.items() if key not in computed}
 
     def register(
         self,
@@ -85,20 +85,20 @@ class TileStore(SharedModel):
         overview: bool = False,
         opens: str | None = None,
     ) -> list[str]:
-        """Make explanations known to the browser and return their method keys, then those of the menu.
+        """Make explanations known to the browser; return their method keys, followed by those of the menu.
 
-        An explanation that is here already (same method, options and numbers) keeps its key, so that
-        running a cell again adds nothing. Of a map that is computed on demand, the layer that the view opens
-        with is computed.
+        An explanation that is registered already (same method, options and numbers) keeps its key, so that
+        running a cell again adds nothing. If the main map is computed on demand, the layer that the view
+        opens with is computed.
 
         Args:
             explanations: MixingMaps or Attributions.
             holder: Token of the view that shows them.
             units: Only these units; empty: every unit an explanation can be read in.
-            first: Layer and head a view opens with.
-            all_heads: It opens with every head of that layer.
-            menu: What the view can make when it is chosen.
-            askable: By name, methods among the explanations that can be asked about other targets.
+            first: Layer and head that the view opens with.
+            all_heads: Whether it opens with every head of that layer.
+            menu: Methods that the view computes when they are chosen.
+            askable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
             opens: The unit that it opens in; None: the first one.
         """
@@ -108,22 +108,22 @@ class TileStore(SharedModel):
         self._overview |= overview
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
-            found = explanation if held is None else held.explanation
+            known = explanation if held is None else held.explanation
             if place == 0:
-                _open(found, first[0])
+                _compute_first(known, first[0])
             if held is not None:
                 key = held.method
             else:
-                whole = (k for one, k in zip(explanations, keys, strict=False) if _says(one, explanation))
-                parent = next(whole, None)
-                key = by_layer(parent) if parent else self._new_key_of(found)
+                pairs = zip(explanations, keys, strict=False)
+                parent = next((own for whole, own in pairs if _is_map_of(whole, explanation)), None)
+                key = by_layer(parent) if parent else self._new_key_of(explanation)
             keys.append(key)
             self._hold(key, holder)
             entry = (askable or {}).get(method_of(key))
             if entry is not None and not is_by_layer(key):
                 with self._lock:
                     self._askable.setdefault(base_of(key), entry)
-            self._add(explanation if held is None else found, key, units)
+            self._add(known, key, units)
         for entry in menu:
             key = self._key_of(entry)
             if entry.takes_targets and not entry.refusal:
@@ -133,12 +133,12 @@ class TileStore(SharedModel):
             keys.extend(names)
             for name in names:
                 self._hold(name, holder)
-            known = self._units.get(key, frozenset(units))
-            self._units[key] = known | frozenset(units) if known and units else frozenset()
+            restricted = self._units.get(key, frozenset(units))
+            self._units[key] = restricted | frozenset(units) if restricted and units else frozenset()
         if self._contents() != before:
             self._base = None
             self._opens = opens
-            self._first = looked_at(self.sources(), first)
+            self._first = opening_matrix(self.sources(), first)
             self.announce()
         return keys
 
@@ -158,21 +158,21 @@ class TileStore(SharedModel):
         offered = units_of(explanation)
         shown = [name for name in offered if divides(explanation, name)]
         for unit in [name for name in offered if name in units] or shown[: 1 if units else None]:
-            asked = base_of(key) in self._askable
-            about = (s.explanation for s in self.sources() if by_layer(s.method) == key)
-            whole = next((one for one in about if _stack(one) == _stack(explanation)), None)
+            parents = (source for source in self.sources() if by_layer(source.method) == key)
+            whole = next((one.explanation for one in parents if one.stack == _stack(explanation)), None)
             with self._lock:
-                source = Source(explanation, key, unit, targets=asked, whole=whole)
+                takes_targets = base_of(key) in self._askable
+                source = Source(explanation, key, unit, targets=takes_targets, whole=whole)
                 self._sources.setdefault(source.id, source)
 
     def release(self, holder: str) -> None:
-        """Forget what only one view showed; the last view closes the store."""
+        """Remove what only one view showed; the last view closes the store."""
         with self._lock:
             for key, holders in list(self._holders.items()):
                 holders.discard(holder)
                 if not holders:
                     del self._holders[key]
-            # The browser keeps the old header until something new is registered: nothing points at these.
+            # The browser keeps the old header until something new is registered; nothing refers to these.
             self._sources = {name: s for name, s in self._sources.items() if s.method in self._holders}
             self._menu = {key: entry for key, entry in self._menu.items() if key in self._holders}
             self._askable = {key: entry for key, entry in self._askable.items() if key in self._holders}
@@ -181,29 +181,29 @@ class TileStore(SharedModel):
             self._jobs.close()
 
     def _held(self, explanation: Any) -> Source | None:
-        """Return the source by which an explanation is known already: it may have more layers."""
+        """Return the source that holds an explanation already, perhaps with more layers computed."""
         for held in self.sources():
             if method_of(held.method) != explanation.method or held.stack != _stack(explanation):
                 continue
-            found = in_unit(held.explanation, explanation.unit)
-            if same(held.explanation, explanation) or same(found, explanation):
+            aggregated = in_unit(held.explanation, explanation.unit)
+            if same(held.explanation, explanation) or same(aggregated, explanation):
                 return held
         return None
 
     def _key_of(self, entry: Entry) -> str:
-        """Return the key of an entry of the menu: what the method made of it will be known by."""
+        """Return the key of an entry of the menu, and of the explanation that it will make."""
         # A user may have registered another function by the same name.
         known = (key for key, held in self._menu.items() if held.method.function is entry.method.function)
         key = next(known, None) or self._new_key(entry.name, *entry.trace.stacks)
         with self._lock:
-            self._menu[key] = entry  # what failed may be chosen again
+            self._menu[key] = entry  # after a failure, it can be chosen again
         return key
 
     def _new_key_of(self, explanation: Any) -> str:
         return self._new_key(str(explanation.method), _stack(explanation), bare=not is_special(explanation))
 
     def _new_key(self, name: str, *stacks: str, bare: bool = True) -> str:
-        # A key never comes to mean other numbers: browsers keep tiles by it.
+        # A key never changes its numbers: browsers keep tiles by it.
         key, number = (name, 1) if bare else (f"{name}#2", 2)
         while any((key, stack) in self._used for stack in stacks):
             number += 1
@@ -212,15 +212,15 @@ class TileStore(SharedModel):
         return key
 
     def announce(self) -> None:
-        """Tell the browser what there is; what was packed before is packed no more."""
+        """Tell the browser what there is. What was packed before is not packed again."""
         sources, menu = self.sources(), self.menu
-        if not (self.is_open and sources):  # the views were closed while this was on its way
+        if not (self.is_open and sources):  # the views may have been closed in the meantime
             return
         base = self._base
         if base is None:
-            kept = opening_first([source for source in sources if not source.on_demand], self._opens)
-            opens = Pack(kept, self._first, all_heads=self._all_heads, overview=self._overview)
-            base = self._base = opens
+            lasting = opening_first([source for source in sources if not source.on_demand], self._opens)
+            base = Pack(lasting, self._first, all_heads=self._all_heads, overview=self._overview)
+            self._base = base
         pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
         with self.hold_sync():
             self.eager = pack.data
@@ -229,36 +229,36 @@ class TileStore(SharedModel):
     # -- the menu ----------------------------------------------------------------------------------
 
     def make(self, key: str, layer: int | None = None) -> None:
-        """Make a method of the menu, with the layer looked at, and show it. Runs the model.
+        """Compute a method of the menu with the selected layer, and show it. Runs the model.
 
         Args:
-            key: The method, and what it is to be about: see `attnwidgets.views.wire.keys`.
-            layer: The layer looked at.
+            key: The method, and perhaps its target: see `attnwidgets.views.wire.keys`.
+            layer: The selected layer.
 
         Raises:
             LookupError: There is no such entry, or no such target.
-            ValueError: The method cannot serve the trace; and whatever else it raises.
+            ValueError: The method does not support the trace; and whatever else it raises.
         """
-        base, asked = base_of(key), asked_of(key)
+        base, target = base_of(key), asked_of(key)
         with self._lock:
-            entry = self._askable.get(base) if asked else self._menu.get(key)
+            entry = self._askable.get(base) if target else self._menu.get(key)
         if entry is None:
             raise LookupError(f"{key!r} is no longer offered; run the cell again.")
         if any(source.method == key for source in self.sources()):
             return
         if entry.refusal:
             raise ValueError(entry.refusal)
-        made = []
-        for explanation in entry.make(**asked):
+        explanations = []
+        for explanation in entry.make(**target):
             held = self._held(explanation)
-            made.append(explanation if held is None else held.explanation)
-        _open(made[0], layer)
+            explanations.append(explanation if held is None else held.explanation)
+        _compute_first(explanations[0], layer)
         if base in self._holders:
-            for holder in self._holders[base] if asked else ():
+            for holder in self._holders[base] if target else ():
                 self._hold(key, holder)
                 self._hold(by_layer(key), holder)
             units = self._units.get(base, frozenset())
-            for explanation in made:
+            for explanation in explanations:
                 self._add(explanation, key, units)
                 layers = getattr(explanation, "map", None)
                 if layers is not None and by_layer(key) in self._holders:
@@ -266,12 +266,12 @@ class TileStore(SharedModel):
         self.announce()
 
     def takes_targets(self, key: str) -> bool:
-        """Return whether a method can be asked about a target of the reader's."""
+        """Return whether a method can explain a target that the reader chooses."""
         with self._lock:
             return asked_about(key, None, None) in self._askable
 
     def outcome(self, value: Any, name: str) -> tuple[int, str]:
-        """Return the index and the label of a class or token: what the model predicts, for None.
+        """Return the index and the label of a class or token; of the model's prediction for None.
 
         Raises:
             ValueError, IndexError, TypeError: There is no such class or token; the message names the nearest.
@@ -281,10 +281,10 @@ class TileStore(SharedModel):
         if trace is not None:
             from attnwidgets.explanations.targets.named import resolve_target
 
-            found = resolve_target(trace, value, method="Selection", name=name, logit=True)
-            if found.note:
-                warnings.warn(found.note, UserWarning, stacklevel=2)
-            return int(found.index or 0), found.label
+            target = resolve_target(trace, value, method="Selection", name=name, logit=True)
+            if target.note:
+                warnings.warn(target.note, UserWarning, stacklevel=2)
+            return int(target.index or 0), target.label
         items = (self.header.get("predictions") or {}).get("items", [])
         for item in items:
             if value in {None, item["id"], item["label"]}:
@@ -303,7 +303,7 @@ class TileStore(SharedModel):
             raise
         except Exception as error:
             with self._lock:
-                if key in self._menu:  # what it says of one target is not said of all
+                if key in self._menu:  # an error for one target does not apply to all
                     self._menu[key] = dataclasses.replace(self._menu[key], refusal=words(error))
             self.announce()
             raise
@@ -312,13 +312,13 @@ class TileStore(SharedModel):
     # -- requests ----------------------------------------------------------------------------------
 
     def _reply(self, reply: dict[str, Any], buffers: Sequence[bytes] = ()) -> None:
-        if self.is_open:  # the views may have been closed while their request was on the way
+        if self.is_open:  # the views may have been closed in the meantime
             self.send(reply, list(buffers))
 
     def _answer(self, _: object, content: Any, __: object) -> None:
-        told = fault(content)
-        if told is not None:
-            self._reply(told)
+        complaint = fault(content)
+        if complaint is not None:
+            self._reply(complaint)
             return
         kind, number = content["kind"], content.get("id")
         if kind == "cancel":
@@ -328,15 +328,15 @@ class TileStore(SharedModel):
             text = "" if entry is None else entry.title
             job = Job(number, "method", content.get("source"), text, lambda: self._choose(content))
             self._jobs.submit(job)
-        elif (source := self._awaited(content)) is not None:
+        elif (source := self._slow_source(content)) is not None:
             kind, layer = f"{source.method}/{source.stack}", content["layer"]
             text = f"{source.title}, layer {layer}"
             self._jobs.submit(Job(number, kind, layer, text, lambda: self._compute(content)))
         else:
             self._reply(*self.answer(content))
 
-    def _awaited(self, request: dict[str, Any]) -> Source | None:
-        """Return the source that must compute a layer, or read much, before it can answer a request."""
+    def _slow_source(self, request: dict[str, Any]) -> Source | None:
+        """Return the source of a request if it must compute a layer, or read many values, to answer."""
         source, layer = self._sources.get(request.get("source", "")), request.get("layer")
         if source is None or layer not in source.layers or request["kind"] not in {"tile", "layer"}:
             return None
@@ -366,17 +366,17 @@ class TileStore(SharedModel):
         return source
 
 
-def _says(whole: Any, layers: Any) -> bool:
-    """Return whether a map is what attributions say of every layer."""
+def _is_map_of(whole: Any, layers: Any) -> bool:
+    """Return whether a map holds the layers of attributions (`.map`)."""
     return whole is not layers and getattr(whole, "map", None) is layers
 
 
 def _stack(explanation: Any) -> str:
-    return getattr(explanation, "stack", "") or "self"
+    return explanation.stack or "self"
 
 
-def _open(explanation: Any, layer: int | None) -> None:
-    """Compute the layer that a view opens with, of what is computed on demand: the nearest there is."""
+def _compute_first(explanation: Any, layer: int | None) -> None:
+    """Compute the layer that a view opens with, or the nearest one, of a map computed on demand."""
     if getattr(explanation, "on_demand", False):
         wanted = explanation.layers[0] if layer is None else layer
         explanation.layer(min(explanation.layers, key=lambda number: abs(number - wanted)))

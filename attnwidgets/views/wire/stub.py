@@ -1,4 +1,4 @@
-"""The JavaScript of one view: a stub that has the Runtime render it."""
+"""The JavaScript module of one view: a stub that lets the Runtime render it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ COMMON_PARTS = ("tools",)
 """Parts that every view needs."""
 
 
-# It waits for the Runtime and what that waits for. What of it fails, or is late, is told, and the Python twin
-# is asked for a copy (the topic "page"); what arrives after all takes its place.
+# It waits for the Runtime and its parts. A failure or a delay is reported, and a copy is requested from
+# Python (the topic "page"); if the code arrives after all, it replaces the copy.
 _STUB = """\
 export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),
 f=w=>{if(s.aborted||p.parentNode)return;
@@ -25,6 +25,6 @@ catch(x){f(x)}finally{clearTimeout(t)}}}"""
 
 
 def stub(view: str, parts: Sequence[str] = ()) -> str:
-    """Return a view's whole module: it has the Runtime render the view of this name, with these parts."""
+    """Return the module of a view: it lets the Runtime render the view of this name, with these parts."""
     names = ",".join(f"'{name}'" for name in (view, *parts))
     return _STUB.replace("\n", "").replace("NAMES", names)

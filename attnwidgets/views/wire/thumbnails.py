@@ -1,4 +1,4 @@
-"""Thumbnails: every matrix of a source, max-pooled to a few cells, with a scale of its own."""
+"""Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 THUMB_SIDE = 64
-"""Cells along the longer side of a thumbnail, at most."""
+"""Largest number of cells along a side of a thumbnail."""
 THUMB_BUDGET = 1_200_000
-"""Bytes that the thumbnails of one source may take, and those that are sent unasked together."""
+"""Size limit of the thumbnails of one source, and of all that are sent without a request."""
 PART_VALUES = 2**26
-"""Values that are read at a time for thumbnails that come in parts; one head may be more."""
+"""Values that are read at a time for thumbnails that come in parts; a single head may have more."""
 _LEAST = 8
 PRUNED = -1.0
-"""The scale of a thumbnail where there is no head."""
+"""The scale of a thumbnail whose head was pruned."""
 
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """The thumbnails of one source: what wire.ts calls Thumbs, and its bytes.
+    """The thumbnails of one source (`Thumbs` of wire.ts), and their bytes.
 
     `scale` is the largest magnitude [layer][head], `PRUNED` where there is no such head; `data` holds the
-    codes [layer][head][row][col]. A layer that is not computed yet has neither, nor have the heads of a layer
-    that come later. `part` is the Part of wire.ts: the places of a layer and of the first head that is here.
+    codes [layer][head][row][col]. Both leave out layers that are not computed yet, and heads of a later part.
+    `part` is the Part of wire.ts: the places of a layer and of the first head in it.
     """
 
     source: str
@@ -48,7 +48,7 @@ class Thumbnails:
     part: tuple[int, int] | None = None
 
     def meta(self) -> dict[str, Any]:
-        """Return what the browser needs to read the bytes."""
+        """Return the description that the browser needs to read the bytes."""
         described = describe_thumbs(self.source, self.rows, self.cols, self.scale, signed=self.signed)
         return described if self.part is None else described | {"part": list(self.part)}
 
@@ -63,49 +63,45 @@ def describe_thumbs(
 def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
     """Return thumbnails of a source, as large as `room` bytes allow.
 
-    None where other sources left so little of the budget that no more than a few dots of each would fit:
-    these are asked for by themselves. With all of it, thousands of heads are small rather than not there.
+    None if other sources left so little of the budget that only a few cells of each would fit: a view then
+    requests them. With the whole budget, thousands of heads get small thumbnails rather than none.
     """
     size = _size(source, room)
     if size is None:
         return None
-    every = range(len(source.heads or (0,)))
-    is_slow = len(source.layers) * len(every) * source.weights > SLOW_VALUES
+    heads = range(len(source.heads or (0,)))
+    is_slow = len(source.layers) * len(heads) * source.weights > SLOW_VALUES
     layers = progress(source.layers, desc="thumbnails") if is_slow else source.layers
     ready = source.ready
-    made = [_of_layer(source, layer, every, size) if layer in ready else ([], b"") for layer in layers]
-    return Thumbnails(
-        source.id, *size, source.signed, [scale for scale, _ in made], b"".join(data for _, data in made)
-    )
+    pooled = [_of_layer(source, layer, heads, size) if layer in ready else ([], b"") for layer in layers]
+    scales, codes = zip(*pooled, strict=True)
+    return Thumbnails(source.id, *size, source.signed, list(scales), b"".join(codes))
 
 
 def first_thumbnails(source: Source, layer: int, most: int) -> Thumbnails | None:
-    """Return the thumbnails that are made by reading about `most` values, those of `layer` first.
+    """Return the thumbnails for which about `most` values are read, those of `layer` first.
 
-    None where not even one is. The others come in parts; see `some_thumbnails`.
+    None if that is not even one. The others come in parts; see `some_thumbnails`.
     """
     size = _size(source, THUMB_BUDGET)
     left = most // max(1, source.weights)
-    scales: dict[int, list[float]] = {}
-    parts: dict[int, bytes] = {}
+    if size is None or not left:
+        return None
+    by_layer: dict[int, tuple[list[float], bytes]] = {}
     for number in sorted(source.layers, key=lambda number: number != layer):
         heads = range(min(left, len(source.heads or (0,))))
         left -= len(heads)
-        scales[number], parts[number] = (
-            _of_layer(source, number, heads, size) if size and heads else ([], b"")
-        )
-    if size is None or not any(scales.values()):
-        return None
-    data = b"".join(parts[number] for number in source.layers)
-    return Thumbnails(source.id, *size, source.signed, [scales[number] for number in source.layers], data)
+        by_layer[number] = _of_layer(source, number, heads, size) if heads else ([], b"")
+    scales, codes = zip(*(by_layer[number] for number in source.layers), strict=True)
+    return Thumbnails(source.id, *size, source.signed, list(scales), b"".join(codes))
 
 
 def some_thumbnails(source: Source, place: int, head: int) -> Thumbnails:
-    """Return those of a layer, from a head on, that are made in a moment; at least one.
+    """Return the thumbnails of a layer, from a head on, that take only a moment; at least one.
 
     Args:
-        source: One whose thumbnails come in parts.
-        place: Of the layer among those of the source.
+        source: A source whose thumbnails come in parts.
+        place: Place of the layer among those of the source.
         head: Place of the first head.
 
     Raises:
@@ -142,7 +138,7 @@ def _of_layer(
 ) -> tuple[list[float], bytes]:
     """Return the scales and the codes of some heads, by their places."""
     values = _pooled(source, layer, places, size)
-    # NaN and infinity have no place on a scale.
+    # NaN and infinity do not count towards the scale.
     scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
     present = source.count(layer)
     marks = [float(value) if at < present else PRUNED for at, value in zip(places, scale, strict=True)]
@@ -151,29 +147,27 @@ def _of_layer(
 
 def _pooled(source: Source, layer: int, places: Sequence[int], size: tuple[int, int]) -> NDArray[np.float32]:
     if not source.long:
-        # What a row does not read is no peak.
+        # A cell that a row cannot read is not a peak.
         whole = padded(source, layer)
-        some = whole if len(places) == len(whole) else whole[list(places)]
-        return pool(np.nan_to_num(some, nan=0.0, posinf=np.inf, neginf=-np.inf), *size)
-    there = [at for at in places if at < source.count(layer)]
-    made = Pooled((len(places),), *map(even, source.shape, size))
-    found = Pooled((len(there),), *map(even, source.shape, size))
-    if there:
-        heads = None if source.heads is None else [source.heads[at] for at in there]
+        values = whole if len(places) == len(whole) else whole[list(places)]
+        return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), *size)
+    present = [at for at in places if at < source.count(layer)]
+    pooled = Pooled((len(present),), *map(even, source.shape, size))
+    if present:
+        heads = None if source.heads is None else [source.heads[at] for at in present]
         for first, values in source.blocks_of(layer, heads):
-            found.add(first, values)
-    made.values[: len(there)] = found.values  # heads that were pruned stay empty
-    return made.values
+            pooled.add(first, values)
+    return np.pad(pooled.values, ((0, len(places) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
 
 
 def marked(source: Source, layer: int, scale: NDArray[np.floating] | list[float]) -> list[float]:
-    """Return the scales of a layer's heads, `PRUNED` beyond those that there are."""
+    """Return the scales of a layer's heads, `PRUNED` for those that were pruned."""
     present = source.count(layer)
     return [float(value) if head < present else PRUNED for head, value in enumerate(scale)]
 
 
 def padded(source: Source, layer: int) -> NDArray[np.float32]:
-    """Return a layer with as many heads as the source counts: empty ones where heads were pruned."""
+    """Return a layer with all heads of the source: those that were pruned are empty."""
     values = source.layer(layer)
     missing = len(source.heads or (0,)) - len(values)
     return np.pad(values, ((0, missing), (0, 0), (0, 0))) if missing else values

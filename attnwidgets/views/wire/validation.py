@@ -1,10 +1,10 @@
-"""Requests of the browser, checked before anything reads them: whatever a page may send."""
+"""Checks of the requests that arrive from the browser, whatever a page may send."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What each kind of request must hold: `Request` and `Question` of wire.ts.
+# Required fields of each kind of request: `Request` and `Question` of wire.ts.
 _NEEDED: dict[str, tuple[str, ...]] = {
     "tile": ("source", "layer", "head"),
     "layer": ("source", "layer", "heads"),
@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 def fault(request: Any) -> dict[str, Any] | None:
-    """Return the reply to a malformed request, which says why; None where every field has its type."""
+    """Return the reply to a malformed request, which says why; None if every field has its type."""
     fields = request if isinstance(request, dict) else {}
     kind, number = fields.get("kind"), fields.get("id")
     if not isinstance(kind, str) or kind not in _NEEDED:
@@ -45,7 +45,7 @@ def fault(request: Any) -> dict[str, Any] | None:
 
 def _is(what: str, value: Any) -> bool:
     if what == _HEADS:
-        return isinstance(value, list) and all(_is(_EITHER, one) for one in value)
+        return isinstance(value, list) and all(_is(_EITHER, head) for head in value)
     if what == _ARGUMENTS:
         return value is None or (isinstance(value, dict) and all(isinstance(name, str) for name in value))
     whole = isinstance(value, int) and not isinstance(value, bool)

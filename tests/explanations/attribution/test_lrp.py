@@ -78,7 +78,6 @@ def test_the_authors_numbers_on_minilm_with_a_head(folder, minilm):
     assert words.values.sum() == pytest.approx(found.values.sum(), abs=1e-5)
 
 
-@pytest.mark.slow
 def test_the_verb_agrees_with_the_keys_once_it_is_contrasted():
     model, tokenizer = aw.demo_model("decoder")
     found = trace(model, tokenizer, "The keys to the cabinet on the wall")
@@ -320,7 +319,9 @@ def test_weights_that_are_quantised_are_refused_by_name():
     found = trace(model, None, IDS)
     quantised = type("QuantLinear", (nn.Linear,), {})
     model.model.layers[0].mlp.up_proj.__class__ = quantised
-    with pytest.raises(ValueError, match=r"quantised weights, as those of model\.layers\.0\.mlp\.up_proj"):
+    with pytest.raises(
+        ValueError, match=r"quantised weights such as those of model\.layers\.0\.mlp\.up_proj"
+    ):
         lrp(found, 7)
 
 

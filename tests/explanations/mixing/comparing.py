@@ -130,7 +130,7 @@ HEADS = (
     "float64 within",
     "float32 measured",
     "float64 measured",
-    "what keeps it there",
+    "what limits it",
 )
 
 

@@ -101,12 +101,12 @@ def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() 
     own = alti(found, stack="decoder")
     assert np.allclose(own.values.sum(-1), 1)
     rolled = alti(found, stack="decoder", rolled_out=True)
-    assert "what its blocks read of the encoder is left out" in rolled.warning
+    assert "what its blocks read from the encoder is left out" in rolled.warning
     assert "left out" in rollout(found, stack="decoder").warning
     assert not own.warning
-    with pytest.raises(ValueError, match="alti is of blocks of one attention"):
+    with pytest.raises(ValueError, match="after=.norm2. needs blocks with self-attention"):
         alti(found, after="norm2", stack="cross")
-    with pytest.raises(ValueError, match="attends to itself"):
+    with pytest.raises(ValueError, match="needs a map of self-attention"):
         alti(found, rolled_out=True, stack="cross")
 
 

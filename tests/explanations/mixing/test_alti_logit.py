@@ -400,7 +400,7 @@ def test_what_has_no_logit_is_told_what_works() -> None:
     with pytest.raises(ValueError, match=r"this trace has none.*AutoModelForCausalLM.*aw\.alti"):
         alti_logit(headless, 7)
     given = from_attentions([torch.full((1, 2, 3, 3), 1 / 3)], tokens=list("abc"))
-    with pytest.raises(ValueError, match="made of given numbers"):
+    with pytest.raises(ValueError, match="made from given numbers"):
         direct_logit_attribution(given, 7)
     other = trace(tiny.build(tiny.SEQ2SEQ["T5"]), None, input_ids=IDS, max_new_tokens=2)
     with pytest.raises(ValueError, match="also reads another sequence"):

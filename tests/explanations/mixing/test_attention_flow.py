@@ -78,9 +78,9 @@ def test_times_are_said_in_units_that_can_be_pictured(seconds, said):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (square(np.eye(2)), {"residual_weight": 1.5}, "residual_weight is a share from 0 to 1, not 1.5"),
+        (square(np.eye(2)), {"residual_weight": 1.5}, "residual_weight must be between 0 and 1, not 1.5"),
         (square([[1, -1], [0, 1]]), {}, "this map is signed"),
-        (square(np.eye(2)), {"stack": "encoder"}, "stack 'encoder' is asked of a map of stack"),
+        (square(np.eye(2)), {"stack": "encoder"}, "stack=.encoder. was passed with a map of stack"),
         (square(*np.tile(np.eye(2), (3, 1, 1))).select(layer=[0, 2]), {}, "consecutive layers, not 0, 2"),
         (
             MixingMap(np.ones((1, 2, 3)), query=list("ab"), key=list("cde")),

@@ -72,7 +72,7 @@ def test_wrong_options_name_what_is_taken() -> None:
         attention_norm(found, "resln")
     with pytest.raises(ValueError, match="normalize 'rows'"):
         attention_norm(found, normalize="rows")
-    with pytest.raises(ValueError, match="per_head is for variant 'attn'"):
+    with pytest.raises(ValueError, match="per_head requires variant=.attn."):
         attention_norm(found, "res", per_head=True)
     with pytest.raises(IndexError, match="layer 7 is out of range"):
         attention_norm(found, layers=7)
@@ -82,7 +82,7 @@ def test_wrong_options_name_what_is_taken() -> None:
     for stack in ("decoder", "cross"):
         with pytest.raises(
             ValueError,
-            match=rf"variant 'enc' is of blocks of one attention .* {stack!r} also read another "
+            match=rf"variant=.enc. needs blocks with self-attention only.* {stack!r} also read another "
             "sequence; pass stack='encoder'",
         ):
             attention_norm(cross, "enc", stack=stack)
@@ -96,7 +96,7 @@ def test_a_decoder_that_reads_an_encoder_is_measured_on_both_sides() -> None:
     assert reads["attn"].shape == (2, n_queries, n_keys)
     assert np.array_equal(reads["attn"].values, reads["res"].values)
     assert not np.allclose(reads["attn"].values, reads["res_ln"].values)
-    assert "the residual connection is of no token that is read" in reads["res"].warning
+    assert "the residual connection belongs to none of the tokens read" in reads["res"].warning
     assert not reads["attn"].warning
     assert attention_norm(found, per_head=True, stack="cross").shape == (2, 4, n_queries, n_keys)
     own = attention_norm(found, "res_ln", stack="decoder")

@@ -88,7 +88,7 @@ def test_shares_are_those_of_the_vectors_themselves(family) -> None:
     size = whole.abs().sum(-1)
     near = (size[:, None] - (vectors - whole[:, None]).abs().sum(-1)).clamp(min=1e-5)
     near[parts.weights == 0] = 0
-    residual = (size - (parts.own - whole).abs().sum(-1)).clamp(min=1e-5)
+    residual = (size - (parts.residual - whole).abs().sum(-1)).clamp(min=1e-5)
     total = near.sum((0, 2)) + residual
     assert np.allclose(graph.layer(1), near / total[:, None], atol=1e-6)
     assert np.allclose(graph.residual[1], residual / total, atol=1e-6)

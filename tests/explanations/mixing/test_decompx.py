@@ -344,7 +344,7 @@ def test_wrong_options_name_what_is_taken() -> None:
         decompx(traced, target, unit="wrod")
     with pytest.raises(ValueError, match="chunk_size must be at least 1"):
         decompx(traced, target, chunk_size=0)
-    with pytest.raises(ValueError, match="biases are shared out among all sources"):
+    with pytest.raises(ValueError, match="biases are distributed among all sources"):
         decompx(traced, target, chunk_size=2)
     assert decompx(traced, target, chunk_size=2, bias=None).values.any()
     with pytest.raises(ValueError, match="foil '1' is the target itself"):

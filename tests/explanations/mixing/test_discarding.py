@@ -210,7 +210,7 @@ def test_the_note_names_what_takes_its_place() -> None:
     deep = MixingMap(weights(24, sink=0.5), query=axis(), method="attention", dtype="float64")
     found = aw.rollout(deep, discard="first")
     share = found.layer(23)[2:, 1].mean()
-    assert f"token 1, the first that is left, holds {share:.1%} of a row at layer 23" in found.note
+    assert f"token 1, the first remaining one, holds {share:.1%} of a row at layer 23" in found.note
     assert "leaves it out" not in found.note
 
 

@@ -47,9 +47,9 @@ def vectors(found: object, layer: int, stage: str) -> tuple[torch.Tensor, torch.
     held = (
         torch.einsum("hij,hjv,hvd->ijd", parts.weights, parts.values, parts.matrix) * parts.row[:, None, None]
     )
-    if parts.own is not None:
+    if parts.residual is not None:
         places = range(len(held))
-        held[places, places] += parts.own
+        held[places, places] += parts.residual
     return held, block.middle if parts.reference is None else parts.reference
 
 

@@ -226,12 +226,12 @@ def test_long_chains_are_multiplied_in_float64():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"residual_weight": 1.5}, "residual_weight is a share from 0 to 1, not 1.5"),
+        ({"residual_weight": 1.5}, "residual_weight must be between 0 and 1, not 1.5"),
         ({"residual": "addd"}, "residual 'addd' is not one of 'mix', 'add', None. Did you mean 'add'"),
         ({"order": "inputfirst"}, "Did you mean 'input_first'"),
-        ({"residual": None, "residual_weight": 0.3}, "has no place in residual=None"),
+        ({"residual": None, "residual_weight": 0.3}, "has no effect with residual=None"),
         ({"head_reduce": "meen"}, "Did you mean 'mean'"),
-        ({"stack": "decoder"}, "stack 'decoder' is asked of a map of stack 'self'"),
+        ({"stack": "decoder"}, "stack=.decoder. was passed with a map of stack .self."),
     ],
 )
 def test_mistaken_options_are_named(options, message):
@@ -241,7 +241,7 @@ def test_mistaken_options_are_named(options, message):
 
 def test_what_cannot_be_rolled_out_is_refused():
     cross = MixingMap(shares(2, 2, 3), query=list("ab"), key=list("xyz"), stack="cross")
-    with pytest.raises(ValueError, match=r"attends to itself.*'cross', 2 queries, 3 keys"):
+    with pytest.raises(ValueError, match=r"needs a map of self-attention.*'cross', 2 queries, 3 keys"):
         rollout(cross)
     signed = MixingMap(shares(2, 2, 2) - 0.5, query=list("ab"))
     with pytest.raises(ValueError, match="normalize=False"):
@@ -259,7 +259,7 @@ def test_what_cannot_be_rolled_out_is_refused():
 
 
 def test_cross_attention_of_a_trace_is_refused(tiny_stacks):
-    with pytest.raises(ValueError, match="attends to itself"):
+    with pytest.raises(ValueError, match="needs a map of self-attention"):
         rollout(tiny_stacks, stack="cross")
     assert rollout(tiny_stacks, stack="decoder").causal
     assert attention(tiny_stacks).stack == rollout(tiny_stacks).stack == "encoder"

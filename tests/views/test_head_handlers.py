@@ -1,4 +1,4 @@
-"""What a grid of heads asks: statistics as aw.head_statistics has them, in words where there are none."""
+"""Requests of a grid of heads: the statistics of aw.head_statistics, and why some are not defined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.views.heads import handlers as head_topics
+from attnwidgets.views.heads import handlers
 from attnwidgets.views.wire.sources import Source
 from attnwidgets.views.wire.thumbnails import THUMB_BUDGET, thumbnails
 
@@ -17,7 +17,7 @@ TOKENS = ["[CLS]", "the", "cat", "sat", "on", "mats", ".", "[SEP]"]
 
 
 def asked(view, topic, source):
-    return view._questions.ask(topic, {"source": source})
+    return view._requests.answer(topic, {"source": source})
 
 
 def test_the_values_are_those_of_head_statistics(given):
@@ -78,7 +78,7 @@ def test_a_page_holds_them_unless_that_takes_long(given, tmp_path, monkeypatch):
     view = aw.HeadGrid(given(), units=["token"])
     both = [("statistics", "attention/token/self"), ("head_statistics", "attention/token/self")]
     assert answers_of(view.to_html(tmp_path / "page.html")) == both
-    monkeypatch.setattr(head_topics, "PAGE_CELLS", 3 * 4 * 8 * 8 - 1)
+    monkeypatch.setattr(handlers, "PAGE_CELLS", 3 * 4 * 8 * 8 - 1)
     assert answers_of(view.to_html(tmp_path / "page.html")) == []
 
 

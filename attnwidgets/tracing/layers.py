@@ -1,0 +1,178 @@
+"""The layers of a trace: attention weights that were recorded or given, with the axes of their maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+import torch
+
+from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.recording.attention_function import (
+    HEADS,
+    QUERIES,
+    attention_weights,
+    is_long,
+    part_of,
+    weights_by_blocks,
+)
+from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnwidgets.tracing.recording.recorder import Call
+    from attnwidgets.tracing.row_selection import Chosen
+    from attnwidgets.tracing.text.units import TokenAxis
+    from attnwidgets.tracing.trace import Trace
+
+MAPS = 4
+"""Dimensions of attention weights: [batch, head, query, key]."""
+
+_HIDDEN = -1e30  # far below any score: its softmax weight is exactly 0
+
+
+class Layer(Protocol):
+    """One layer of one stack: the source of its weights."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights: float64 if they were computed in it, else float32."""
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU; of the given heads and queries only."""
+
+
+@dataclass(frozen=True)
+class RecordedLayer:
+    """A layer whose weights are recomputed from recorded queries and keys, by the function that ran.
+
+    Args:
+        call: The attention call of the whole batch.
+        sample: Index in the batch.
+        queries: Number of query positions before the padding.
+        keys: Number of key positions before the padding.
+    """
+
+    call: Call
+    sample: int
+    queries: int
+    keys: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return (self.call.query.shape[1], self.queries, self.keys)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights: float64 if they were computed in it, else float32."""
+        return kept_dtype(self.call.query.dtype)
+
+    def _part(self, added: Any) -> Any:
+        """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
+        if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
+            return added
+        own = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
+        return own[:, :, : self.queries, : self.keys]
+
+    def query_key(self) -> tuple[Tensor, Tensor]:
+        """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
+        query, key = self.call.query[self.sample], self.call.key[self.sample]
+        return query[:, : self.queries], key[:, : self.keys]
+
+    def settings(self) -> dict[str, Any]:
+        """Return this sample's part of the call's mask, scaling, softcap and position bias."""
+        return {name: self._part(value) for name, value in self.call.settings.items()}
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU, computed on the device of the model.
+
+        If heads or queries are given, only their scores are computed, with the same bits as in the whole
+        layer (on a CPU, in float32 and half precision; see `row_selection.to_compute`).
+        """
+        n_heads, n_queries, _ = self.shape
+        head_numbers = positions(heads, n_heads, "head")
+        rows = positions(queries, n_queries, "query")
+        if self.call.weights is not None:
+            changed = self.call.weights[self.sample, :, : self.queries, : self.keys]
+            return changed[head_numbers][:, rows].to("cpu", self.dtype)
+        query, key = self.query_key()
+        computed, wanted = to_compute(rows, n_queries)
+        settings = {
+            name: part_of(part_of(added, head_numbers, HEADS), computed, QUERIES)
+            for name, added in self.settings().items()
+        }
+        if heads is not None:
+            shared = n_heads // len(key)
+            key = key[[head // shared for head in numbers(head_numbers)]]
+        query, key = query[head_numbers][None, :, computed], key[None]
+        with torch.no_grad():
+            if not is_long(query, key):
+                return attention_weights(query, key, **settings)[0][:, wanted].to("cpu", self.dtype)
+            weights = torch.empty((*query.shape[1:-1], self.keys), dtype=self.dtype)
+            for block, block_weights in weights_by_blocks(query, key, settings):
+                weights[:, block] = block_weights[0]
+        return weights[:, wanted]
+
+    def hides_later_keys(self) -> bool:
+        """Return True if the mask alone proves that no query reads a later key; otherwise False.
+
+        It does if the numbers added to later keys are so far below those added to some earlier one that
+        their weights are exactly 0.
+        """
+        settings = self.settings()
+        biases = (settings.get(name) for name in ("position_bias", "mask"))
+        added = [bias for bias in biases if isinstance(bias, torch.Tensor)]
+        if self.call.weights is not None or not added:
+            return False
+        for rows in blocks(self.queries, sum(part[..., :1, :].nbytes for part in added)):
+            total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
+            here = torch.arange(rows.start, rows.stop, device=total.device)
+            later = torch.arange(self.keys, device=total.device) > here[:, None]
+            hidden = total.masked_fill(~later, -torch.inf).amax() <= _HIDDEN
+            if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < _HIDDEN / 10).any():
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class GivenLayer:
+    """A layer of given weights [head, query, key]."""
+
+    given: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        heads, queries, keys = self.given.shape
+        return heads, queries, keys
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights: float64 if they were given in it, else float32."""
+        return kept_dtype(self.given.dtype)
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key] on the CPU; of the given heads and queries only."""
+        n_heads, n_queries, _ = self.shape
+        weights = self.given.detach()[positions(heads, n_heads, "head")]
+        return weights[:, positions(queries, n_queries, "query")].to("cpu", self.dtype)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The layers of one stack, with the query and key axes of its maps."""
+
+    layers: tuple[Layer, ...]
+    query: TokenAxis
+    key: TokenAxis
+
+
+def is_trace(value: object) -> TypeGuard[Trace]:
+    """Return whether a value is a trace, without importing `Trace`, which imports what asks this."""
+    return hasattr(value, "stack_table")

@@ -1,0 +1,139 @@
+"""Options that views share: their types, defaults and documentation, and how they reach a signature.
+
+A view declares the options it takes as `_OPTIONS`, one of the classes here, and forwards them as
+`**options: Unpack[...]`. Shift-Tab, `help()` and completion then show each of them: see `write_out`.
+"""
+
+from __future__ import annotations
+
+import re
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+
+class TitleOptions(TypedDict, total=False):
+    """Options of every view.
+
+    Args:
+        title: Heading above the view.
+        layout: ipywidgets Layout of the output.
+    """
+
+    title: str
+    layout: Any
+
+
+class ViewOptions(TitleOptions, total=False):
+    """Options of every view of a trace or an explanation.
+
+    Args:
+        units: Units the reader can choose from ("token", "word", ...); empty: all.
+        layer: Layer that the shared selection moves to; None leaves it where it is.
+        head: Head that the shared selection moves to, a number, "mean" or "max"; None leaves it.
+        unit: Unit that the shared selection switches to; None leaves it.
+        index_base: Whether layers and heads are displayed counted from 0 or from 1. Python always counts
+            from 0.
+    """
+
+    units: Sequence[str]
+    layer: int | None
+    head: int | str | None
+    unit: str | None
+    index_base: int
+
+
+class ColorOptions(ViewOptions, total=False):
+    """Options of views that colour numbers.
+
+    Args:
+        scale: Colour scale: "linear", "sqrt" or "log"; None: "sqrt" for matrices, "linear" for text.
+        color_range: "map": each map has its own range; "all": one range for all layers and heads.
+        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed
+            values; the view's own palette where this one does not fit.
+    """
+
+    scale: str | None
+    color_range: str | None
+    palette: str | None
+
+
+class FilterOptions(ColorOptions, total=False):
+    """Options of views that can leave values out. What is left out is never drawn as a zero.
+
+    Args:
+        hide_special: Leave special tokens out of maps and strips; "renormalise" also divides the rest of
+            each row by its sum, where rows are shares.
+        keep_mass: Show only the largest values of each row, up to this share of its mass (above 0, at
+            most 1).
+        threshold: Hide values smaller than this in magnitude.
+    """
+
+    hide_special: bool | str
+    keep_mass: float
+    threshold: float
+
+
+DEFAULTS: dict[str, Any] = {
+    "title": "",
+    "layout": None,
+    "units": (),
+    "layer": None,
+    "head": None,
+    "unit": None,
+    "index_base": 0,
+    "scale": None,
+    "color_range": None,
+    "palette": None,
+    "hide_special": False,
+    "keep_mass": 1.0,
+    "threshold": 0.0,
+}
+FILTERS = tuple(name for name in FilterOptions.__annotations__ if name not in ViewOptions.__annotations__)
+_DOCUMENTED = (TitleOptions, ViewOptions, ColorOptions, FilterOptions)
+
+
+def write_out(target: Any, options: type, documented: Iterable[Any], hidden: Container[str] = ()) -> None:
+    """Give a view class or a function a signature and a docstring in which each option is written out.
+
+    Args:
+        target: The class or function; its `**options` is replaced.
+        options: The TypedDict of the options that it takes.
+        documented: Other objects whose `Args:` describe its parameters, the nearest first.
+        hidden: Names of parameters that are left out.
+    """
+    is_class = isinstance(target, type)
+    declared = signature(target.__init__ if is_class else target)
+    own = [
+        parameter
+        for name, parameter in declared.parameters.items()
+        if parameter.kind is not Parameter.VAR_KEYWORD and name != "self" and name not in hidden
+    ]
+    shared = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=kind.__forward_arg__)
+        for name, kind in options.__annotations__.items()
+    ]
+    texts: dict[str, str] = {}
+    for item in (target, *documented, *_DOCUMENTED):
+        texts = _entries(item) | texts
+    head, *sections = _sections(target)
+    entries = [texts[parameter.name] for parameter in (*own, *shared) if parameter.name in texts]
+    rest = [section for section in sections if not section.startswith("Args:")]
+    args = "\n    ".join(["Args:", *entries])
+    returns = Signature.empty if is_class else declared.return_annotation
+    target.__signature__ = Signature([*own, *shared], return_annotation=returns)
+    target.__doc__ = "\n\n".join([head, args, *rest])
+
+
+def _sections(item: Any) -> list[str]:
+    """Return the summary and the sections of a docstring, each beginning with its heading."""
+    return re.split(r"\n+(?=(?:Args|Returns|Raises|Example|Source):)", cleandoc(item.__doc__ or ""))
+
+
+def _entries(item: Any) -> dict[str, str]:
+    """Return the entries under `Args:` by the parameter's name."""
+    arguments = next((section for section in _sections(item) if section.startswith("Args:")), "")
+    entries = re.split(r"\n    (?=[\w*])", arguments)[1:]
+    return {entry.partition(":")[0].lstrip("*"): entry for entry in entries}

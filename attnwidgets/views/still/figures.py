@@ -1,0 +1,184 @@
+"""Figures of views: the layer, head, pinned cell and filters that a view shows now, drawn by matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from attnwidgets.explanations.results.pictures import head_grid
+from attnwidgets.figures.maps import heatmap, small_png, strip
+from attnwidgets.figures.palettes import heat_map, round_up, sign_colours, text_colours
+from attnwidgets.views.still.head_figure import head_figure
+from attnwidgets.views.still.view_state import ViewState
+from attnwidgets.views.wire.pooling import even, pool
+from attnwidgets.views.wire.units import in_unit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnwidgets.views.base.view import View
+
+_OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
+_STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
+
+
+def matrix_figure(view: View) -> Figure:
+    """Return the matrix that a Heatmap shows, with its marks and the pinned cell outlined."""
+    state = ViewState.of(view)
+    source = state.source
+    matrix = state.filtered(source.matrix(state.layer, state.head))
+    figure = heatmap(
+        matrix,
+        *state.labels,
+        title=state.title(state.head),
+        signed=source.signed,
+        value_name=_value_name(state),
+        cmap=_palette(state),
+        vmax=_top(state, matrix),
+        scale=state.filters.get("scale") or "sqrt",
+    )
+    axes = figure.axes[0]
+    axes.set_facecolor("0.93")  # a masked or hidden cell is not a zero
+    cells = [cell for cell in view.options["marks"] if isinstance(cell, (list, tuple))]
+    if state.pinned and min(state.pinned) >= 0:
+        cells.append(list(state.pinned))
+    for query, key in cells:
+        outline = Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="#d81b60", linewidth=1.2)
+        axes.add_patch(outline)
+    return figure
+
+
+def overview_png(view: View) -> bytes:
+    """Return a small picture of the selected matrix, which may be too large to draw cell by cell."""
+    state = ViewState.of(view)
+    matrix, _ = state.source.overview(state.layer, state.head)
+    sides = [min(_OVERVIEW_SIDE, size) for size in matrix.shape]
+    labels = [
+        [names[at] for at in even(len(names), side)] for names, side in zip(state.labels, sides, strict=True)
+    ]
+    pooled = pool(matrix, *sides)
+    if state.source.causal and sides[0] == sides[1]:
+        pooled = np.where(np.tri(sides[0], dtype=bool), pooled, np.nan)
+    figure = heatmap(
+        pooled,
+        *labels,
+        title=state.title(state.head),
+        signed=state.source.signed,
+        value_name=_value_name(state),
+        scale="sqrt",
+    )
+    return small_png(figure)
+
+
+def _value_name(state: ViewState) -> str:
+    return "share of the row" if state.source.stochastic else state.source.title
+
+
+def _palette(state: ViewState) -> str:
+    return heat_map(state.filters.get("palette", ""), signed=state.source.signed)
+
+
+def _top(state: ViewState, matrix: NDArray[np.floating]) -> float:
+    """Return the end of a heatmap's range as the browser chooses it: round, or the same for all maps."""
+    source = state.source
+    if state.filters.get("extent") == "all" and not source.on_demand:
+        if source.stochastic:
+            return 1.0
+        return round_up(max(_peak(source.layer(layer)) for layer in source.layers)) or 1.0
+    return min(round_up(_peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
+
+
+def _peak(values: NDArray[np.floating]) -> float:
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+
+
+def grid_figure(view: View) -> Figure:
+    """Return the thumbnails that a HeadGrid shows, of the layers computed so far."""
+    state = ViewState.of(view)
+    source = state.source
+    explanation = in_unit(source.explanation, source.unit) or source.explanation
+    if source.on_demand:
+        explanation = explanation.select(layer=list(source.ready))
+    return head_grid(
+        explanation,
+        title=view.options["title"] or source.title,
+        cmap=_palette(state),
+        scale=state.filters.get("scale") or "sqrt",
+        common=state.filters.get("extent") == "all",
+    )
+
+
+def strip_figure(view: View) -> Figure:
+    """Return the text that a TokenStrip shows: targets, the pinned row, or what each element receives."""
+    state = ViewState.of(view)
+    source, filters = state.source, state.filters
+    queries, keys = state.labels
+    row = state.pinned[0] if state.pinned else -1
+    row = row if row < len(queries) else -1
+    names, about = [""], ""
+    if source.of_targets:
+        rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
+        values = state.filtered(source.matrix(state.layer, state.head))[rows]
+        names = [queries[i] for i in rows]
+    elif row < 0:
+        values = state.received()[None]
+        about = f": what each {source.unit} receives, mean over queries"
+    else:
+        values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
+        names = [queries[row]]
+    top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0
+    ranks = view.options.get("ranks") or {}
+    hatched = []
+    if ranks and ranks["unit"] == source.unit:
+        hatched = [i for i, unsettled in enumerate(ranks["unsettled"]) if unsettled]
+        about += f", hatched where the ranking does not survive {ranks['versions']} defensible choices"
+    return strip(
+        values,
+        keys,
+        names=names,
+        title=state.title(state.head, about),
+        hatched=hatched,
+        signed=source.signed,
+        cmap=text_colours(filters.get("palette", ""), filters.get("scale") or "linear", signed=source.signed),
+        vmin=-top if source.signed else 0.0,
+        vmax=top,
+    )
+
+
+def lines_figure(view: View) -> Figure:
+    """Return the lines that a HeadView shows between queries and keys."""
+    state = ViewState.of(view)
+    source = state.source
+    values = source.layer(state.layer)
+    chosen = view.options.get("heads")
+    heads: list[tuple[int, str]] = []
+    if source.heads is not None:
+        numbers = source.heads[: len(values)]
+        places = [i for i, number in enumerate(numbers) if chosen is None or number in chosen]
+        values = values[places]
+        heads = [(place, str(numbers[place] + view.options["indexBase"])) for place in places]
+    lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
+    between = view.options.get("between") or "all"
+    if between != "all":
+        for side, (axis, text) in enumerate(zip(source.axes(), between.split("-"), strict=True)):
+            others = (np.asarray(axis["segment"]) > 0) != (text == "B")
+            lines[(slice(None), others) if side == 0 else (slice(None), slice(None), others)] = np.nan
+    look, about = None, ""
+    if state.pinned:
+        look = ("query", state.pinned[0]) if state.pinned[0] >= 0 else ("key", state.pinned[1])
+        label = state.labels[look[0] == "key"][look[1]]
+        about = f": what {label!r} reads" if look[0] == "query" else f": who reads {label!r}"
+    return head_figure(
+        lines,
+        *state.labels,
+        heads=heads,
+        look=look,
+        title=state.title(about=about),
+        signs=sign_colours(state.filters.get("palette", "")) if source.signed else None,
+        scale=state.filters.get("scale") or "sqrt",
+        # As strong as they would be with nothing left out.
+        top=1.0 if source.stochastic else _peak(values) or 1.0,
+    )

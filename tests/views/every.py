@@ -1,0 +1,53 @@
+"""Every public view, found by walking the subclasses of `View`, with the least that each of them shows."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+import attnwidgets as aw
+from attnwidgets.views.base.view import View
+from tests.explanations.made import random_classifier
+from tests.sae import made
+from tests.tracing import tiny
+
+
+def every_view() -> list[str]:
+    for name in aw.__all__:
+        getattr(aw, name)  # a view is loaded on first use
+    classes, names = [View], set()
+    while classes:
+        kind = classes.pop()
+        classes += kind.__subclasses__()
+        if kind.__module__.startswith("attnwidgets.") and "_VIEW" in vars(kind):
+            names.add(kind._VIEW)
+    return sorted(names - {""})
+
+
+def make(name: str, given, **options):
+    """Return a view of a trace of given numbers, or of what is listed here where a view takes no trace."""
+    shown = OTHERS.get(name)
+    return getattr(aw, name)(*([given()] if shown is None else shown()), **options)
+
+
+def _queries():
+    eye = ((1.0, 0.0), (0.0, 1.0))
+    return [aw.from_qkv(eye, eye, eye)]
+
+
+@functools.cache
+def _masked():
+    model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
+    sae = made.sae(d_in=32, site=made.SITE)
+    sae.maxima = torch.linspace(1, 5, 20)
+    return [aw.trace(model, tiny.wordpiece(), "the new cat sat."), sae]
+
+
+OTHERS = {
+    "NeuronView": _queries,
+    "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
+    "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
+    "SteerView": _masked,
+    **dict.fromkeys(("FeaturePanel", "FeatureStrip", "FeatureTable"), lambda: [aw.sae_features(*_masked())]),
+}

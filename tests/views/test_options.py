@@ -1,0 +1,57 @@
+"""Options of views: what Shift-Tab shows is what a view takes."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import attnwidgets as aw
+
+COLOURS = {"scale", "color_range", "palette"}
+FILTERS = {"hide_special", "keep_mass", "threshold"}
+
+
+def shown_by(view):
+    return inspect.signature(view).parameters
+
+
+def test_a_view_shows_the_filters_that_it_takes_and_no_others():
+    assert set(shown_by(aw.Heatmap)) >= COLOURS | FILTERS
+    assert set(shown_by(aw.HeadGrid)) & (COLOURS | FILTERS) == COLOURS
+    assert not set(shown_by(aw.LayerSlider)) & (COLOURS | FILTERS)
+    assert {"title", "layout", "metric", "shown"} == set(shown_by(aw.ScorecardView))
+
+
+def test_marks_and_methods_are_shown_where_they_mean_something():
+    having = {name: {v for v in aw.__all__ if name in shown_by_class(v)} for name in ("marks", "methods")}
+    assert having["marks"] == {"Heatmap", "TokenStrip", "Explorer"}
+    assert having["methods"] == {"Explorer", "RemovalView", "CompareView", "LayerProfile"}
+
+
+def shown_by_class(name):
+    item = getattr(aw, name)
+    return shown_by(item) if inspect.isclass(item) and item.__module__.startswith("attnwidgets.views") else ()
+
+
+@pytest.mark.parametrize("view", ["Heatmap", "LayerSlider", "HeadGrid", "HeadView", "TokenStrip", "Explorer"])
+def test_every_option_shown_is_taken(given, view):
+    view = getattr(aw, view)
+    defaults = {name: p.default for name, p in shown_by(view).items() if p.default is not p.empty}
+    assert view(given(), **defaults).options == view(given()).options
+
+
+def test_functions_write_their_options_out():
+    assert COLOURS | FILTERS | {"methods", "how"} <= set(shown_by(aw.compare))
+    assert COLOURS | FILTERS | {"max_new_tokens", "features"} <= set(shown_by(aw.explore))
+
+
+def test_explore_refuses_an_unknown_keyword_before_it_runs_the_model():
+    with pytest.raises(TypeError, match=r"explore\(\) takes no keyword 'titel'.*'title'"):
+        aw.explore(None, None, None, titel="")
+
+
+def test_the_text_of_an_option_is_written_once():
+    entry = next(line for line in aw.compare.__doc__.split("\n") if "palette:" in line)
+    assert entry in aw.Heatmap.__doc__
+    assert entry in aw.Explorer.__doc__
