@@ -101,8 +101,8 @@ const ramps = new Map<MapName, string>();
 
 /** CSS gradient of a colour map, for legends. */
 export function rampCss(name: MapName): string {
-  const made = ramps.get(name);
-  if (made) return made;
+  const cached = ramps.get(name);
+  if (cached) return cached;
   const rgb = mapTable(name);
   const stops: string[] = [];
   for (let i = 0; i <= 16; i += 1) {

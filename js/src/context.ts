@@ -8,7 +8,7 @@ import type { AnyModel, Host } from "@anywidget/types";
 import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
-import { type Opened, opened } from "./wire/embeddedAnswers.ts";
+import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
 import type {
@@ -32,7 +32,7 @@ export interface ViewContext {
   /** The view's own model, for requests that only its Python twin can answer (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
   /** Answers that arrived together with the view. */
-  readonly opening: readonly Opened[];
+  readonly opening: readonly EmbeddedAnswer[];
   /** All loaded views by name, so that one view can show another that lives in another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
@@ -54,7 +54,7 @@ export interface ViewContext {
   layerName(layer: number): string;
   headName(head: HeadKey): string;
   /** Called once for all changes in one turn of the event loop, until `signal` aborts. */
-  onChange(cb: (changed: ReadonlySet<Change>) => void, signal: AbortSignal): void;
+  onChange(signal: AbortSignal, cb: (changed: ReadonlySet<Change>) => void): void;
   /** The same store, selection and changes with other options, for views inside a view. */
   child(options: Partial<ViewOptions>): ViewContext;
 }
@@ -92,7 +92,7 @@ export async function createContext(
   views: ViewContext["views"],
 ): Promise<ViewContext> {
   const { model, el, signal, host } = props;
-  const opening = opened(model.get("opening"));
+  const opening = unpackAnswers(model.get("opening"));
   const storeRef = model.get("store");
   const [store, selectionModel] = await Promise.all([
     host.getModel<StoreState & Record<string, unknown>>(storeRef),
@@ -122,26 +122,22 @@ export async function createContext(
       for (const cb of callbacks) cb(changed);
     });
   };
-  selection.subscribe(notify, signal);
-  tiles.subscribe(() => notify("tiles"), signal);
+  selection.subscribe(signal, notify);
+  tiles.subscribe(signal, () => notify("tiles"));
   store.on("change:header", () => notify("header"));
   model.on("change:options", () => notify("options"));
-  watchTheme(
-    el,
-    () => {
-      const now = themeOf(el);
-      if (now === theme) return;
-      theme = now;
-      notify("theme");
-    },
-    signal,
-  );
+  watchTheme(el, signal, () => {
+    const now = themeOf(el);
+    if (now === theme) return;
+    theme = now;
+    notify("theme");
+  });
 
   const header = (): Header => store.get("header");
   const make = (overrides: Partial<ViewOptions>): ViewContext => {
     let [read, options] = [{} as ViewOptions, DEFAULT_OPTIONS];
-    let found: Resolved | null = null;
-    let foundAt = 0;
+    let cached: Resolved | null = null;
+    let cachedVersion = 0;
     const ctx: ViewContext = {
       el,
       signal,
@@ -160,8 +156,9 @@ export async function createContext(
       },
       header,
       resolved() {
-        if (!found || foundAt !== version) [found, foundAt] = [resolve(header(), ctx.options, selection), version];
-        return found;
+        if (!cached || cachedVersion !== version)
+          [cached, cachedVersion] = [resolve(header(), ctx.options, selection), version];
+        return cached;
       },
       layered: () => layered(header(), ctx.resolved(), selection),
       counterpart: () => counterpart(header(), ctx.resolved(), selection),
@@ -174,7 +171,7 @@ export async function createContext(
       cell: (which) => selection.cellIn(which, header(), ctx.source()),
       layerName: (layer) => String(layer + ctx.options.indexBase),
       headName: (head) => (typeof head === "number" ? String(head + ctx.options.indexBase) : head),
-      onChange(cb, until) {
+      onChange(until, cb) {
         callbacks.add(cb);
         atEnd(until, () => callbacks.delete(cb));
       },

@@ -31,13 +31,20 @@ export function on(target: EventTarget, signal: AbortSignal, handlers: Handlers)
   }
 }
 
+/** A small button with a sign instead of words; `label` names it. */
+export function iconButton(signal: AbortSignal, sign: string, label: string, click: () => void): HTMLButtonElement {
+  const button = h("button.button.icon", { type: "button", "aria-label": label, title: label }, sign);
+  on(button, signal, { click });
+  return button;
+}
+
 /** Call once when a signal aborts. */
 export function atEnd(signal: AbortSignal, cb: () => void): void {
   signal.addEventListener("abort", cb);
 }
 
 /** Set an element's text; returns whether it changed. */
-export function put(el: Element, text: string): boolean {
+export function setText(el: Element, text: string): boolean {
   if (el.textContent === text) return false;
   el.textContent = text;
   return true;
@@ -54,15 +61,15 @@ export function assign<E extends object>(el: E, values: Partial<E>): void {
   for (const name in values) if (el[name] !== values[name]) el[name] = values[name] as E[typeof name];
 }
 
-const DRESSED = new WeakMap<HTMLElement, Record<string, string>>();
+const CURRENT_STYLES = new WeakMap<HTMLElement, Record<string, string>>();
 
 /** Set only the styles that differ from the last call for this element. */
-export function dress(el: HTMLElement, styles: Record<string, string>): void {
-  const worn = DRESSED.get(el) ?? {};
-  DRESSED.set(el, worn);
+export function setStyles(el: HTMLElement, styles: Record<string, string>): void {
+  const current = CURRENT_STYLES.get(el) ?? {};
+  CURRENT_STYLES.set(el, current);
   for (const name in styles) {
-    if (worn[name] === styles[name]) continue;
-    worn[name] = styles[name] as string;
+    if (current[name] === styles[name]) continue;
+    current[name] = styles[name] as string;
     el.style.setProperty(name, styles[name] as string);
   }
 }
@@ -81,12 +88,12 @@ export function createWatch(): (...values: unknown[]) => boolean {
 export const density = (): number => globalThis.devicePixelRatio || 1;
 
 /** Replace an element's children. */
-export function fill(el: Element, ...children: (Node | string)[]): void {
+export function setChildren(el: Element, ...children: (Node | string)[]): void {
   el.replaceChildren(...children);
 }
 
 /** Set or remove an attribute without a value. */
-export function flag(el: Element, name: string, isSet: boolean): void {
+export function setFlag(el: Element, name: string, isSet: boolean): void {
   el.toggleAttribute(name, isSet);
 }
 
@@ -166,7 +173,7 @@ const THEME_ATTRIBUTES = [
 /**
  * Call back when the theme may have changed. Themes load as style sheets, so the callback runs again a little later.
  */
-export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): void {
+export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): void {
   const timers = new Set<ReturnType<typeof setTimeout>>();
   const soon = (): void => {
     for (const t of timers) clearTimeout(t);
@@ -179,7 +186,7 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
     if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
   }
   on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
-  whenShown(el, soon, signal);
+  whenShown(el, signal, soon);
   atEnd(signal, () => {
     observer.disconnect();
     for (const t of timers) clearTimeout(t);
@@ -187,7 +194,7 @@ export function watchTheme(el: Element, cb: () => void, signal: AbortSignal): vo
 }
 
 /** Call with the content box of an element, now and on every resize. */
-export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal: AbortSignal): void {
+export function onResize(el: Element, signal: AbortSignal, cb: (box: DOMRectReadOnly) => void): void {
   const observer = new ResizeObserver((entries) => {
     const last = entries.at(-1);
     if (last) cb(last.contentRect);
@@ -197,29 +204,29 @@ export function onResize(el: Element, cb: (box: DOMRectReadOnly) => void, signal
 }
 
 /** Call once when the element is on the page and has a size: notebooks render views before attaching them. */
-export function whenShown(el: Element, cb: () => void, signal: AbortSignal): void {
+export function whenShown(el: Element, signal: AbortSignal, cb: () => void): void {
   let seen = false;
-  const look = (): void => {
+  const check = (): void => {
     if (seen || !el.isConnected) return;
     seen = true;
     cb();
   };
-  onResize(el, look, signal);
+  onResize(el, signal, check);
 }
 
 /**
  * Call with the width of an element in whole pixels, now and on every change. Heights are not watched, which rules out
  * feedback.
  */
-export function watchWidth(el: Element, cb: (width: number) => void, signal: AbortSignal): void {
+export function watchWidth(el: Element, signal: AbortSignal, cb: (width: number) => void): void {
   let last = 0;
-  const look = (box: DOMRectReadOnly): void => {
+  const measure = (box: DOMRectReadOnly): void => {
     const width = Math.floor(box.width);
     if (width === last || width <= 0) return;
     last = width;
     cb(width);
   };
-  onResize(el, look, signal);
+  onResize(el, signal, measure);
 }
 
 export type KeyHandlers = Record<string, () => void>;
@@ -247,7 +254,7 @@ export function place(el: HTMLElement, x: number, y: number, width: number, heig
   assign(el, { hidden });
   if (hidden) return;
   const [across, down] = [Math.max(1, width), Math.max(1, height)];
-  dress(el, { transform: `translate(${x}px, ${y}px)`, width: `${across}px`, height: `${down}px` });
+  setStyles(el, { transform: `translate(${x}px, ${y}px)`, width: `${across}px`, height: `${down}px` });
 }
 
 /** Set sizes in px, which style sheets read as `--aw-<name>`. */

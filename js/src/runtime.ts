@@ -4,7 +4,7 @@
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { atEnd, fill, h, isOutside, on, whenShown } from "./dom.ts";
+import { atEnd, h, isOutside, on, setChildren, whenShown } from "./dom.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
 import { settleTableCell } from "./tableCells.ts";
@@ -40,52 +40,52 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
     });
     props.el.append(root);
     addStyle(root, style());
-    whenShown(root, () => addStyle(root, style()), signal);
+    whenShown(root, signal, () => addStyle(root, style()));
     settleTableCell(root, signal);
     let end = new AbortController();
-    const tell = (error: unknown): void => {
+    const showError = (error: unknown): void => {
       const why = error instanceof Error ? error.message : String(error);
-      fill(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+      setChildren(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
       console.error(error);
     };
     /** Rejects if the store or the selection does not arrive. */
-    const draw = async (): Promise<void> => {
+    const redraw = async (): Promise<void> => {
       end.abort();
       end = new AbortController();
-      const mine = AbortSignal.any([signal, end.signal]);
+      const drawSignal = AbortSignal.any([signal, end.signal]);
       let ctx: ViewContext | undefined;
       try {
-        ctx = await createContext({ ...props, el: root, signal: mine }, pool, views);
-        if (!mine.aborted) show(ctx, mine);
+        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views);
+        if (!drawSignal.aborted) renderView(ctx, drawSignal);
       } catch (error) {
-        if (mine.aborted) return;
+        if (drawSignal.aborted) return;
         if (!ctx) throw error;
-        tell(error);
+        showError(error);
       }
     };
-    const show = (ctx: ViewContext, mine: AbortSignal): void => {
+    const renderView = (ctx: ViewContext, signal: AbortSignal): void => {
       const follow = (): void => {
         root.dataset.awTheme = ctx.theme;
       };
       follow();
-      ctx.onChange((changed) => {
+      ctx.onChange(signal, (changed) => {
         if (changed.has("theme")) follow();
-      }, mine);
-      on(document, mine, {
+      });
+      on(document, signal, {
         pointerdown: (event) => {
           if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
         },
       });
       const render = views[name];
       if (!render) throw new Error(`there is no view ${name}`);
-      atEnd(mine, render(ctx, root));
+      atEnd(signal, render(ctx, root));
       const corner = h("div");
       root.append(corner);
       views.Tools?.(ctx, corner);
     };
     // `aw.link` gives a displayed view another selection, and a view displayed again may have another store.
-    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void draw().catch(tell));
-    await draw(); // the view's own module shows a static copy if this fails
+    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void redraw().catch(showError));
+    await redraw(); // the view's own module shows a static copy if this fails
     return () => end.abort();
   };
 }

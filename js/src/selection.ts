@@ -12,7 +12,7 @@ export interface SelectionStore {
   hover(cell: Cell | null): void;
   /** Pin a cell; pinning the pinned cell again, or null, unpins. */
   pin(cell: Cell | null): void;
-  subscribe(cb: (key: keyof SelectionState) => void, signal: AbortSignal): void;
+  subscribe(signal: AbortSignal, cb: (key: keyof SelectionState) => void): void;
 }
 
 /** What a view currently shows: its options and the selection, matched with the store. */
@@ -77,7 +77,7 @@ export function createSelection(model: Model): BoundSelection {
       if (cell === null && now === null) return;
       save({ pinned: sameCell(cell, now) ? null : cell });
     },
-    subscribe(cb, signal) {
+    subscribe(signal, cb) {
       for (const key of KEYS) {
         model.on(`change:${key}`, () => {
           if (!signal.aborted) cb(key);
@@ -116,8 +116,8 @@ export function translateIndex(i: number, from: Axis, to: Axis): number {
     INVERSE.set(to, inverse);
   }
   for (const token of tokens) {
-    const found = inverse.get(token);
-    if (found !== undefined) return found;
+    const element = inverse.get(token);
+    if (element !== undefined) return element;
   }
   return -1;
 }
@@ -160,8 +160,8 @@ export function nearest(list: readonly number[], wanted: number): number {
 }
 
 function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
-  const found = list.filter(wanted);
-  return found.length > 0 ? [found, true] : [list, false];
+  const matching = list.filter(wanted);
+  return matching.length > 0 ? [matching, true] : [list, false];
 }
 
 /** The head to show for a selected one: itself, a reduction, or "-" if there is no head axis. */
@@ -178,14 +178,14 @@ export function resolveHead(source: Source, wanted: HeadKey): HeadKey {
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
-  const whole = options.method ?? selection.get("method");
-  const layers = `${whole}:layers`;
+  const wantedMethod = options.method ?? selection.get("method");
+  const layers = `${wantedMethod}:layers`;
   const inside = selection.get("inside") && header.sources.some((s) => s.method === layers);
-  const method = inside ? layers : whole;
+  const method = inside ? layers : wantedMethod;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
   if (!first) throw new Error("attnwidgets: there is no map to show: the store is empty");
-  if (!hasMethod && method) notes.push(`${method} is not here: showing ${first.title}`);
+  if (!hasMethod && method) notes.push(`${method} is not available: showing ${first.title}`);
   const ofMethod = byMethod.filter((s) => s.method === first.method);
   const stack = options.stack ?? selection.get("stack");
   const [byStack, hasStack] = choose(ofMethod, (s) => s.stack === stack);
@@ -205,7 +205,7 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const wantedHead = selection.get("head");
   const head = resolveHead(source, wantedHead);
   if (typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead) {
-    notes.push(`head ${wantedHead + options.indexBase} is not here: showing ${head + options.indexBase}`);
+    notes.push(`head ${wantedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
 }

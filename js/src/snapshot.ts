@@ -16,27 +16,27 @@ function backdrop(el: Element): string {
 }
 
 /** Carry over what cloning an element loses: canvases, input values and scroll positions. */
-function carry(from: Element, to: Element): void {
+function copyState(from: Element, to: Element): void {
   const [old, copies] = [from.querySelectorAll("*"), to.querySelectorAll<HTMLElement>("*")];
-  old.forEach((one, i) => {
+  old.forEach((original, i) => {
     const copy = copies[i];
     if (!copy) return;
     // A clone starts at the top.
-    if (one.scrollTop) (copy.firstElementChild as HTMLElement).style.marginTop = `${-one.scrollTop}px`;
-    if (one instanceof HTMLCanvasElement) {
+    if (original.scrollTop) (copy.firstElementChild as HTMLElement).style.marginTop = `${-original.scrollTop}px`;
+    if (original instanceof HTMLCanvasElement) {
       const image = document.createElement("img");
-      for (const { name, value } of one.attributes) image.setAttribute(name, value);
-      image.src = one.toDataURL();
-      const box = getComputedStyle(one);
+      for (const { name, value } of original.attributes) image.setAttribute(name, value);
+      image.src = original.toDataURL();
+      const box = getComputedStyle(original);
       image.style.width = box.width;
       image.style.height = box.height;
       copy.replaceWith(image);
-    } else if (one instanceof HTMLInputElement) {
-      copy.setAttribute("value", one.value);
-      copy.toggleAttribute("checked", one.checked);
-    } else if (one instanceof HTMLSelectElement) {
+    } else if (original instanceof HTMLInputElement) {
+      copy.setAttribute("value", original.value);
+      copy.toggleAttribute("checked", original.checked);
+    } else if (original instanceof HTMLSelectElement) {
       for (const [j, option] of [...copy.children].entries())
-        option.toggleAttribute("selected", j === one.selectedIndex);
+        option.toggleAttribute("selected", j === original.selectedIndex);
     }
   });
 }
@@ -45,7 +45,7 @@ function carry(from: Element, to: Element): void {
 export function toSvg(root: HTMLElement, without: string): string {
   const { width, height } = root.getBoundingClientRect();
   const copy = root.cloneNode(true) as HTMLElement;
-  carry(root, copy);
+  copyState(root, copy);
   for (const el of copy.querySelectorAll(`${without}, [hidden], .aw-sr`)) el.remove();
   const place = root.getRootNode() as Document | ShadowRoot;
   const css = place.querySelector(STYLE)?.textContent ?? "";

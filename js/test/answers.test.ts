@@ -31,7 +31,7 @@ function twin(): Twin {
 
 const idOf = (question: Question | undefined): number => question?.id ?? -1;
 
-test("a question is sent once and its answer kept", () => {
+test("a request is sent once and its answer cached", () => {
   const it = twin();
   assert.equal(it.answers.get("square", { of: 3 }), undefined);
   assert.equal(it.answers.get("square", { of: 3 }), undefined);
@@ -43,7 +43,7 @@ test("a question is sent once and its answer kept", () => {
   it.end.abort();
 });
 
-test("of many questions about one topic the last one follows, those between are never sent", () => {
+test("of many requests for one topic only the first and the last are sent", () => {
   const it = twin();
   for (const of of [1, 2, 3, 4]) it.answers.get("square", { of });
   assert.equal(it.sent.length, 1);
@@ -55,7 +55,7 @@ test("of many questions about one topic the last one follows, those between are 
   it.end.abort();
 });
 
-test("coming back to what is on the way drops the wish between", () => {
+test("returning to the request in flight drops the ones queued since", () => {
   const it = twin();
   it.answers.get("square", { of: 1 });
   it.answers.get("square", { of: 2 });
@@ -65,7 +65,7 @@ test("coming back to what is on the way drops the wish between", () => {
   it.end.abort();
 });
 
-test("a failure is said and not asked again until retried", () => {
+test("a failure is reported and not requested again before a retry", () => {
   const it = twin();
   it.answers.get("square", { of: 3 });
   it.reply({ kind: "error", id: idOf(it.sent[0]), message: "no squares today" });
@@ -78,7 +78,7 @@ test("a failure is said and not asked again until retried", () => {
   it.end.abort();
 });
 
-test("late, foreign and repeated replies do no harm", () => {
+test("late, foreign and repeated replies are harmless", () => {
   const it = twin();
   it.answers.get("square", { of: 3 });
   const id = idOf(it.sent[0]);

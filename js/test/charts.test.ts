@@ -1,18 +1,18 @@
-/** Charts of lines: where values stand, names that do not stand over each other, rows that sort. */
+/** Line charts: positions of values, labels without overlaps, sorted rows. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { spreadOut } from "../src/views/charts/lineChart.ts";
 import { placesOf } from "../src/views/evaluate/scorecard/curves.ts";
 import { sortedRows } from "../src/views/evaluate/scorecard/table.ts";
 
-test("rising numbers stand by their value, anything else one after the other", () => {
+test("rising numbers are placed by value, anything else in order", () => {
   assert.deepEqual(placesOf([0, 1, 4]), [0, 0.5, 2]);
   assert.deepEqual(placesOf(["a", "b", "c"]), [0, 1, 2]);
   assert.deepEqual(placesOf([3, 1, 2]), [0, 1, 2]);
   assert.deepEqual(placesOf([7]), [0]);
 });
 
-test("what is undefined comes last, whichever way rows are sorted", () => {
+test("undefined values come last in either sort direction", () => {
   const values = [0.2, Number.NaN, -1, 3];
   assert.deepEqual(sortedRows(values, true), [3, 0, 2, 1]);
   assert.deepEqual(sortedRows(values, false), [2, 0, 3, 1]);

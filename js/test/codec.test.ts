@@ -16,7 +16,7 @@ const META: TileMeta = {
 };
 const view = (bytes: ArrayLike<number>): DataView => new DataView(Uint8Array.from(bytes).buffer);
 
-test("every value in [0, 1] comes back within the error the code claims, and that is below 0.004", () => {
+test("every value in [0, 1] survives within the stated error, which is below 0.004", () => {
   for (let i = 0; i <= 1000; i += 1) {
     const value = i / 1000;
     const code = Math.round(255 * Math.sqrt(value));
@@ -38,12 +38,12 @@ test("signed codes keep their sign", () => {
   assert.equal(tile?.value(0, 1), -2);
 });
 
-test("bytes that are cut, or too many, are no tile", () => {
+test("truncated or extra bytes are not a tile", () => {
   assert.equal(decodeTile(META, view([1, 2, 3])), null);
   assert.equal(decodeTile(META, view(new Array(10).fill(0))), null);
 });
 
-test("a tile inside a larger buffer is read at its place and copied out of it", () => {
+test("a tile inside a larger buffer is read at its offset and copied", () => {
   const buffer = Uint8Array.from([9, 9, 255, 0, 9]).buffer;
   const tile = decodeTile({ ...META, rows: 1, cols: 2 }, new DataView(buffer, 2, 2));
   assert.deepEqual([tile?.value(0, 0), tile?.value(0, 1)], [1, 0]);
@@ -59,13 +59,13 @@ test("approximate numbers print only the digits the code supports", () => {
   assert.equal(withinError(-0.123, 0.002), "−0.12");
 });
 
-test("thumbnails are as many bytes as announced, or none", () => {
+test("thumbnails with an unexpected number of bytes are rejected", () => {
   const meta = { source: "a", rows: 1, cols: 2, gamma: 0.5, signed: true, scale: [[1, 1], [1]] };
   assert.deepEqual([...(decodeThumbs(meta, view([1, 2, 3, 4, 5, 255]))?.codes ?? [])], [1, 2, 3, 4, 5, -1]);
   assert.equal(decodeThumbs(meta, view([1, 2])), null);
 });
 
-test("a coarse tile gives every cell the code of its block, says that it is a bound, and brings exact means", () => {
+test("a coarse tile gives every cell the code of its block, marks it as a bound, and has exact means", () => {
   const bytes = new Uint8Array(3 + 5 * 4);
   bytes.set([0, 128, 255]);
   const means = new DataView(bytes.buffer);

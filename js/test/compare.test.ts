@@ -15,7 +15,7 @@ test("strips are compared in shares of their own sum of magnitudes", () => {
   assert.deepEqual(rounded(left), [0, Number.NaN, 0.25], "what is left out of one is no part of its sum");
 });
 
-test("ranks count from the largest value, equal values sharing the best place", () => {
+test("ranks count from the largest value, and equal values share the best rank", () => {
   assert.deepEqual(rankOf(Float32Array.of(0.2, -5, 0.9, 0.2)), [2, 4, 1, 2]);
   assert.deepEqual(rankOf(Float32Array.of(0.2, Number.NaN, 0.9)), [2, 0, 1], "what is left out has no rank");
   assert.deepEqual(
@@ -24,7 +24,7 @@ test("ranks count from the largest value, equal values sharing the best place", 
   );
 });
 
-test("labels at the ends of lines keep apart, and within the picture where they fit", () => {
+test("labels at line ends do not overlap, and stay inside the picture if they fit", () => {
   const found = spreadOut([50, 50, 52, 200], 16, 0, 200);
   const sorted = [...found].sort((a, b) => a - b);
   for (let i = 1; i < sorted.length; i += 1) assert.ok((sorted[i] as number) - (sorted[i - 1] as number) >= 16);
@@ -48,7 +48,7 @@ test("a chart maps its range onto its height, whatever the values", () => {
 
 const steps = [0, 1, 2].map((layer) => stepOf((q, k) => ((q * 7 + k * 3 + layer * 5) % 11) + 0.5, 4));
 
-test("rows become shares, and a row of zeros stays one", () => {
+test("rows become shares, and a row of zeros stays zero", () => {
   for (const { rows } of steps) {
     for (let q = 0; q < 4; q += 1) {
       const sum = rows.subarray(4 * q, 4 * q + 4).reduce((a, b) => a + b, 0);
@@ -58,7 +58,7 @@ test("rows become shares, and a row of zeros stays one", () => {
   assert.deepEqual([...stepOf(() => 0, 2).rows], [0, 0, 0, 0]);
 });
 
-test("the mass of a token is that of the product of the layers below it, and none is lost", () => {
+test("the mass of a token equals the product of the layers below it, without loss", () => {
   for (const level of [1, 2, 3]) {
     const { masses, share } = flowOf(steps, level, 2, 0, Infinity);
     let row = [0, 0, 1, 0];
@@ -72,11 +72,11 @@ test("the mass of a token is that of the product of the layers below it, and non
   assert.deepEqual(flowOf(steps, 0, 1, 0, 10).edges, [], "the input comes from nowhere");
 });
 
-test("no more edges than the budget are drawn, and what they carry is told", () => {
+test("at most the budget of edges is drawn, and the share they carry is reported", () => {
   const all = everyEdge(steps, 0, Infinity);
   const some = everyEdge(steps, 0, 5);
   assert.equal(all.edges.length, 48);
-  assert.equal(some.found, 48);
+  assert.equal(some.count, 48);
   const between = all.edges.filter(({ query, key }) => query !== key);
   const masses = (edges: typeof between): number[] => rounded(edges.map(({ mass }) => mass));
   assert.deepEqual(masses(some.edges), masses(between.slice(-5)), "the strongest between tokens are kept");
@@ -87,7 +87,7 @@ test("no more edges than the budget are drawn, and what they carry is told", () 
   assert.ok(flowOf(steps, 3, 0, 0.05, 1000).edges.every(({ mass }) => mass >= 0.05));
 });
 
-test("the slider's ends are 0.2 % and 50 %, and its places are found again", () => {
+test("the slider runs from 0.2 % to 50 %, and positions map back", () => {
   assert.deepEqual([leastAt(0), leastAt(1)], [0.002, 0.5]);
   assert.equal(leastAt(placeOf(0.04)), 0.04);
 });

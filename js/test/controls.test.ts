@@ -15,34 +15,14 @@ import { createPlayer } from "../src/views/maps/LayerSlider.ts";
 import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
+import { SOURCE } from "./fake.ts";
 
 function source(method: string, unit: string, stack = "self", heads: number[] | null = [0, 1, 2]): Source {
-  return {
-    id: `${method}/${unit}/${stack}`,
-    method,
-    title: method,
-    unit,
-    stack,
-    query: unit,
-    key: unit,
-    layers: [0, 1, 2],
-    computed: null,
-    coarse: false,
-    parts: false,
-    heads,
-    causal: false,
-    signed: false,
-    stochastic: true,
-    kind: "map",
-    note: "",
-    warning: "",
-    targets: false,
-    sums: [],
-    verdict: "",
-  };
+  const id = `${method}/${unit}/${stack}`;
+  return { ...SOURCE, id, method, title: method, unit, stack, query: unit, key: unit, layers: [0, 1, 2], heads };
 }
 
-/** A context with just what the controls read: where they look, and which tiles are in the browser. */
+/** A context with only what the controls read: the position, and the loaded tiles. */
 function context(shown: Source, layer: number, head: HeadKey, tiles: Set<number>) {
   const at = { layer, head };
   const asked: number[] = [];
@@ -116,7 +96,7 @@ test("layers and heads stop at both ends; a reduction leads to the nearest head"
   assert.deepEqual(headChoices(source("rollout", "token", "self", null)), []);
 });
 
-test("where a view looks is named with the range there is, counted as the user counts", () => {
+test("a view's position is named with the available range, in the user's index base", () => {
   const { ctx } = context(source("attention", "token"), 0, "-", new Set());
   assert.equal(whereWords(ctx), "layer 0 (0–2)");
   const fromOne = { ...ctx, layerName: (l: number) => String(l + 1) } as ViewContext;
@@ -125,7 +105,7 @@ test("where a view looks is named with the range there is, counted as the user c
   assert.equal(whereWords(kept.ctx), "layer 7 (1, 7, 9)");
 });
 
-test("a head is named as papers name it, counted as the user counts", () => {
+test("a head is named as in papers, in the user's index base", () => {
   const { ctx } = context(source("attention", "token"), 1, 2, new Set());
   assert.equal(whereWords(ctx), "layer 1 (0–2) · head 1.2");
   assert.equal(placeWords(ctx, 1, 2), "layer 1, head 2 (1.2)");
@@ -135,7 +115,7 @@ test("a head is named as papers name it, counted as the user counts", () => {
   assert.equal(whereWords(named), "layer 2 (1–3) · head 2-3");
 });
 
-test("an explorer offers what the store has, within what it was restricted to", () => {
+test("an explorer offers what the store has, within its restrictions", () => {
   const sources = [source("attention", "token"), source("attention", "word"), source("rollout", "token")];
   const header = { sources: [...sources, source("attention", "token", "cross")], methods: [] as Offer[] } as Header;
   assert.deepEqual(unitsOf(header, sources[0] as Source, []), ["token", "word"]);

@@ -1,4 +1,4 @@
-/** A store and its kernel as the views see them, for tests without a browser. */
+/** A store and its kernel as views see them, for tests without a browser. */
 import type { StoreModel } from "../src/wire/eager.ts";
 import type { Header, Reply, Request, Source, TileMeta } from "../src/wire/wire.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { activationsOf } from "../src/views/features/activations.ts";
-import { nameOfFeature, percentage, type Sae, saeShown, tokenAt } from "../src/views/features/features.ts";
+import { nameOfFeature, percentage, type Sae, shownSae, tokenAt } from "../src/views/features/features.ts";
 import { relativeChange } from "../src/views/features/SteerView.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
@@ -34,7 +34,7 @@ const packed = (values: number[], write: "setUint32" | "setFloat32"): DataView =
   return view;
 };
 
-test("of several SAEs the one nearest to the selected layer is looked at", () => {
+test("among several SAEs, the one nearest to the selected layer is shown", () => {
   const saes = [2, 5, 9].map((layer) => ({ ...SAE, layer }));
   for (const [layer, index] of [
     [0, 0],
@@ -42,12 +42,12 @@ test("of several SAEs the one nearest to the selected layer is looked at", () =>
     [8, 2],
     [30, 2],
   ]) {
-    assert.equal(saeShown(context({ layer }, saes)), index);
+    assert.equal(shownSae(context({ layer }, saes)), index);
   }
-  assert.equal(saeShown(context({ layer: 9 }, [{ ...SAE, layer: null }])), 0);
+  assert.equal(shownSae(context({ layer: 9 }, [{ ...SAE, layer: null }])), 0);
 });
 
-test("what fires is decoded token by token", () => {
+test("activations are decoded token by token", () => {
   const answer = {
     meta: { unit: "token" },
     buffers: [
@@ -96,7 +96,7 @@ test("a cell of any linked view points at its token, also in another unit", () =
   assert.equal(at({ unit: "token", query: 2, key: -1 }, words), 0);
 });
 
-test("features are called by number and name, shares by what is known of them", () => {
+test("features are labelled by number and name, shares with their significant digits", () => {
   assert.equal(nameOfFeature(SAE, 7), "#7 cats");
   assert.equal(nameOfFeature(SAE, 8), "#8");
   assert.equal(nameOfFeature({ ...SAE, names: { 8: "a\u202eb" } }, 8), "#8 a⟨U+202E⟩b");

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lut, PALETTES } from "../src/colour.ts";
 import { filterWords } from "../src/views/base/filterForm.ts";
-import { filteredTile, leavesOut, trimmed } from "../src/views/base/filters.ts";
+import { filteredRow, filteredTile, hidesValues } from "../src/views/base/filters.ts";
 import { maxPool, paintCells } from "../src/views/maps/paint.ts";
 import { findHits } from "../src/views/text/find.ts";
-import { type Drawing, drawn, type Logits } from "../src/views/text/predictions/decoding.ts";
+import { type Logits, type SamplingOptions, samplingDistribution } from "../src/views/text/predictions/decoding.ts";
 import { meanReceived } from "../src/views/text/rowValues.ts";
 import { decodeTile, HIDDEN } from "../src/wire/codec.ts";
 import type { Filters, TileMeta } from "../src/wire/wire.ts";
@@ -15,29 +15,29 @@ const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "
 const round = (values: Iterable<number>): number[] => [...values].map((v) => Number(v.toFixed(4)));
 const out = Number.NaN;
 
-test("special tokens are left out of a row, and only shares are divided by what is left", () => {
+test("special tokens are left out of a row, and only shares are rescaled", () => {
   const row = Float32Array.of(0.5, 0.2, 0.3, 0);
   const special = [1, 0, 0, 0];
-  assert.deepEqual(round(trimmed(row, special, { ...NONE, special: "hide" }, true)), [out, 0.2, 0.3, 0]);
-  assert.deepEqual(round(trimmed(row, special, { ...NONE, special: "renormalise" }, true)), [out, 0.4, 0.6, 0]);
-  assert.deepEqual(round(trimmed(row, special, { ...NONE, special: "renormalise" }, false)), [out, 0.2, 0.3, 0]);
+  assert.deepEqual(round(filteredRow(row, special, { ...NONE, special: "hide" }, true)), [out, 0.2, 0.3, 0]);
+  assert.deepEqual(round(filteredRow(row, special, { ...NONE, special: "renormalise" }, true)), [out, 0.4, 0.6, 0]);
+  assert.deepEqual(round(filteredRow(row, special, { ...NONE, special: "renormalise" }, false)), [out, 0.2, 0.3, 0]);
   assert.deepEqual(round(row), [0.5, 0.2, 0.3, 0], "the tile's own numbers stay");
-  const nothing = trimmed(Float32Array.of(1, 0), [1, 0], { ...NONE, special: "renormalise" }, true);
+  const nothing = filteredRow(Float32Array.of(1, 0), [1, 0], { ...NONE, special: "renormalise" }, true);
   assert.deepEqual(round(nothing), [out, out], "a row that is all special has no rest");
 });
 
 test("the largest values that hold a share of a row are kept, whatever their sign", () => {
   const row = Float32Array.of(0.1, -0.6, 0.1, 0.2);
-  assert.deepEqual(round(trimmed(row, [], { ...NONE, mass: 0.6 }, false)), [out, -0.6, out, out]);
-  assert.deepEqual(round(trimmed(row, [], { ...NONE, mass: 0.61 }, false)), [out, -0.6, out, 0.2]);
+  assert.deepEqual(round(filteredRow(row, [], { ...NONE, mass: 0.6 }, false)), [out, -0.6, out, out]);
+  assert.deepEqual(round(filteredRow(row, [], { ...NONE, mass: 0.61 }, false)), [out, -0.6, out, 0.2]);
   assert.deepEqual(
-    round(trimmed(row, [], { ...NONE, mass: 0.85 }, false)),
+    round(filteredRow(row, [], { ...NONE, mass: 0.85 }, false)),
     [0.1, -0.6, 0.1, 0.2],
     "ties stay together",
   );
-  assert.deepEqual(round(trimmed(row, [], { ...NONE, least: 0.15 }, false)), [out, -0.6, out, 0.2]);
-  // 0.9 of what is left after the special one: 0.5 and 0.4 of 0.1 + 0.4 + 0.5.
-  const shares = trimmed(
+  assert.deepEqual(round(filteredRow(row, [], { ...NONE, least: 0.15 }, false)), [out, -0.6, out, 0.2]);
+  // 0.9 of the rest without the special token: 0.5 and 0.4 of 0.1 + 0.4 + 0.5.
+  const shares = filteredRow(
     Float32Array.of(0.5, 0.05, 0.2, 0.25),
     [1],
     { ...NONE, special: "renormalise", mass: 0.9 },
@@ -53,7 +53,7 @@ function tileOf(rows: number[][]): NonNullable<ReturnType<typeof decodeTile>> {
   return decodeTile(meta, new DataView(bytes.buffer)) as NonNullable<ReturnType<typeof decodeTile>>;
 }
 
-test("a filtered tile paints nothing where something is left out, and a mean does not count it", () => {
+test("hidden cells of a filtered tile are not painted and not part of means", () => {
   const tile = tileOf([
     [1, 0, 0],
     [0.5, 0.25, 0.25],
@@ -76,9 +76,9 @@ test("a filtered tile paints nothing where something is left out, and a mean doe
   assert.equal(pooled.codes[1], found.codes[5]);
 });
 
-test("what is left out is said, and nothing where nothing is", () => {
+test("active filters are described, and only those", () => {
   assert.equal(filterWords(NONE, SOURCE), "");
-  assert.equal(leavesOut({ ...NONE, scale: "log", palette: "greys" }), false);
+  assert.equal(hidesValues({ ...NONE, scale: "log", palette: "greys" }), false);
   assert.match(filterWords({ ...NONE, special: "hide" }, SOURCE), /rows sum to less than 1/);
   assert.match(filterWords({ ...NONE, special: "renormalise", mass: 0.9, least: 0.05 }, SOURCE), /sum · .*90 %.*0\.05/);
   assert.match(filterWords({ ...NONE, special: "renormalise" }, { ...SOURCE, stochastic: false }), /nothing rescaled/);
@@ -92,7 +92,7 @@ test("every palette has a map for light and for dark pages", () => {
   }
 });
 
-test("a piece of text is found over elements, without capitals, and where labels mark their spaces", () => {
+test("text is found across elements, ignoring case, and where labels mark their spaces", () => {
   assert.deepEqual(findHits(["[CLS]", "The", "electro", "##ence", "##pha", "the"], "electroEnceph"), [[2, 4]]);
   assert.deepEqual(findHits(["[CLS]", "The", "electro", "##ence", "##pha", "the"], "the"), [
     [1, 1],
@@ -108,8 +108,8 @@ test("a piece of text is found over elements, without capitals, and where labels
   assert.deepEqual(findHits(["a", "b"], "c"), []);
 });
 
-/** What transformers' warpers do, one after the other, over all logits. */
-function warped(all: number[], { temperature, topK, topP }: Drawing): number[] {
+/** The logits warpers of transformers, applied in order to all logits. */
+function warped(all: number[], { temperature, topK, topP }: SamplingOptions): number[] {
   const softmax = (values: number[]): number[] => {
     const sum = values.reduce((total, value) => total + Math.exp(value), 0);
     return values.map((value) => Math.exp(value) / sum);
@@ -130,7 +130,7 @@ function warped(all: number[], { temperature, topK, topP }: Drawing): number[] {
   return softmax(values);
 }
 
-test("sliders give the probabilities that are drawn from, though only the largest logits are here", () => {
+test("the sliders give the sampling probabilities, though only the largest logits are loaded", () => {
   const all = Array.from({ length: 60 }, (_, i) => 6 * Math.sin(i * 7.3) - i / 20).sort((a, b) => b - a);
   const temperatures = [0.5, 1, 2];
   const rest = temperatures.map((t) => Math.log(all.slice(20).reduce((sum, value) => sum + Math.exp(value / t), 0)));
@@ -139,7 +139,7 @@ test("sliders give the probabilities that are drawn from, though only the larges
     for (const topK of [0, 1, 7, 20]) {
       for (const topP of [1, 0.3, 0.7]) {
         const chosen = { temperature, topK, topP };
-        const found = drawn(known, chosen);
+        const found = samplingDistribution(known, chosen);
         if (found.kept === null) continue;
         const expected = warped(all, chosen);
         found.probabilities.forEach((p, i) => {
@@ -150,8 +150,11 @@ test("sliders give the probabilities that are drawn from, though only the larges
       }
     }
   }
-  assert.deepEqual([...drawn(known, { temperature: 0, topK: 0, topP: 1 }).probabilities].slice(0, 2), [1, 0]);
-  const wide = drawn(known, { temperature: 2, topK: 0, topP: 0.999 });
+  assert.deepEqual(
+    [...samplingDistribution(known, { temperature: 0, topK: 0, topP: 1 }).probabilities].slice(0, 2),
+    [1, 0],
+  );
+  const wide = samplingDistribution(known, { temperature: 2, topK: 0, topP: 0.999 });
   assert.equal(wide.kept, null, "it goes on beyond what is here");
   assert.equal(wide.exact, false);
   const near = warped(all, { temperature: 2, topK: 0, topP: 0.999 });

@@ -27,7 +27,7 @@ const wanted = (changes: Partial<Wanted> = {}): Wanted => ({
 const read = ({ lines }: Arrangement): string[] =>
   lines.map(({ label, spots }) => [label, ...spots.map((s) => (s ? `${s.layer}.${s.head}` : "-"))].join(" "));
 
-test("by layer every head has its place, also where a filter left it out", () => {
+test("by layer, every head keeps its place, even a filtered one", () => {
   const found = arrange(wanted({ keeps: ({ head }) => head !== 1 }));
   assert.deepEqual(read(found), ["L0 0.0 - 0.2", "L1 1.0 - 1.2"]);
   assert.equal(found.shown, 4);
@@ -39,12 +39,12 @@ test("within layers heads are sorted, those without a value last", () => {
   assert.deepEqual(read(lowest), ["L0 0.1 0.2 0.0", "L1 1.0 1.2 1.1"]);
 });
 
-test("over all, lines say what they begin with", () => {
+test("ranked over all, lines are labelled with their first value", () => {
   const found = arrange(wanted({ order: "all", room: 200, largest: 60 }));
   assert.deepEqual(read(found), ["0.9 0.0 1.2 0.2", "0.3 1.0 0.1 1.1"]);
 });
 
-test("groups lie between round numbers and begin a line each", () => {
+test("groups lie between round numbers and start on a line of their own", () => {
   const found = arrange(wanted({ order: "groups" }));
   assert.deepEqual(read(found), ["0.8–1 0.0", "0.6–0.8 1.2", "0.4–0.6 0.2", "0.2–0.4 1.0", "0–0.2 0.1", "– 1.1"]);
 });
@@ -54,7 +54,7 @@ test("equal values are one group, in the order of layer and head", () => {
   assert.deepEqual(read(found), ["0.25 0.0 0.1 0.2 1.0", " 1.1 1.2"]);
 });
 
-test("without a statistic heads stand by layer whatever is asked", () => {
+test("without a statistic, heads are ordered by layer, whatever the order asked for", () => {
   assert.deepEqual(read(arrange(wanted({ order: "all", value: null }))), ["L0 0.0 0.1 0.2", "L1 1.0 1.1 1.2"]);
 });
 
@@ -70,11 +70,11 @@ test("thousands of heads fit, each once, in any order", () => {
   }
 });
 
-test("nothing left is no line and no fault", () => {
+test("with all heads filtered there are no lines and no error", () => {
   assert.deepEqual(read(arrange(wanted({ order: "groups", keeps: () => false }))), []);
 });
 
-test("heads are named as papers name them", () => {
+test("heads can be named as in papers", () => {
   const named = (text: string, layer: string, head: string): boolean | undefined => headFilter(text)?.(layer, head);
   assert.equal(named("", "3", "7"), true);
   assert.equal(named("3", "3", "7"), true);

@@ -19,7 +19,7 @@ const axis = (segment: number[]): Axis => ({
 const ONE = axis([0, 0, 0, 0, 0, 0]);
 const PAIR = axis([0, 0, 0, 1, 1, 1]);
 
-/** A tile whose codes follow from `seed`, so that nothing is looked up. */
+/** A tile whose codes are determined by `seed`. */
 function tile(seed: number, codec: "u8" | "i8" = "u8"): Tile {
   const codes = Uint8Array.from({ length: N * N }, (_, i) => (i * 37 + seed * 101) % 256);
   const meta = { source: "s", layer: 0, head: seed, rows: N, cols: N, codec, gamma: 0.5, scale: 1 };
@@ -28,7 +28,7 @@ function tile(seed: number, codec: "u8" | "i8" = "u8"): Tile {
   return made;
 }
 
-test("a token's values are the tile's, along a row or a column, negative ones too", () => {
+test("a token's values are those of the tile along a row or a column, including negative ones", () => {
   const pairs = pairsOf(ONE, ONE, "all", false);
   for (const one of [tile(1), tile(2, "i8")]) {
     const wanted = [...Array(N).keys()];
@@ -43,7 +43,7 @@ test("a token's values are the tile's, along a row or a column, negative ones to
   }
 });
 
-test("what is masked, or between other texts, is no number and never a zero", () => {
+test("masked cells and pairs of other texts are NaN, never zero", () => {
   const causal = pairsOf(ONE, ONE, "all", true);
   assert.deepEqual([...along(tile(1), causal, "query", 2)].map(Number.isNaN), [false, false, false, true, true, true]);
   assert.deepEqual([...along(tile(1), causal, "key", 4)].map(Number.isNaN), [true, true, true, true, false, false]);
@@ -61,7 +61,7 @@ test("what is masked, or between other texts, is no number and never a zero", ()
   assert.deepEqual([...told].map(Number.isNaN), [true, true, true, true, false, false]);
 });
 
-test("the strongest pairs are those that sorting all of them would give, and their share is of all", () => {
+test("the strongest pairs are those that sorting all would give, with their share of the total", () => {
   const tiles = [tile(1), undefined, tile(5)];
   const pairs = pairsOf(PAIR, PAIR, "A-B", false);
   const all = [0, 1, 2].flatMap((query) =>
@@ -83,7 +83,7 @@ test("the strongest pairs are those that sorting all of them would give, and the
   assert.equal(received[1], undefined);
 });
 
-test("of many equal pairs no more come than there is room for, and zeros are no pairs", () => {
+test("many equal pairs are cut to the budget, and zeros are not pairs", () => {
   const meta = { source: "s", layer: 0, head: 0, rows: N, cols: N, codec: "u8" as const, gamma: 0.5, scale: 1 };
   const equal = decodeTile(meta, new DataView(new Uint8Array(N * N).fill(100).buffer)) as Tile;
   const nothing = decodeTile(meta, new DataView(new Uint8Array(N * N).buffer)) as Tile;
@@ -93,7 +93,7 @@ test("of many equal pairs no more come than there is room for, and zeros are no 
   assert.equal(strongest([nothing], pairs, 0, N, 7).of, 21);
 });
 
-test("relations name each token once, with the head where it is strongest", () => {
+test("relations name each token once, with its strongest head", () => {
   const values = [Float32Array.from([0.1, 0.5, 0, 0.2]), undefined, Float32Array.from([0.3, 0.4, 0, -0.6])];
   assert.deepEqual(
     relations(values, 3).map(({ index, head }) => [index, head]),

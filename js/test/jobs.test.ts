@@ -20,7 +20,7 @@ const OFFER: Offer = {
 let kernel: FakeKernel;
 let store: TileStore;
 
-/** The kernel took a request up: it waits (`done` is null), or is at a step. */
+/** The kernel accepted a request: it waits (`done` is null), or is at a step. */
 function news(request: Request, done: number | null, total: number | null = null): void {
   kernel.reply({ kind: "progress", id: request.id, text: "zeroing, layer 3", done, total });
 }
@@ -34,7 +34,7 @@ beforeEach(() => {
   store.attach(kernel.model(), new AbortController().signal);
 });
 
-test("what takes a moment is not announced; what takes longer says that it waits, then how far it is", () => {
+test("short jobs are not announced; longer ones report waiting, then progress", () => {
   store.request(ID, 3, "-");
   news(kernel.last, null);
   assert.equal(store.job(), null);
@@ -47,7 +47,7 @@ test("what takes a moment is not announced; what takes longer says that it waits
   assert.ok(store.get(ID, 3, "-"));
 });
 
-test("while one thing is computed others are asked for, and it is not asked for again", () => {
+test("during a job other requests are sent, but the same one is not repeated", () => {
   store.request(ID, 3, "-");
   news(kernel.last, null);
   store.request(SOURCE.id, 1, 0);
@@ -57,7 +57,7 @@ test("while one thing is computed others are asked for, and it is not asked for 
   assert.equal(kernel.tiles().length, 2);
 });
 
-test("a computed layer does not have its neighbours computed", () => {
+test("computing a layer does not trigger its neighbours", () => {
   store.request(ID, 4, "-");
   kernel.answer(kernel.last);
   mock.timers.tick(1000);
@@ -67,7 +67,7 @@ test("a computed layer does not have its neighbours computed", () => {
   );
 });
 
-test("the reader stops what is shown, and has it computed by coming back to it", () => {
+test("a cancelled layer is computed when the reader returns to it", () => {
   store.request(ID, 3, "-");
   const asked = kernel.last;
   news(asked, 1, 4);
@@ -90,7 +90,7 @@ test("the reader stops what is shown, and has it computed by coming back to it",
   );
 });
 
-test("what the kernel dropped for a newer wish is asked for again where it is still wanted", () => {
+test("a superseded request is sent again if it is still needed", () => {
   store.request(ID, 3, "-");
   const asked = kernel.last;
   news(asked, null);
@@ -100,7 +100,7 @@ test("what the kernel dropped for a newer wish is asked for again where it is st
   assert.equal(kernel.tiles().length, 2);
 });
 
-test("a method is made once, and the latest choice is shown", () => {
+test("a method is computed once, and the latest choice is shown", () => {
   const shown: string[] = [];
   store.make("alti", 3, () => shown.push("alti"));
   const asked = kernel.last;
@@ -128,7 +128,7 @@ test("a method that was stopped or failed can be chosen again", () => {
   assert.equal(kernel.sent.filter((r) => r.kind === "method").length, 3);
 });
 
-test("an error of a method is said where the reader looks, until the next choice", () => {
+test("the error of a method is shown until the next choice", () => {
   store.make("alti", 3, () => {});
   news(kernel.last, 0, 4);
   kernel.reply({ kind: "error", id: kernel.last.id, message: "too long" });
@@ -156,7 +156,7 @@ test("a kernel that dies while it computes is noticed, and one that is only slow
   assert.equal(store.status().state, "ok");
 });
 
-test("a busy kernel that was given up and takes the request up later is followed", () => {
+test("a late answer of a kernel that was given up is still used", () => {
   store.make("alti", 3, () => {});
   const asked = kernel.last;
   mock.timers.tick(WAITING_AFTER);
@@ -170,7 +170,7 @@ test("a busy kernel that was given up and takes the request up later is followed
   assert.equal(kernel.sent.filter((r) => r.kind === "method").length, 1);
 });
 
-test("a menu lists what is here, then what can be made with its cost, and greys the rest with the reason", () => {
+test("a menu lists available methods, then computable ones with their cost, and greys the rest with the reason", () => {
   const header = {
     ...HEADER,
     methods: [

@@ -17,7 +17,7 @@ function header(...sources: Source[]): Header {
   return { ...HEADER, sources, methods: [OFFER], predictions: { title: "next token", items: ITEMS } };
 }
 
-/** A context with what asking reads; `made` lists what was made, `set` what was selected then. */
+/** A context with only what choosing a method reads; `made` lists computed methods, `set` the selections. */
 function context(shown: Source, chosen: [Outcome | null, Outcome | null], ...more: Source[]) {
   const made: string[] = [];
   const set: unknown[] = [];
@@ -41,7 +41,7 @@ function context(shown: Source, chosen: [Outcome | null, Outcome | null], ...mor
   return { ctx, made, set };
 }
 
-test("keys say what a method is about, and are read again", () => {
+test("keys name target and foil of a method, and can be parsed", () => {
   assert.equal(keyWithTargets("lrp", PARIS, null), "lrp@7");
   assert.equal(keyWithTargets("lrp@7:layers", ROME, PARIS), "lrp@12-7");
   assert.equal(keyWithTargets("lrp@7-12", null, null), "lrp");
@@ -52,20 +52,20 @@ test("keys say what a method is about, and are read again", () => {
   assert.equal(targetsOfKey(header(LRP), "lrp@99")?.[0]?.id, 99, "not among the predictions shown");
 });
 
-test("only methods that say so can be asked", () => {
+test("only methods that declare it take targets", () => {
   assert.equal(methodWithTargets(header(LRP), "lrp"), undefined);
   const able = { ...LRP, targets: true };
   assert.equal(methodWithTargets(header(able), "lrp@7:layers")?.title, able.title);
   assert.equal(methodWithTargets(header(SOURCE))?.title, "ig", "any");
 });
 
-test("what is shown says what it is about; else what was chosen waits", () => {
+test("the shown method determines target and foil; otherwise the chosen ones wait", () => {
   const { ctx } = context({ ...LRP, method: "lrp@7" }, [ROME, null]);
   assert.equal(shownTargets(ctx)[0]?.label, "Paris");
   assert.equal(shownTargets(context(LRP, [ROME, null]).ctx)[0]?.label, "Rome");
 });
 
-test("a method of the menu is made for the chosen target; what is made already is shown as it is", () => {
+test("a method of the menu is computed for the chosen target; a computed one is shown unchanged", () => {
   const waiting = context(SOURCE, [PARIS, ROME]);
   chooseMethod(waiting.ctx, "ig");
   assert.deepEqual(waiting.made, ["ig@7-12"]);
@@ -78,7 +78,7 @@ test("a method of the menu is made for the chosen target; what is made already i
   assert.deepEqual(plain.set, [{ method: "attention", target: PARIS, foil: null, inside: false }]);
 });
 
-test("of attributions, layers are those of what they say of every layer", () => {
+test("the layers of attributions are those of their by-layer values", () => {
   const byLayer = { ...LRP, id: "lrp:layers/token/self", method: "lrp:layers", layers: [0, 2, 4] };
   const at = { get: (key: string) => ({ layer: 3, head: "mean" })[key] } as never;
   const shown = { source: LRP, layer: 0, head: "-" as const, notes: [] };

@@ -35,7 +35,7 @@ test("signed maps: positive is red and negative blue in both themes, zero looks 
   }
 });
 
-test("a place on the scale and its value are each other's inverse, also for signed ranges", () => {
+test("positions on the scale and values are inverse to each other, also for signed ranges", () => {
   for (const mode of ["linear", "sqrt", "log"] as const) {
     for (const range of [
       [0, 0.3],
@@ -50,7 +50,7 @@ test("a place on the scale and its value are each other's inverse, also for sign
   assert.equal(place(0.5, [0, 0], "sqrt"), 0);
 });
 
-test("what a causal map cannot see stays unpainted, a zero that it can see is painted", () => {
+test("masked cells of a causal map stay unpainted, visible zeros are painted", () => {
   const pixels = new Uint32Array(4).fill(1);
   const table = new Uint32Array(256).fill(7);
   paintCells(pixels, { codes: new Uint8Array(4), start: 0, rows: 2, cols: 2, causal: true }, table);
@@ -95,14 +95,14 @@ test("pooled cells are the largest of their block, for every kind of code, facto
   }
 });
 
-test("pooling again is the same picture, another factor another one", () => {
+test("pooling is cached by factor", () => {
   const matrix = { codes: Uint8Array.from({ length: 16 }, (_, i) => i), start: 0, rows: 4, cols: 4, causal: false };
   const first = maxPool(matrix, 2);
   assert.deepEqual([...maxPool(matrix, 3).codes], [10, 11, 14, 15]);
   assert.deepEqual([...maxPool(matrix, 2).codes], [...first.codes]);
 });
 
-test("values that are the same are no change", () => {
+test("equal values are not a change", () => {
   const differs = createWatch();
   const list = [1];
   assert.ok(differs("a", list, 1));
@@ -145,7 +145,7 @@ test("labels that fit are shown, others thinned to round steps and never closer 
   assert.deepEqual(thinned(0, 3, 14), []);
 });
 
-test("text that could deceive is shown as what it is, scripts and emoji are left whole", () => {
+test("deceptive characters are made visible, scripts and emoji stay intact", () => {
   assert.equal(safeText("a\u202eb"), "a⟨U+202E⟩b");
   assert.equal(safeText("a\u0000\n\u007f"), "a␀␊␡");
   assert.equal(safeText("x\ud800"), "x\ufffd");
@@ -170,14 +170,14 @@ test("legends round up to a readable end that no value exceeds", () => {
   assert.deepEqual([0, 0.25, -1, 0.0004].map(tickText), ["0", "0.25", "−1", "4e-4"]);
 });
 
-test("thumbnails lie one after the other, also where layers differ in their heads", () => {
+test("thumbnails are consecutive, also if layers differ in their heads", () => {
   const meta = { source: "", rows: 2, cols: 3, gamma: 0.5, signed: false };
   assert.deepEqual(thumbOffsets({ ...meta, scale: [[1, 1], [1]] }), [[0, 6], [12]]);
   assert.ok(thumbSide(12, 12, 600, 640, 72) * 12 <= 600);
   assert.ok(thumbSide(48, 12, 2000, 640, 72) * 48 <= 640);
 });
 
-test("bytes are cut out of base64 text at any place", () => {
+test("bytes can be cut out of base64 text at any offset", () => {
   const bytes = Uint8Array.from({ length: 50 }, (_, i) => (i * 37) % 256);
   const text = Buffer.from(bytes).toString("base64");
   for (const [offset, length] of [

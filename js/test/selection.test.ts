@@ -68,12 +68,12 @@ test("a cell of tokens is found in the words that hold them, and back", () => {
   assert.deepEqual(translateCell(cell("token", 3, -1), HEADER, word), cell("word", 1, -1));
 });
 
-test("a cell that is not on the map is no cell", () => {
+test("a cell outside the map is null", () => {
   assert.equal(translateCell(cell("token", 9, 9), HEADER, SOURCE), null);
   assert.equal(translateCell(cell("sentence", 0, 0), HEADER, SOURCE), null);
 });
 
-test("a layer that is not there is replaced by the nearest, in words counted as shown", () => {
+test("a missing layer is replaced by the nearest, named in the shown index base", () => {
   const header: Header = { ...HEADER, sources: [{ ...SOURCE, layers: [1, 5] }] };
   const { layer, notes } = resolve(header, { ...OPTIONS, indexBase: 1 }, selection({ layer: 4 }).store);
   assert.equal(layer, 5);

@@ -60,7 +60,7 @@ test("signed values take two hues, centred on nothing at zero", () => {
   assert.ok(stops.indexOf("transparent") < stops.indexOf(end("light", 1).join(" ")));
 });
 
-test("a strip and a heatmap show a sign in the same colours, which a weight without sign does not take", () => {
+test("strips and heatmaps show signs in the same colours, which unsigned weights do not use", () => {
   for (const theme of ["light", "dark"] as const) {
     const table = mapTable(heatMap(true, theme));
     const colours = Array.from({ length: 256 }, (_, i) => [...table.subarray(3 * i, 3 * i + 3)].join(" "));
@@ -70,7 +70,7 @@ test("a strip and a heatmap show a sign in the same colours, which a weight with
   }
 });
 
-test("a row, and the mean over queries of what a key receives", () => {
+test("a row, and the mean that every key receives", () => {
   const map = cells([
     [1, 0, 0],
     [0.5, 0.5, 0],
@@ -83,7 +83,7 @@ test("a row, and the mean over queries of what a key receives", () => {
   assert.equal(holed[0], 0.5, "cells that are not a number do not count");
 });
 
-test("the largest magnitudes come first, of equal ones the first, and what is no number last", () => {
+test("the largest magnitudes come first, ties in order, and NaN last", () => {
   const values = [0.2, -0.9, Number.NaN, 0.9, 0, 0.2, -0.5];
   assert.deepEqual(largestOf(values, 3), [1, 3, 6]);
   const size = (i: number): number => Math.abs(values[i] as number) || 0;
@@ -117,7 +117,7 @@ test("arrows follow the direction of the text and stop at its ends", () => {
   assert.equal(step("a", 0, 3, false), null);
 });
 
-test("whitespace of a token is told from its text", () => {
+test("the whitespace of a token is separated from its text", () => {
   assert.deepEqual(parts(" fox"), [
     { text: " ", white: true },
     { text: "fox", white: false },

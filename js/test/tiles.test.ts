@@ -19,7 +19,7 @@ beforeEach(() => {
   store.attach(kernel.model(), life.signal);
 });
 
-test("holding an arrow key sends one request, then only the last wish", () => {
+test("holding an arrow key sends one request, then only the last one", () => {
   for (const layer of [1, 2, 3, 4]) store.request(ID, layer, 0);
   assert.deepEqual(
     kernel.tiles().map((r) => r.layer),
@@ -64,9 +64,9 @@ test("when idle, the neighbouring layers are fetched one after the other", () =>
   );
 });
 
-test("late, duplicate, cut and foreign replies do no harm", () => {
+test("late, duplicate, truncated and foreign replies are harmless", () => {
   let told = 0;
-  store.subscribe(() => (told += 1), life.signal);
+  store.subscribe(life.signal, () => (told += 1));
   store.request(ID, 1, 0);
   const first = kernel.last;
   store.request(ID, 2, 0);
@@ -82,7 +82,7 @@ test("late, duplicate, cut and foreign replies do no harm", () => {
   assert.ok(told > 0);
 });
 
-test("a kernel that does not answer is waited for, then given up, and comes back with any answer", () => {
+test("a silent kernel is waited for, then given up, and back with any answer", () => {
   store.request(ID, 1, 0);
   const lost = kernel.last;
   mock.timers.tick(WAITING_AFTER + 1);
@@ -96,7 +96,7 @@ test("a kernel that does not answer is waited for, then given up, and comes back
   assert.ok(store.get(ID, 1, 0));
 });
 
-test("what was wanted when the kernel went away is asked for when it answers a ping", () => {
+test("requests pending when the kernel went away are sent when it answers a ping", () => {
   store.request(ID, 1, 0);
   mock.timers.tick(WAITING_AFTER);
   mock.timers.tick(GONE_AFTER);
@@ -117,7 +117,7 @@ test("a dead kernel is not flooded", () => {
   assert.ok(kernel.sent.length - before <= 26, `${kernel.sent.length - before} messages in ten minutes`);
 });
 
-test("a lost tile is asked for once more while pings are answered, and then named as failed", () => {
+test("a lost tile is requested once more while pings are answered, then reported as failed", () => {
   store.request(ID, 1, 0);
   for (let i = 0; i < 3; i += 1) {
     mock.timers.tick(WAITING_AFTER);
@@ -128,7 +128,7 @@ test("a lost tile is asked for once more while pings are answered, and then name
   assert.match(store.failure(ID, 1, 0) ?? "", /does not answer/);
 });
 
-test("a refused tile says why and is not asked for again", () => {
+test("a refused tile has a reason and is not requested again", () => {
   store.request(ID, 1, 0);
   kernel.reply({ kind: "error", id: kernel.last.id, message: "not in this file", needsKernel: true });
   assert.equal(store.failure(ID, 1, 0), "not in this file");
@@ -136,7 +136,7 @@ test("a refused tile says why and is not asked for again", () => {
   assert.equal(kernel.tiles().length, 1);
 });
 
-test("an exact row comes as float32, is kept, and a refused one is asked for once", async () => {
+test("an exact row is float32 and cached; a refused one is requested once", async () => {
   const asked = store.row(ID, 0, 0, 1);
   const request = kernel.last;
   assert.equal(request.kind, "row");
@@ -153,9 +153,9 @@ test("an exact row comes as float32, is kept, and a refused one is asked for onc
 
 const SHEET = { source: ID, rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[1], [1]] };
 
-test("thumbnails that were not sent are asked for once, and kept", () => {
+test("missing thumbnails are requested once, and cached", () => {
   let told = 0;
-  store.subscribe(() => (told += 1), life.signal);
+  store.subscribe(life.signal, () => (told += 1));
   assert.equal(store.thumbs(ID), undefined);
   assert.equal(store.thumbs(ID), undefined);
   const asked = kernel.last;
@@ -168,7 +168,7 @@ test("thumbnails that were not sent are asked for once, and kept", () => {
   assert.deepEqual([kernel.sent.length, kernel.last.kind], [2, "tile"]);
 });
 
-test("thumbnails that were refused, or cut, say why and are not asked for again", () => {
+test("refused or truncated thumbnails have a reason and are not requested again", () => {
   store.thumbs(ID);
   kernel.reply({ kind: "error", id: kernel.last.id, message: "too many heads" });
   assert.equal(store.failure(ID), "too many heads");
@@ -177,7 +177,7 @@ test("thumbnails that were refused, or cut, say why and are not asked for again"
   const other = "attention/word/self";
   store.thumbs(other);
   kernel.reply({ kind: "thumbs", id: kernel.last.id, ...SHEET, source: other }, Uint8Array.from([1]));
-  assert.match(store.failure(other) ?? "", /cut/);
+  assert.match(store.failure(other) ?? "", /truncated/);
 });
 
 test("thumbnails among the eager bytes cost no message", () => {
@@ -188,7 +188,7 @@ test("thumbnails among the eager bytes cost no message", () => {
   assert.equal(kernel.sent.length, 0);
 });
 
-test("thumbnails in parts are joined in their places, whatever comes first", () => {
+test("parts of thumbnails are joined in any order", () => {
   const part = (layer: number, head: number, scale: number[][], ...codes: number[]): void => {
     assert.ok(store.thumbs(ID, [layer, head]) === store.thumbs(ID, null), "what is here is returned");
     const asked = kernel.last;
@@ -210,7 +210,7 @@ test("thumbnails in parts are joined in their places, whatever comes first", () 
   assert.equal(kernel.sent.length, 4);
 });
 
-test("a part that adds nothing ends the asking", () => {
+test("a part that adds nothing ends the requests", () => {
   store.thumbs(ID, [0, 0]);
   kernel.reply(
     { kind: "thumbs", id: kernel.last.id, ...SHEET, scale: [[1], []], part: [0, 0] },
@@ -227,7 +227,7 @@ test("a part that adds nothing ends the asking", () => {
   assert.deepEqual([...(store.thumbs(ID, null)?.codes ?? [])], [1, 2]);
 });
 
-test("nobody waits for ever for a row", async () => {
+test("no row request waits forever", async () => {
   const asked = store.row(ID, 0, 0, 1);
   mock.timers.tick(WAITING_AFTER);
   mock.timers.tick(GONE_AFTER);
@@ -263,7 +263,7 @@ test("views of one store share its tiles, and the survivor carries on when the f
   assert.notEqual(pool("anywidget:s", kernel.model(), life.signal), first);
 });
 
-test("the cache forgets what was used longest ago and stays within its bytes", () => {
+test("the cache drops the least recently used entries and stays within its budget", () => {
   const lru = new ByteLru<string>(100);
   lru.set("a", "a", 40);
   lru.set("b", "b", 40);
@@ -274,7 +274,7 @@ test("the cache forgets what was used longest ago and stays within its bytes", (
   assert.deepEqual([lru.get("big"), lru.get("a")], ["big", undefined]);
 });
 
-test("several heads of a layer come in one message, and those that do not fit are asked for again", () => {
+test("several heads of a layer arrive in one message, and those that do not fit are requested again", () => {
   store.requestHeads(ID, 1, [0, 1, 2, 3]);
   const request = kernel.last;
   assert.deepEqual([request.kind, "heads" in request && request.heads], ["layer", [0, 1, 2, 3]]);
@@ -294,7 +294,7 @@ test("several heads of a layer come in one message, and those that do not fit ar
   assert.equal(kernel.sent.length, before + 1);
 });
 
-test("a message of several heads that was cut is an error, not a picture", () => {
+test("a truncated message of several heads is an error, not a picture", () => {
   store.requestHeads(ID, 1, [0]);
   const tiles = [
     {
@@ -312,10 +312,10 @@ test("a message of several heads that was cut is an error, not a picture", () =>
   ];
   kernel.reply({ kind: "layer", id: kernel.last.id, source: ID, layer: 1, tiles, refused: [] }, new Uint8Array(6));
   assert.equal(store.get(ID, 1, 0), undefined);
-  assert.match(store.failure(ID, 1) ?? "", /cut/);
+  assert.match(store.failure(ID, 1) ?? "", /truncated/);
 });
 
-test("what nobody waits for is given up without a word, until somebody wants what is not here", async () => {
+test("a quiet request fails silently, until something missing is needed", async () => {
   const row = store.row(ID, 0, 0, 1, true);
   mock.timers.tick(WAITING_AFTER + 1);
   assert.deepEqual([store.status().state, store.status().message], ["ok", ""]);

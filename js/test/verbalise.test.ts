@@ -1,25 +1,25 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { matrixWords, rowWords, spansOf } from "../src/views/base/verbalise.ts";
+import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
 
-test("the fewest elements that have half of the sum are named, side by side as one span", () => {
+test("the fewest elements with half of the sum are named, neighbours as one span", () => {
   assert.deepEqual(spansOf([0, 1, 0, 2, 6, -1]), [{ first: 4, stop: 5, share: 6 / 9 }]);
   assert.deepEqual(spansOf([0, 2, 2, 1, 1]), [{ first: 1, stop: 3, share: 4 / 6 }]);
   assert.deepEqual(spansOf([0, -1, Number.NaN]), []);
 });
 
-test("attributions are said as Python says them", () => {
+test("attributions are described as in Python", () => {
   const labels = ["The", "␣sou", "p", "␣tasted", "␣delicious", "␣today"];
   assert.equal(
-    rowWords("Lrp", [0, 1, 0, 2, 6, -1], labels, " for “positive”", "word"),
+    describeRow("Lrp", [0, 1, 0, 2, 6, -1], labels, " for “positive”", "word"),
     "Lrp: “delicious” speaks most for “positive” (67% of what speaks for “positive”). " +
       "Against it speaks 10% of all weight, most of it “today” (100% of that).",
   );
-  assert.match(rowWords("Lrp", [0, 3, 3, 1, 1, 1], labels, "", "word"), /“soup” matters most \(67% of the whole\)/);
-  assert.match(rowWords("Lrp", [0, 0], ["a", "b"], "", "token"), /no token has any part/);
+  assert.match(describeRow("Lrp", [0, 3, 3, 1, 1, 1], labels, "", "word"), /“soup” matters most \(67% of the whole\)/);
+  assert.match(describeRow("Lrp", [0, 0], ["a", "b"], "", "token"), /no token has any part/);
 });
 
-test("of a matrix the three strongest relations are said, and nothing of what is left out", () => {
+test("a matrix is described by its three strongest relations, without hidden cells", () => {
   const rows = [
     [0.1, 0.6, 0.3, 0],
     [0.05, 0.15, 0.4, 0.4],
@@ -28,12 +28,12 @@ test("of a matrix the three strongest relations are said, and nothing of what is
   ].map((row) => Float32Array.from(row));
   const labels = ["a", "b", "c", "d"];
   assert.equal(
-    matrixWords("Attention in layer 2", rows, labels, labels, true),
+    describeMatrix("Attention in layer 2", rows, labels, labels, true),
     "Attention in layer 2: “b” is read most, 51% of a row on average. Apart from that, “b” reads “c” most, " +
       "40% of its row; then “b” reads “d” (40%) and “a” reads “c” (30%).",
   );
   const left = rows.map((row) => row.map((value, k) => (k === 1 ? Number.NaN : value)));
-  assert.match(matrixWords("It", left, labels, labels, true), /^It: “c” is read most, 28% of a row on average/);
+  assert.match(describeMatrix("It", left, labels, labels, true), /^It: “c” is read most, 28% of a row on average/);
   const none = rows.map((row) => row.map(() => Number.NaN));
-  assert.equal(matrixWords("It", none, labels, labels, true), "It: nothing is read from anywhere.");
+  assert.equal(describeMatrix("It", none, labels, labels, true), "It: nothing is read from anywhere.");
 });

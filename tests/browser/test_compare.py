@@ -77,7 +77,7 @@ def test_a_cell_of_the_matrix_brings_two_together(compared):
     names = [s for s in compared.locator(".aw-compare-name").all_inner_texts() if s]
     assert names[-1] == "2 − 3"
     assert [strip(compared, i).is_visible() for i in range(4)] == [False, True, True, True]
-    assert "small less large, in shares" in compared.locator(".aw-compare .aw-readout").inner_text()
+    assert "small minus large, in shares" in compared.locator(".aw-compare .aw-readout").inner_text()
     compared.get_by_role("button", name="show all 3").click()
     assert [strip(compared, i).is_visible() for i in range(4)] == [True, True, True, False]
     warning = compared.locator(".aw-compare-side .aw-warning")
@@ -200,7 +200,7 @@ def test_a_token_is_followed_to_the_input_as_rollout_does(flowing, trace):
 def test_the_slider_says_how_much_is_shown(flowing):
     counts = flowing.locator(".aw-flow > .aw-note")
     before = counts.inner_text()
-    slider = flowing.get_by_role("slider", name="least share")
+    slider = flowing.get_by_role("slider", name="smallest share")
     slider.focus()
     slider.press("End")
     flowing.wait_for_function(

@@ -86,7 +86,7 @@ def test_a_threshold_and_names_leave_heads_out(grid, trace):
     root.get_by_label("heads by name").fill("1, *.0")
     root.get_by_text("6 of 12", exact=True).wait_for()
     root.get_by_label("heads by name").fill("first")
-    root.get_by_text("write 3 for a layer").wait_for()
+    root.get_by_text("3: layer 3").wait_for()
     assert root.get_by_label("heads by name").get_attribute("aria-invalid") == "true"
 
 

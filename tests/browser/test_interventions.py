@@ -69,7 +69,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     assert lab.ask(f"float((trace.rerun(*explorer.interventions()).logits - {same}).abs().max())") < 1e-5
     explorer.get_by_role("button", name="undo").click()
     lab.until("len(explorer.selection.interventions)", 1)
-    explorer.get_by_role("button", name=re.compile("take back: head 2.2")).click()
+    explorer.get_by_role("button", name=re.compile("remove: head 2.2")).click()
     lab.until("explorer.selection.interventions", [])
     assert plot.locator(".aw-grid-out").count() == 0
     assert not explorer.locator(".aw-interventions").is_visible()
@@ -87,7 +87,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     moved, distance = re.search(said, told.inner_text()).groups()
     assert float(moved) == pytest.approx(movable, rel=0.06)
     assert float(distance) < 1e-5
-    slider = view.get_by_label("share of what is free")
+    slider = view.get_by_label("share of its free part")
     slider.focus()
     for _ in range(40):
         notebook.keyboard.press("ArrowLeft")
@@ -106,7 +106,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     lab.until("[one['to'] for one in view.selection.interventions]", ["uniform"])
     lab.do("view.selection.undo()")
     view.get_by_text("Nothing is changed yet").wait_for()
-    assert view.get_by_role("radio", name="as it is").is_checked()
+    assert view.get_by_role("radio", name="unchanged").is_checked()
 
 
 # -- without a kernel ------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
     knock = page.get_by_role("button", name="knock out head 1.0")
     knock.click()
     table.wait_for()
-    page.get_by_role("button", name="put head 1.0 back").click()
+    page.get_by_role("button", name="restore head 1.0").click()
     page.get_by_label("layer", exact=True).press("ArrowLeft")
     page.get_by_label("head", exact=True).select_option("1")
     page.get_by_role("button", name="knock out head 0.1").click()
-    page.get_by_text("What the model then says is not in this file: it needs a running kernel").wait_for()
+    page.get_by_text("The predictions after this change are not in this file").wait_for()
     assert not table.is_visible()
 
 

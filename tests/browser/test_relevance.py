@@ -169,9 +169,9 @@ def test_a_click_on_a_layer_leaves_the_plot_where_it_is_in_any_font(page_of_it, 
     plot = page.locator(".aw-layermap .aw-plot")
     plot.wait_for()
     moves = {}
-    for em in (0, 0.02, 0.04, 0.06, 0.08):  # wider letters break the lines elsewhere, as another font does
+    for em in (0, 0.03, 0.06):  # wider letters break the lines elsewhere, as another font does
         page.add_style_tag(content=f".aw-root {{ letter-spacing: {em}em }}")
-        for width in (340, 480, 640, 780, 900, 1040, 1200):
+        for width in (340, 480, 640, 900, 1200):
             page.set_viewport_size({"width": width, "height": 1600})
             page.wait_for_timeout(100)
             box = plot.bounding_box()

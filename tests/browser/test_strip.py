@@ -114,7 +114,7 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     page.get_by_label("top k").fill("3")
     kept = warm.topk(3).values
     assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(kept[0] / kept.sum()), abs=0.06)
-    assert "drawn from 3 of" in page.locator(".aw-predicts").inner_text()
+    assert "sampled from 3 of" in page.locator(".aw-predicts").inner_text()
     page.get_by_label("temperature").fill("0")
     assert first.inner_text() == "100.0 %"
     page.locator(".aw-section .aw-tok").nth(2).hover()

@@ -110,7 +110,7 @@ def row_words(
     foil: str | None = None,
     unit: str = "token",
 ) -> str:
-    """Return a row of attributions in words; its twin is in `js/src/views/verbalise.ts`.
+    """Return a row of attributions in words; its twin is in `js/src/views/base/verbalise.ts`.
 
     Args:
         name: Beginning of the sentences.
@@ -179,7 +179,7 @@ def matrix_words(
 ) -> str:
     """Return a matrix in words: the key that is read most, and the three strongest relations beside it.
 
-    Its twin is in `js/src/views/verbalise.ts`.
+    Its twin is in `js/src/views/base/verbalise.ts`.
 
     Args:
         begin: Beginning of the sentences.

@@ -82,7 +82,7 @@ def filtered(
     shares: bool,
     drops: NDArray[np.bool_] | None = None,
 ) -> Float:
-    """Return rows with NaN for every value that the filters hide: the twin of `js/src/filters.ts`.
+    """Return rows with NaN for every value that the filters hide: the twin of `js/src/views/base/filters.ts`.
 
     Args:
         matrix: [row, element].

@@ -27,7 +27,7 @@ interface Archive {
 }
 
 /** An answer of a view's Python twin, recorded when the page was written. */
-interface Told {
+interface RecordedAnswer {
   topic: string;
   args: Record<string, unknown>;
   meta: unknown;
@@ -40,7 +40,7 @@ interface Page {
   views: string[];
   archive: Record<string, Archive["tiles"]>;
   thumbs: Record<string, Archive["thumbs"]>;
-  answers: Record<string, Told[]>;
+  answers: Record<string, RecordedAnswer[]>;
 }
 
 /** A model with the interface of ipywidgets: change events when a value differs, and messages. */
@@ -123,13 +123,13 @@ function textOf(id: string): string {
 const MISSING = "not in this file; open the notebook with a kernel to see it";
 
 /** Answer a store's request from the archive; `bytes` reads its base64 text. */
-async function answer(request: Request, archive: Archive, bytes: () => string): Promise<[Reply, DataView[]]> {
+async function answerRequest(request: Request, archive: Archive, bytes: () => string): Promise<[Reply, DataView[]]> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
   const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
   if (kind === "row") return refused("exact values need a running kernel");
   if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
-  const held = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
+  const archivedTile = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
     archive.tiles.find((t) => t.source === source && t.layer === layer && t.head === head);
   if (kind === "layer") {
     const { source, layer, heads } = request;
@@ -138,33 +138,39 @@ async function answer(request: Request, archive: Archive, bytes: () => string): 
     const parts: BlobPart[] = [];
     let length = 0;
     for (const head of heads) {
-      const found = held({ source, layer, head });
-      if (!found) {
+      const tile = archivedTile({ source, layer, head });
+      if (!tile) {
         refused.push({ head, message: MISSING });
         continue;
       }
-      const data = await inflate(base64Slice(bytes(), found.offset, found.length));
-      tiles.push({ ...found, offset: length, length: data.byteLength });
+      const data = await inflate(base64Slice(bytes(), tile.offset, tile.length));
+      tiles.push({ ...tile, offset: length, length: data.byteLength });
       parts.push(data);
       length += data.byteLength;
     }
     return [{ kind, id, source, layer, tiles, refused }, [new DataView(await new Blob(parts).arrayBuffer())]];
   }
-  const found = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : held(request);
-  if (!found) return refused(MISSING);
-  const { offset, length, ...meta } = found;
+  const entry = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : archivedTile(request);
+  if (!entry) return refused(MISSING);
+  const { offset, length, ...meta } = entry;
   return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
 }
 
 /** Answer a view's question from the answers recorded in the page. */
-async function tell(question: Question, told: Told[], bytes: () => string): Promise<[QuestionReply, DataView[]]> {
+async function answerQuestion(
+  question: Question,
+  recorded: RecordedAnswer[],
+  bytes: () => string,
+): Promise<[QuestionReply, DataView[]]> {
   const { id } = question;
-  const found =
+  const recordedAnswer =
     question.kind === "ask" &&
-    told.find(({ topic, args }) => topic === question.topic && JSON.stringify(args) === JSON.stringify(question.args));
-  if (!found) return [{ kind: "error", id, message: "not in this file; it needs a running kernel" }, []];
-  const buffers = found.buffers.map(({ offset, length }) => inflate(base64Slice(bytes(), offset, length)));
-  return [{ kind: "answer", id, meta: found.meta }, await Promise.all(buffers)];
+    recorded.find(
+      ({ topic, args }) => topic === question.topic && JSON.stringify(args) === JSON.stringify(question.args),
+    );
+  if (!recordedAnswer) return [{ kind: "error", id, message: "not in this file; it needs a running kernel" }, []];
+  const buffers = recordedAnswer.buffers.map(({ offset, length }) => inflate(base64Slice(bytes(), offset, length)));
+  return [{ kind: "answer", id, meta: recordedAnswer.meta }, await Promise.all(buffers)];
 }
 
 async function start(): Promise<void> {
@@ -190,8 +196,8 @@ async function start(): Promise<void> {
       const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
       model.onSend = (request) => {
         (kind === "store"
-          ? answer(request as Request, archive, read)
-          : tell(request as Question, page.answers?.[id] ?? [], read)
+          ? answerRequest(request as Request, archive, read)
+          : answerQuestion(request as Question, page.answers?.[id] ?? [], read)
         )
           .catch((): [Reply, DataView[]] => {
             const message = "this could not be read from the file";

@@ -1,13 +1,13 @@
 /** Everything in one output: the controls, the whole model, one head, the text, and the prediction. */
 
-import { createWatch, fill, flag, h, on, put } from "../dom.ts";
+import { createWatch, h, on, setChildren, setFlag, setText } from "../dom.ts";
 import { createAnswers } from "../wire/answers.ts";
 import { filterPlace } from "./base/filters.ts";
 import { createMenu } from "./base/menu.ts";
 import { chooseMethod } from "./base/methodChoice.ts";
 import { methodsOf, stacksOf } from "./base/navigation.ts";
 import { createHeading, only, view } from "./base/view.ts";
-import { headLookedAt, KNOCKS, knock, onK } from "./interventions/list.ts";
+import { KNOCKS, knock, onK, shownHeadOf } from "./interventions/list.ts";
 import { renderHeatmap } from "./maps/Heatmap.ts";
 import { renderLayerSlider } from "./maps/LayerSlider.ts";
 import { renderPredictions } from "./text/Predictions.ts";
@@ -23,7 +23,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
   const specs = h("div");
-  const told = h("div.warning", { role: "status" });
+  const message = h("div.warning", { role: "status" });
   /** A view that is drawn when unfolded; empty if the view is not loaded. */
   const folded = (name: string, title: string): HTMLElement[] => {
     const render = ctx.views[name];
@@ -41,22 +41,22 @@ export const renderExplorer = view((ctx, root, signal) => {
     main,
     side,
     features,
-    ...folded("InterventionView", "what if a head, or a row of attention, were changed"),
+    ...folded("InterventionView", "what if a head or a row of attention were changed"),
     ...folded("RemovalView", "what if tokens were removed"),
   );
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  fill(root, ...heading.elements, told, specs, body);
+  setChildren(root, ...heading.elements, message, specs, body);
   const answers = createAnswers(ctx, signal, () => undefined);
   onK(root, signal, () => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     const why =
       answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
-    if (!at || typeof at.head !== "number") put(told, "Choose one head first: then k knocks it out.");
-    else if (why) put(told, `No head can be knocked out: it ${why}.`);
+    if (!at || typeof at.head !== "number") setText(message, "Choose one head first: then k knocks it out.");
+    else if (why) setText(message, `No head can be knocked out: it ${why}.`);
     else {
-      put(told, "");
+      setText(message, "");
       knock(ctx, at.source.stack, at.layer, at.head, "zero");
     }
   });
@@ -82,7 +82,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     layers.hidden = !attributed || ctx.layered().source.layers.length < 2;
     const removal = body.querySelector<HTMLElement>("[data-of=RemovalView]");
     if (removal) removal.hidden = header.predictions.items.length === 0;
-    flag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
+    setFlag(body, "data-two", !(grid.hidden && header.predictions.items.length === 0));
   };
   answers.get("interventions"); // fetched early, so that it is there when needed
   update();
@@ -98,6 +98,6 @@ export const renderExplorer = view((ctx, root, signal) => {
   features.hidden = !saes;
   return (changed) => {
     if (!only(changed, "hover")) update();
-    if (changed.has("head") || changed.has("interventions")) put(told, "");
+    if (changed.has("head") || changed.has("interventions")) setText(message, "");
   };
 });

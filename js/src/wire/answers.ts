@@ -14,7 +14,7 @@ const GONE_AFTER = 8000;
 /** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
-const GONE = "No answer from a kernel: busy, gone, or none. Rerun the cell.";
+const GONE = "No answer from the kernel: it is busy or gone, or there is none. Rerun the cell.";
 
 export interface Answers {
   /** The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. */
@@ -39,19 +39,19 @@ interface Flight extends Job {
 
 /** Connect to this view's twin until `signal` aborts. */
 export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: () => void): Answers {
-  const here = new Map<string, Answer<unknown>>();
+  const received = new Map<string, Answer<unknown>>();
   const failures = new Map<string, string>();
   const flights = new Map<string, Flight>();
   const { model } = ctx;
   let nextId = Math.floor(Math.random() * 2 ** 40);
   const keyOf = (topic: string, args: Record<string, unknown>): string => JSON.stringify([topic, args]);
-  for (const { topic, args, answer } of ctx.opening) here.set(keyOf(topic, args), answer);
+  for (const { topic, args, answer } of ctx.opening) received.set(keyOf(topic, args), answer);
 
   const wait = (flight: Flight): void => {
     clearTimeout(flight.timer);
-    flight.timer = setTimeout(() => settle(flight, GONE), GONE_AFTER);
+    flight.timer = setTimeout(() => finish(flight, GONE), GONE_AFTER);
   };
-  const launch = (topic: string, key: string, args: Record<string, unknown>): void => {
+  const send = (topic: string, key: string, args: Record<string, unknown>): void => {
     const id = nextId++;
     const flight: Flight = {
       id,
@@ -70,16 +70,16 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     try {
       model.send(question, undefined, []);
     } catch {
-      queueMicrotask(() => settle(flight, GONE)); // the comm is closed
+      queueMicrotask(() => finish(flight, GONE)); // the comm is closed
     }
     setTimeout(() => flights.get(topic) === flight && changed(), ANNOUNCED_AFTER);
   };
-  const settle = (flight: Flight, why: string | null): void => {
+  const finish = (flight: Flight, why: string | null): void => {
     clearTimeout(flight.timer);
     if (flights.get(flight.topic) !== flight) return;
     flights.delete(flight.topic);
     if (why !== null) failures.set(flight.key, why);
-    if (flight.next) launch(flight.topic, flight.next.key, flight.next.args);
+    if (flight.next) send(flight.topic, flight.next.key, flight.next.args);
     changed();
   };
   const receive = (reply: QuestionReply, buffers: DataView[]): void => {
@@ -93,10 +93,10 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       return;
     }
     if (reply.kind === "answer") {
-      here.set(flight.key, { meta: reply.meta, buffers });
-      for (const oldest of here.keys()) if (here.size > KEPT) here.delete(oldest);
+      received.set(flight.key, { meta: reply.meta, buffers });
+      for (const oldest of received.keys()) if (received.size > KEPT) received.delete(oldest);
     }
-    settle(
+    finish(
       flight,
       reply.kind === "error" ? reply.message : reply.kind === "cancelled" && !reply.superseded ? "stopped" : null,
     );
@@ -110,12 +110,12 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
   return {
     get<T>(topic: string, args: Record<string, unknown> = {}) {
       const key = keyOf(topic, args);
-      const found = here.get(key) as Answer<T> | undefined;
+      const answer = received.get(key) as Answer<T> | undefined;
       const flight = flights.get(topic);
       if (flight) flight.next = null; // this is the latest request, and may be the one in flight
-      if (found || failures.has(key) || flight?.key === key) return found;
+      if (answer || failures.has(key) || flight?.key === key) return answer;
       if (flight) flight.next = { key, args };
-      else launch(topic, key, args);
+      else send(topic, key, args);
       return undefined;
     },
     failure: (topic, args = {}) => failures.get(keyOf(topic, args)),
@@ -128,9 +128,9 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       if (flight) model.send({ kind: "cancel", id: 0, job: flight.id }, undefined, []);
     },
     retry(topic, andAnswers = false) {
-      const mine = (key: string): boolean => key.startsWith(`[${JSON.stringify(topic)},`);
-      for (const kept of andAnswers ? [failures, here] : [failures]) {
-        for (const key of [...kept.keys()].filter(mine)) kept.delete(key);
+      const isOfTopic = (key: string): boolean => key.startsWith(`[${JSON.stringify(topic)},`);
+      for (const entries of andAnswers ? [failures, received] : [failures]) {
+        for (const key of [...entries.keys()].filter(isOfTopic)) entries.delete(key);
       }
     },
   };

@@ -9,7 +9,7 @@ import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 /** Bytes of decoded tiles to keep; thumbnails and exact rows may each take a fraction of that. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
-const CUT = "the reply was cut";
+const CUT = "the reply was truncated";
 const NO_MORE = "there are no more thumbnails";
 
 export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
@@ -50,8 +50,8 @@ export function createCache(): Cache {
   const rows = new ByteLru<Float32Array>(CACHE_BYTES / 16);
   let eager: Eager | undefined;
   const thumbsOf = (key: string): ThumbSheet | undefined => {
-    const [sent, asked] = [eager?.thumbs(key) ?? undefined, sheets.get(key)];
-    return countOf(asked) > countOf(sent) ? asked : sent;
+    const [embedded, requested] = [eager?.thumbs(key) ?? undefined, sheets.get(key)];
+    return countOf(requested) > countOf(embedded) ? requested : embedded;
   };
   return {
     read(model) {
@@ -61,8 +61,8 @@ export function createCache(): Cache {
         if (computed) sheets.delete(keyOf({ source: id }));
     },
     tile(key) {
-      const kept = tiles.get(key);
-      if (kept) return kept;
+      const cached = tiles.get(key);
+      if (cached) return cached;
       const tile = eager?.tile(key);
       if (!tile) return undefined;
       tiles.set(key, tile, tile.codes.byteLength);
@@ -86,8 +86,8 @@ export function createCache(): Cache {
         if (!sheet || (here && countOf(sheet) <= countOf(here))) return NO_MORE;
         sheets.set(key, sheet, sheet.codes.length);
       } else {
-        const whole = { ...msg, offset: 0, length: buffer.byteLength };
-        for (const meta of msg.kind === "tile" ? [whole as AnyTileMeta & Placed] : msg.tiles) {
+        const single = { ...msg, offset: 0, length: buffer.byteLength };
+        for (const meta of msg.kind === "tile" ? [single as AnyTileMeta & Placed] : msg.tiles) {
           const { offset, length } = meta;
           if (offset + length > buffer.byteLength) return CUT;
           const tile = decodeTile(meta, new DataView(buffer.buffer, buffer.byteOffset + offset, length));

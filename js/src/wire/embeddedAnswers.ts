@@ -7,20 +7,24 @@ export interface Answer<T> {
   buffers: DataView[];
 }
 
-export interface Opened {
+export interface EmbeddedAnswer {
   topic: string;
   args: Record<string, unknown>;
   answer: Answer<unknown>;
 }
 
 /** Unpack `ViewState.opening`. */
-export function opened(packed: DataView | null | undefined): Opened[] {
+export function unpackAnswers(packed: DataView | null | undefined): EmbeddedAnswer[] {
   if (!packed?.byteLength) return [];
   let at = packed.byteOffset + 4;
   const next = (length: number): DataView => {
     at += length;
     return new DataView(packed.buffer.slice(at - length, at)); // a copy, so that numbers are aligned
   };
-  const told: Opening[] = JSON.parse(new TextDecoder().decode(next(packed.getUint32(0, true))));
-  return told.map(({ topic, args, meta, lengths }) => ({ topic, args, answer: { meta, buffers: lengths.map(next) } }));
+  const openings: Opening[] = JSON.parse(new TextDecoder().decode(next(packed.getUint32(0, true))));
+  return openings.map(({ topic, args, meta, lengths }) => ({
+    topic,
+    args,
+    answer: { meta, buffers: lengths.map(next) },
+  }));
 }

@@ -1,42 +1,42 @@
 /** Requests for exact rows: only the newest few are kept, and none waits forever. */
-import type { RowAsk } from "./requests.ts";
+import type { RowRequest } from "./requests.ts";
 
 type Done = (values: Float32Array | null) => void;
 
 const QUEUED = 4;
 
-export interface RowWishes {
+export interface RowQueue {
   /** The next request to send. */
-  next(): RowAsk | undefined;
+  next(): RowRequest | undefined;
   /** Add a request; of those not in flight (key `flying`), the oldest beyond a few are dropped. */
-  add(key: string, ask: RowAsk, flying: string | undefined): Promise<Float32Array | null>;
+  add(key: string, ask: RowRequest, flying: string | undefined): Promise<Float32Array | null>;
   finish(key: string, values: Float32Array | null): void;
   finishAll(): void;
 }
 
-export function createRows(): RowWishes {
-  const wishes = new Map<string, { ask: RowAsk; done: Done[] }>();
+export function createRowQueue(): RowQueue {
+  const pending = new Map<string, { ask: RowRequest; done: Done[] }>();
   const finish = (key: string, values: Float32Array | null): void => {
-    const wish = wishes.get(key);
-    wishes.delete(key);
-    for (const done of wish?.done ?? []) done(values);
+    const entry = pending.get(key);
+    pending.delete(key);
+    for (const done of entry?.done ?? []) done(values);
   };
   return {
     finish,
-    next: () => [...wishes.values()][0]?.ask,
+    next: () => [...pending.values()][0]?.ask,
     add: (key, ask, flying) =>
       new Promise((done) => {
-        const wish = wishes.get(key);
+        const wish = pending.get(key);
         if (wish) {
           wish.done.push(done);
           return;
         }
-        wishes.set(key, { ask, done: [done] });
-        const [oldest, ...newer] = [...wishes.keys()].filter((k) => k !== flying);
+        pending.set(key, { ask, done: [done] });
+        const [oldest, ...newer] = [...pending.keys()].filter((k) => k !== flying);
         if (oldest !== undefined && newer.length >= QUEUED) finish(oldest, null);
       }),
     finishAll() {
-      for (const key of [...wishes.keys()]) finish(key, null);
+      for (const key of [...pending.keys()]) finish(key, null);
     },
   };
 }

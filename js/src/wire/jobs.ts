@@ -17,10 +17,10 @@ export const ANNOUNCED_AFTER = 250;
 const ALIVE_EVERY = 8000;
 
 /** Accepted requests of type `A`, by id. */
-export interface Works<A> {
+export interface AcceptedJobs<A> {
   all: Map<number, A & Job>;
   /** Record progress of a request. */
-  follow(id: number, asked: A, news: Job): void;
+  follow(id: number, request: A, news: Job): void;
   /** The kernel answered something. */
   heard(): void;
   /** The job to show: a running one, otherwise a waiting one; null until one takes longer than a moment. */
@@ -28,24 +28,24 @@ export interface Works<A> {
 }
 
 /** `notify` announces changes, `ping` sends a message that must be answered, `lost` is called without an answer. */
-export function createWorks<A>(tell: () => void, ask: () => void, lost: () => void): Works<A> {
+export function createJobs<A>(notify: () => void, ping: () => void, lost: () => void): AcceptedJobs<A> {
   const all = new Map<number, A & Job & { since: number }>();
   let pulse: ReturnType<typeof setTimeout>;
   const heard = (): void => {
     clearTimeout(pulse);
     if (all.size === 0) return;
     pulse = setTimeout(() => {
-      ask();
+      ping();
       pulse = setTimeout(() => all.size > 0 && lost(), ALIVE_EVERY);
     }, ALIVE_EVERY);
   };
   return {
     all,
     heard,
-    follow(id, asked, { text, done, total }) {
+    follow(id, request, { text, done, total }) {
       const since = all.get(id)?.since ?? Date.now();
-      if (!all.has(id)) setTimeout(tell, ANNOUNCED_AFTER);
-      all.set(id, { ...asked, text, done, total, since });
+      if (!all.has(id)) setTimeout(notify, ANNOUNCED_AFTER);
+      all.set(id, { ...request, text, done, total, since });
       heard();
     },
     current() {

@@ -8,11 +8,18 @@
 import { atEnd } from "../dom.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
-import { createRows } from "./exactRows.ts";
+import { createRowQueue } from "./exactRows.ts";
 import type { Job } from "./jobs.ts";
-import { createWorks } from "./jobs.ts";
+import { createJobs } from "./jobs.ts";
 import { baseKey } from "./keys.ts";
-import { type Ask, keyOfAsk, type LayerAsk, neighbours, type RowAsk, type TileAsk } from "./requests.ts";
+import {
+  type DataRequest,
+  keyOfRequest,
+  type LayerRequest,
+  neighbours,
+  type RowRequest,
+  type TileRequest,
+} from "./requests.ts";
 import type { ThumbSheet, Tile } from "./tile.ts";
 import type { HeadKey, Reply, Request } from "./wire.ts";
 
@@ -60,7 +67,7 @@ export interface TileClient {
   /** Cancel that job. */
   cancel(): void;
   /** Called when a tile arrives or is refused, and when the status changes. */
-  subscribe(cb: () => void, signal: AbortSignal): void;
+  subscribe(signal: AbortSignal, cb: () => void): void;
   status(): Status;
 }
 
@@ -79,7 +86,7 @@ type Timer = ReturnType<typeof setTimeout> | undefined;
 interface Flight {
   id: number;
   key: string;
-  ask: Ask;
+  ask: DataRequest;
   slot: string | null;
   tries: number;
   alive: boolean;
@@ -96,23 +103,23 @@ export function createTiles(): TileStore {
   let models: StoreModel[] = [];
   const bound = new WeakSet<StoreModel>();
   /** Keys of quiet requests for rows. */
-  const quietly = new Set<string>();
+  const quietRows = new Set<string>();
   const listeners = new Set<() => void>();
   const cache = createCache();
   /** Why something was refused. Refusals are announced, and views then ask again: this ends the loop. */
   const failures = new Map<string, string>();
   /** Unsent requests by slot, in order. */
-  const wanted = new Map<string, Ask>();
-  const rows = createRows();
-  let ahead: (TileAsk | LayerAsk)[] = [];
+  const unsent = new Map<string, DataRequest>();
+  const rows = createRowQueue();
+  let ahead: (TileRequest | LayerRequest)[] = [];
   let flight: Flight | null = null;
   /** The last request that was given up: a busy kernel may still answer it. */
-  let lost: Flight | null = null;
+  let abandoned: Flight | null = null;
   /** Requests that the reader cancelled; sent again when the reader returns to them. */
   const stopped = new Set<string>();
-  const looked = new Map<string, number>();
+  const lastLayer = new Map<string, number>();
   /** The method that is being computed, and whom to notify. */
-  let chosen: { source: string; done: () => void } | null = null;
+  let awaitedMethod: { source: string; done: () => void } | null = null;
   // Starts at random, since other pages of the same kernel number their requests too.
   let nextId = Math.floor(Math.random() * 2 ** 40);
   let timer: Timer;
@@ -121,36 +128,36 @@ export function createTiles(): TileStore {
   let pinged = 0;
   let status: Status = { state: "ok", message: "" };
 
-  const tell = (): void => {
+  const notify = (): void => {
     for (const cb of listeners) cb();
   };
 
   const setStatus = (state: Status["state"], message = ""): void => {
     if (status.state === state && (!message || message === status.message)) return;
     status = { state, message };
-    tell();
+    notify();
   };
 
   // ---- loaded data ----
 
-  const reread = (): void => {
+  const readHeader = (): void => {
     cache.read(models[0]);
     failures.clear();
-    tell();
+    notify();
   };
 
-  const isHere = (ask: Ask): boolean => {
+  const isLoaded = (ask: DataRequest): boolean => {
     const settled = (head: HeadKey): boolean => {
       const key = keyOf({ ...ask, head });
       return Boolean(cache.tile(key)) || failures.has(key);
     };
     if (ask.kind === "layer") return ask.heads.every(settled);
-    if (ask.kind === "thumbs") return !ask.from && Boolean(cache.thumbs(keyOfAsk(ask)));
+    if (ask.kind === "thumbs") return !ask.from && Boolean(cache.thumbs(keyOfRequest(ask)));
     return ask.kind !== "method" && Boolean(cache.tile(keyOf(ask)));
   };
 
   /** Store a reply; returns an error message if it is malformed. */
-  const keep = (msg: DataReply, buffer: DataView): string | null => {
+  const store = (msg: DataReply, buffer: DataView): string | null => {
     const key = keyOf(msg);
     const problem = cache.keep(msg, buffer);
     if (problem !== null) return problem;
@@ -179,52 +186,53 @@ export function createTiles(): TileStore {
     send({ kind: "ping", id: nextId++ });
   };
 
-  const knock = (): void => {
+  const pingLater = (): void => {
     timer = setTimeout(() => {
       if (status.state !== "no-kernel" || pings >= PINGS) return;
       ping();
-      knock();
+      pingLater();
     }, PING_EVERY);
   };
 
-  const isAwaited = ({ ask, slot, key }: Flight): boolean => slot !== null || (ask.kind === "row" && !quietly.has(key));
+  const isAwaited = ({ ask, slot, key }: Flight): boolean =>
+    slot !== null || (ask.kind === "row" && !quietRows.has(key));
 
   const giveUp = (): void => {
     clearTimeout(timer);
-    const ended = [...works.all.values(), ...(flight ? [flight] : [])];
+    const ended = [...jobs.all.values(), ...(flight ? [flight] : [])];
     for (const gone of ended) {
-      if (gone.slot !== null && !wanted.has(gone.slot)) wanted.set(gone.slot, gone.ask);
-      lost = gone;
+      if (gone.slot !== null && !unsent.has(gone.slot)) unsent.set(gone.slot, gone.ask);
+      abandoned = gone;
     }
     flight = null;
-    works.all.clear();
+    jobs.all.clear();
     rows.finishAll();
     // Data that is not visible (a neighbour, an exact row beside drawn values) needs no warning.
-    setStatus("no-kernel", wanted.size > 0 || ended.some(isAwaited) ? UNANSWERED : "");
+    setStatus("no-kernel", unsent.size > 0 || ended.some(isAwaited) ? UNANSWERED : "");
     pings = 0;
-    knock();
+    pingLater();
   };
 
-  const works = createWorks<Flight>(
-    () => tell(),
+  const jobs = createJobs<Flight>(
+    () => notify(),
     () => void send({ kind: "ping", id: nextId++ }),
     () => giveUp(),
   );
 
   /** End a request, with a reason if it failed. */
-  const settle = (ended: Flight, why: string | null): void => {
+  const finish = (ended: Flight, why: string | null): void => {
     if (ended === flight) {
       clearTimeout(timer);
       flight = null;
     }
-    works.all.delete(ended.id);
+    jobs.all.delete(ended.id);
     if (why !== null) {
       failures.set(ended.key, why);
       rows.finish(ended.key, null);
     }
     setStatus("ok");
-    tell();
-    pump();
+    notify();
+    sendNext();
   };
 
   const overdue = (): void => {
@@ -235,7 +243,7 @@ export function createTiles(): TileStore {
       flight.tries += 1;
       transmit(flight);
     } else {
-      settle(flight, "the kernel is alive but does not answer for this matrix");
+      finish(flight, "the kernel is running but does not answer requests for this matrix");
     }
   };
 
@@ -253,17 +261,17 @@ export function createTiles(): TileStore {
     }, WAITING_AFTER);
   };
 
-  const launch = (ask: Ask, slot: string | null): void => {
+  const launch = (ask: DataRequest, slot: string | null): void => {
     clearTimeout(idle);
-    flight = { id: nextId++, key: keyOfAsk(ask), ask, slot, tries: 1, alive: false };
+    flight = { id: nextId++, key: keyOfRequest(ask), ask, slot, tries: 1, alive: false };
     transmit(flight);
   };
 
   /** Send the next request, if nothing is in flight and the kernel answers. */
-  const pump = (): void => {
+  const sendNext = (): void => {
     if (flight || models.length === 0) return;
     if (status.state === "no-kernel") {
-      if (wanted.size > 0) {
+      if (unsent.size > 0) {
         setStatus("no-kernel", UNANSWERED);
         ping();
       }
@@ -274,9 +282,9 @@ export function createTiles(): TileStore {
       launch(row, null);
       return;
     }
-    for (const [slot, ask] of wanted) {
-      wanted.delete(slot);
-      if (isHere(ask)) continue;
+    for (const [slot, ask] of unsent) {
+      unsent.delete(slot);
+      if (isLoaded(ask)) continue;
       launch(ask, slot);
       return;
     }
@@ -286,26 +294,26 @@ export function createTiles(): TileStore {
 
   const fetchAhead = (): void => {
     if (flight || status.state !== "ok") return;
-    const next = ahead.find((ask) => !failures.has(keyOf(ask)) && !isHere(ask));
+    const next = ahead.find((ask) => !failures.has(keyOf(ask)) && !isLoaded(ask));
     ahead = ahead.filter((ask) => ask !== next);
     if (next) launch(next, null);
   };
 
   /** Request something for the reader within a slot, replacing what the slot requested before. */
-  const look = (ask: TileAsk | LayerAsk, slot: string): void => {
-    if (looked.get(ask.source) !== ask.layer) stopped.clear();
-    looked.set(ask.source, ask.layer);
+  const requestShown = (ask: TileRequest | LayerRequest, slot: string): void => {
+    if (lastLayer.get(ask.source) !== ask.layer) stopped.clear();
+    lastLayer.set(ask.source, ask.layer);
     ahead = neighbours(models[0]?.get("header"), ask);
-    want(ask, slot);
+    enqueue(ask, slot);
   };
 
-  const want = (ask: Ask, slot: string): void => {
-    wanted.delete(slot);
-    const key = keyOfAsk(ask);
-    const taken = [...works.all.values()].some((work) => work.key === key);
+  const enqueue = (ask: DataRequest, slot: string): void => {
+    unsent.delete(slot);
+    const key = keyOfRequest(ask);
+    const isAccepted = [...jobs.all.values()].some((work) => work.key === key);
     if (flight?.key === key) flight.slot ??= slot;
-    else if (!isHere(ask) && !failures.has(key) && !stopped.has(key) && !taken) wanted.set(slot, ask);
-    pump();
+    else if (!isLoaded(ask) && !failures.has(key) && !stopped.has(key) && !isAccepted) unsent.set(slot, ask);
+    sendNext();
   };
 
   // ---- replies ----
@@ -316,26 +324,26 @@ export function createTiles(): TileStore {
     clearTimeout(timer);
     failures.clear();
     setStatus("ok");
-    pump();
+    sendNext();
   };
 
   /** The kernel accepted a request as a job: others may be sent meanwhile. */
-  const follow = (taken: Flight, msg: Job): void => {
-    works.follow(taken.id, taken, msg);
-    if (taken.slot !== null && wanted.get(taken.slot) === taken.ask) wanted.delete(taken.slot);
-    if (taken === flight) {
+  const accept = (accepted: Flight, msg: Job): void => {
+    jobs.follow(accepted.id, accepted, msg);
+    if (accepted.slot !== null && unsent.get(accepted.slot) === accepted.ask) unsent.delete(accepted.slot);
+    if (accepted === flight) {
       clearTimeout(timer);
       flight = null;
     }
     setStatus("ok");
-    tell();
-    pump();
+    notify();
+    sendNext();
   };
 
   const receive = (msg: Reply, buffers: DataView[]): void => {
     if (!msg || typeof msg !== "object" || typeof msg.id !== "number") return;
-    works.heard();
-    const mine = [works.all.get(msg.id), flight, lost].find((one) => one?.id === msg.id);
+    jobs.heard();
+    const request = [jobs.all.get(msg.id), flight, abandoned].find((one) => one?.id === msg.id);
     let problem: string | null = null;
     if (msg.kind === "pong") {
       if (flight) flight.alive = true;
@@ -343,23 +351,24 @@ export function createTiles(): TileStore {
       return;
     }
     if (msg.kind === "progress") {
-      if (mine) follow(mine, msg);
+      if (request) accept(request, msg);
       return;
     }
     if (msg.kind === "made") {
-      if (chosen?.source === msg.source) chosen.done();
+      if (awaitedMethod?.source === msg.source) awaitedMethod.done();
     } else if (msg.kind === "cancelled") {
-      if (mine && !msg.superseded) stopped.add(mine.key);
+      if (request && !msg.superseded) stopped.add(request.key);
     } else if (msg.kind === "error") {
       problem = String(msg.message);
       // The menu that would show it is already closed.
-      if (mine?.ask.kind === "method") status = { state: "ok", message: `${baseKey(mine.ask.source)}: ${problem}` };
-    } else problem = buffers?.[0] ? keep(msg, buffers[0]) : "the reply had no data";
-    if (mine) {
-      settle(mine, problem);
+      if (request?.ask.kind === "method")
+        status = { state: "ok", message: `${baseKey(request.ask.source)}: ${problem}` };
+    } else problem = buffers?.[0] ? store(msg, buffers[0]) : "the reply had no data";
+    if (request) {
+      finish(request, problem);
     } else {
       recover();
-      if (problem === null) tell();
+      if (problem === null) notify();
     }
   };
 
@@ -371,9 +380,9 @@ export function createTiles(): TileStore {
     model.on("msg:custom", (msg: Reply, buffers: DataView[]) => {
       if (models[0] === model) receive(msg, buffers);
     });
-    model.on("change:header", reread);
-    model.on("change:eager", reread);
-    reread();
+    model.on("change:header", readHeader);
+    model.on("change:eager", readHeader);
+    readHeader();
   };
 
   return {
@@ -390,13 +399,13 @@ export function createTiles(): TileStore {
         clearTimeout(timer);
         clearTimeout(idle);
         flight = null;
-        works.all.clear();
-        wanted.clear();
+        jobs.all.clear();
+        unsent.clear();
         rows.finishAll();
       });
     },
     empty: () => models.length === 0,
-    subscribe(cb, signal) {
+    subscribe(signal, cb) {
       listeners.add(cb);
       atEnd(signal, () => listeners.delete(cb));
     },
@@ -409,39 +418,39 @@ export function createTiles(): TileStore {
       const key = keyOf({ source });
       stopped.delete(key);
       failures.delete(key);
-      chosen = { source, done };
+      awaitedMethod = { source, done };
       if (status.state === "ok") status.message = "";
       if (models[0]?.get("header").sources.some(({ method }) => method === source)) done();
-      else want({ kind: "method", source, layer }, "method");
+      else enqueue({ kind: "method", source, layer }, "method");
     },
-    job: works.current,
+    job: jobs.current,
     cancel() {
-      const work = works.current();
+      const work = jobs.current();
       if (work) send({ kind: "cancel", id: 0, job: work.id });
     },
     get: (source, layer, head) => cache.tile(keyOf({ source, layer, head })),
     thumbs(source, from) {
       const sheet = cache.thumbs(keyOf({ source }));
       if (from || (!sheet && from === undefined))
-        want(from ? { kind: "thumbs", source, from } : { kind: "thumbs", source }, "thumbs");
+        enqueue(from ? { kind: "thumbs", source, from } : { kind: "thumbs", source }, "thumbs");
       return sheet;
     },
     request(source, layer, head, slot = `${source} ${typeof head}`) {
-      look({ kind: "tile", source, layer, head }, slot);
+      requestShown({ kind: "tile", source, layer, head }, slot);
     },
-    requestHeads: (source, layer, heads) => look({ kind: "layer", source, layer, heads }, `${source} heads`),
+    requestHeads: (source, layer, heads) => requestShown({ kind: "layer", source, layer, heads }, `${source} heads`),
     row(source, layer, head, row, quiet) {
-      const ask: RowAsk = { kind: "row", source, layer, head, row };
+      const ask: RowRequest = { kind: "row", source, layer, head, row };
       const key = keyOf(ask);
       const kept = cache.row(key);
       if (kept) return Promise.resolve(kept);
       const lost = status.state === "no-kernel";
-      quietly[quiet ? "add" : "delete"](key);
+      quietRows[quiet ? "add" : "delete"](key);
       if (lost && !quiet) setStatus("no-kernel", UNANSWERED);
       if (lost) ping();
       if (lost || failures.has(key)) return Promise.resolve(null);
       const wish = rows.add(key, ask, flight?.key);
-      pump();
+      sendNext();
       return wish;
     },
   };

@@ -1,9 +1,9 @@
 /** The menu in the corner of every view: export as picture or table, and the list of keys. */
 
-import { atEnd, fill, h, keyboard, on, put } from "../../dom.ts";
+import { atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download, toPng, toSvg } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import { wordsOf } from "./verbalise.ts";
+import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
 const SELF = ".aw-tools";
@@ -28,13 +28,13 @@ function fileName(root: Element): string {
 
 /** All elements of a view that take keys, with descriptions of the keys. */
 function keysOf(root: Element): [string, string[]][] {
-  const found = new Map<string, string[]>();
+  const keysByPlace = new Map<string, string[]>();
   for (const el of root.querySelectorAll<HTMLElement>("[data-aw-keys]")) {
     if (!el.checkVisibility()) continue;
     const name = (el.ariaLabel ?? el.role ?? "").split(/[,:]/)[0] as string;
-    found.set(el.dataset.awKeys as string, [...(found.get(el.dataset.awKeys as string) ?? []), name]);
+    keysByPlace.set(el.dataset.awKeys as string, [...(keysByPlace.get(el.dataset.awKeys as string) ?? []), name]);
   }
-  return [...found].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
+  return [...keysByPlace].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
 /** `root` lies inside its view. */
@@ -47,16 +47,16 @@ export const renderTools = view((ctx, root, signal) => {
     title: "Save, copy, keys (?)",
   });
   button.textContent = "⋯";
-  const said = h("div.tools-said", { role: "status" });
+  const message = h("div.tools-said", { role: "status" });
   const keys = h("dl.tools-keys");
   const item = (label: string, act: () => void | Promise<void>): HTMLButtonElement => {
     const el = h("button.tools-item", { type: "button" }, label);
     on(el, signal, {
       click: () => {
-        put(said, "");
+        setText(message, "");
         Promise.resolve()
           .then(act)
-          .catch((error: Error) => put(said, error.message));
+          .catch((error: Error) => setText(message, error.message));
       },
     });
     return el;
@@ -85,21 +85,21 @@ export const renderTools = view((ctx, root, signal) => {
   const handOver = (): void => {
     if (!wanted) return;
     const why = answers.failure("csv", wanted);
-    const told = answers.get<string | Part>("csv", wanted)?.meta;
-    if (typeof told === "object") {
-      table.push(told.text);
-      if (told.next !== null) {
+    const answer = answers.get<string | Part>("csv", wanted)?.meta;
+    if (typeof answer === "object") {
+      table.push(answer.text);
+      if (answer.next !== null) {
         answers.retry("csv", true);
-        wanted = { ...wanted, first: told.next };
+        wanted = { ...wanted, first: answer.next };
         handOver();
         return;
       }
     }
-    const text = told ? table.join("") || (told as string) : why && approximate();
+    const text = answer ? table.join("") || (answer as string) : why && approximate();
     if (text) {
       download(`${fileName(shown)}${why ? "-approximate" : ""}.csv`, new Blob([text], { type: "text/csv" }));
       open(false);
-    } else if (why) put(said, why);
+    } else if (why) setText(message, why);
     else return;
     answers.retry("csv", true);
     wanted = null;
@@ -119,9 +119,9 @@ export const renderTools = view((ctx, root, signal) => {
     item("Values (CSV)", () => {
       wanted = values();
       handOver();
-      if (wanted) put(said, "asking the kernel …");
+      if (wanted) setText(message, "asking the kernel …");
     }),
-    said,
+    message,
     h("div.tools-title", "Keys"),
     keys,
   );
@@ -129,9 +129,9 @@ export const renderTools = view((ctx, root, signal) => {
     if (!panel.hidden === is) return;
     panel.hidden = !is;
     button.ariaExpanded = String(is);
-    put(said, "");
+    setText(message, "");
     if (!is) return;
-    fill(
+    setChildren(
       keys,
       ...keysOf(shown).flatMap(([place, lines]) => [h("dt", place), ...lines.map((line) => h("dd", line))]),
       h("dt", "everywhere"),
@@ -146,22 +146,22 @@ export const renderTools = view((ctx, root, signal) => {
     button.focus();
   };
   // A summary for screen readers, in the view and on every focusable element of it.
-  const told = h("p.sr", { id: `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}` });
+  const summary = h("p.sr", { id: `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}` });
   let resting: ReturnType<typeof setTimeout> | undefined;
   const tell = (): void => {
     const finds = (names: string): boolean => shown.matches(names) || shown.querySelector(names) !== null;
     let words = "";
     if (finds(OF_OTHERS)) words = shown.querySelector(".aw-readout")?.textContent ?? "";
-    else if (finds(OF_MAPS) && ctx.header().sources.length > 0) words = wordsOf(ctx);
-    put(told, words);
+    else if (finds(OF_MAPS) && ctx.header().sources.length > 0) words = describeView(ctx);
+    setText(summary, words);
     for (const el of [shown, ...shown.querySelectorAll("[role=application]")]) {
-      if (words) el.setAttribute("aria-describedby", told.id);
+      if (words) el.setAttribute("aria-describedby", summary.id);
       else el.removeAttribute("aria-describedby");
     }
   };
   atEnd(signal, () => clearTimeout(resting));
   root.classList.add("aw-tools");
-  fill(root, button, panel, told);
+  setChildren(root, button, panel, summary);
   on(button, signal, { click: () => open(Boolean(panel.hidden)) });
   keyboard(root, signal, { Escape: close });
   on(root, signal, {

@@ -5,49 +5,49 @@ import { quoted } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { filtersOf, leavesOut, trimmed } from "./filters.ts";
+import { filteredRow, filtersOf, hidesValues } from "./filters.ts";
 
 /** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
 export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
 
 /** Keeps the most recently requested row. `arrived` is called when it arrives. */
 export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
-  let here = "";
+  let loaded = "";
   let values: Float32Array | undefined;
-  let asked = "";
-  let look = "";
+  let requested = "";
+  let filteredFor = "";
   let shown: Float32Array | undefined;
   /** The row with the filters applied. */
   const filter = (row: number): Float32Array | undefined => {
     const filters = filtersOf(ctx);
     const source = ctx.source();
-    const wanted = JSON.stringify([here, filters]);
-    if (look !== wanted && values) {
-      look = wanted;
+    const wanted = JSON.stringify([loaded, filters]);
+    if (filteredFor !== wanted && values) {
+      filteredFor = wanted;
       const { special } = ctx.axisOf(source.query);
-      if (!leavesOut(filters)) shown = values;
+      if (!hidesValues(filters)) shown = values;
       else if (source.kind === "map" && filters.special !== "show" && special[row])
         shown = values.map(() => Number.NaN);
-      else shown = trimmed(values, ctx.axisOf(source.key).special, filters, source.stochastic);
+      else shown = filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
     }
     return shown;
   };
   const fetch = async (name: string, row: number): Promise<void> => {
-    asked = name;
+    requested = name;
     const { source, layer, head } = ctx.resolved();
     // A reader who pinned a cell waits for exact numbers; without a pin the drawn values suffice.
-    const found = await ctx.tiles.row(source.id, layer, head, row, !ctx.cell("pinned"));
-    if (asked !== name || ctx.signal.aborted) return;
-    asked = ""; // no values: requested again on the next change
-    if (!found) return;
-    [here, values] = [name, found];
+    const exactRow = await ctx.tiles.row(source.id, layer, head, row, !ctx.cell("pinned"));
+    if (requested !== name || ctx.signal.aborted) return;
+    requested = ""; // no values: requested again on the next change
+    if (!exactRow) return;
+    [loaded, values] = [name, exactRow];
     arrived();
   };
   return (row, ask) => {
     const { source, layer, head } = ctx.resolved();
     const name = [source.id, layer, head, row].join();
-    if (name === here) return filter(row);
-    if (ask && asked !== name) void fetch(name, row);
+    if (name === loaded) return filter(row);
+    if (ask && requested !== name) void fetch(name, row);
     return undefined;
   };
 }
@@ -57,10 +57,10 @@ export function nameOf(ctx: ViewContext, axis: string, i: number): string {
   return quoted(ctx.axisOf(axis).labels, i, ctx.options.indexBase);
 }
 
-const whole = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
+const isCell = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
 
 /** Describe the hovered and the pinned cell. Pinning requests the exact row. */
-export function cellWords(
+export function describeCells(
   ctx: ViewContext,
   rows: ExactRows,
   tile: Tile | null,
@@ -78,9 +78,9 @@ export function cellWords(
     return tile ? `${between} ≈ ${tile.text(query, key)}` : between;
   };
   const parts: string[] = [];
-  if (whole(pinned)) parts.push(`pinned ${words(pinned)}`);
+  if (isCell(pinned)) parts.push(`pinned ${words(pinned)}`);
   const same = hover?.query === pinned?.query && hover?.key === pinned?.key;
-  if (whole(hover) && !same) parts.push(words(hover));
+  if (isCell(hover) && !same) parts.push(words(hover));
   if (parts.length > 0) return parts.join(" · ");
   const half = hover ?? pinned;
   if (half && half.query >= 0) return `query ${nameOf(ctx, source.query, half.query)}`;

@@ -1,6 +1,6 @@
 /** The colour scale beside every picture: its ramp, its range in numbers, and its settings. */
 import { type MapName, type Mode, rampCss, valueAt } from "../../colour.ts";
-import { assign, dress, h, on, put } from "../../dom.ts";
+import { assign, h, on, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 
 export interface ScaleState {
@@ -57,15 +57,15 @@ export function createScale(signal: AbortSignal, modes: boolean, changed: () => 
     },
     show(state) {
       const { map, range } = state;
-      dress(ramp, { background: rampCss(map) });
+      setStyles(ramp, { background: rampCss(map) });
       const isLog = mode === "log" && range[0] >= 0;
-      put(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
-      put(middle, tickText(range[0] < 0 ? 0 : valueAt(0.5, range, mode)));
-      put(high, tickText(range[1]));
-      put(words, state.words);
+      setText(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
+      setText(middle, tickText(range[0] < 0 ? 0 : valueAt(0.5, range, mode)));
+      setText(high, tickText(range[1]));
+      setText(words, state.words);
       const [text = "", title = ""] = state.button ?? [];
       assign(button, { hidden: !text, title, ariaPressed: String(common) });
-      put(button, text);
+      setText(button, text);
     },
   };
 }

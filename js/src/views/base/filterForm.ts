@@ -1,9 +1,9 @@
 /** The form for a view's filters and colours, and a summary of them. */
 import { PALETTES } from "../../colour.ts";
-import { fill, h, keyboard, on, put } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
-import { filtersOf, leavesOut, setFilters } from "./filters.ts";
+import { filtersOf, hidesValues, setFilters } from "./filters.ts";
 import { only, view } from "./view.ts";
 
 /** Pairs, for the build may rename what looks like a property of ours. */
@@ -14,14 +14,14 @@ const SPECIAL: [Filters["special"], string][] = [
 ];
 
 const SCALES: [string, string][] = [
-  ["", "as it comes"],
+  ["", "default"],
   ["linear", "linear"],
   ["sqrt", "square root"],
   ["log", "logarithm"],
 ];
 const EXTENTS: [string, string][] = [
-  ["", "as it comes"],
-  ["map", "each its own"],
+  ["", "default"],
+  ["map", "one per map"],
   ["all", "one for all"],
 ];
 
@@ -66,7 +66,7 @@ export const renderFilters = view((ctx, root, signal) => {
     ),
   );
   const words = h("span.note");
-  let drawn = "";
+  let drawnState = "";
 
   const set =
     (save: boolean) =>
@@ -103,23 +103,23 @@ export const renderFilters = view((ctx, root, signal) => {
       button.focus();
     },
   });
-  fill(root, box, words);
+  setChildren(root, box, words);
   return (changed) => {
     if (only(changed, "hover", "pinned", "tiles", "layer", "head")) return;
     const source = ctx.source();
     const filters = filtersOf(ctx);
     const [first = "", ...others] = Object.keys(PALETTES[source.signed ? 1 : 0]);
-    if (first !== drawn) {
-      drawn = first;
-      fill(palette, h("option", { value: "" }, first), ...others.map((value) => h("option", { value }, value)));
+    if (first !== drawnState) {
+      drawnState = first;
+      setChildren(palette, h("option", { value: "" }, first), ...others.map((value) => h("option", { value }, value)));
     }
     special.value = filters.special;
     mass.value = String(100 * filters.mass);
-    put(share, `${Number((100 * filters.mass).toFixed(1))} %`);
+    setText(share, `${Number((100 * filters.mass).toFixed(1))} %`);
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
     [scale.value, extent.value] = [filters.scale, filters.extent];
-    all.disabled = !leavesOut(filters);
-    put(words, filterWords(filters, source));
+    all.disabled = !hidesValues(filters);
+    setText(words, filterWords(filters, source));
   };
 });

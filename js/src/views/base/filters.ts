@@ -31,10 +31,10 @@ export function filterPlace(ctx: ViewContext): HTMLElement {
 }
 
 /** Whether anything is hidden. */
-export const leavesOut = ({ special, mass, least }: Filters): boolean => special !== "show" || mass < 1 || least > 0;
+export const hidesValues = ({ special, mass, least }: Filters): boolean => special !== "show" || mass < 1 || least > 0;
 
 /** A row with hidden values as NaN. `special` marks special tokens; `shares`: rows sum to one. */
-export function trimmed(
+export function filteredRow(
   row: Float32Array,
   special: readonly number[],
   { special: how, mass, least }: Filters,
@@ -67,18 +67,18 @@ const MADE = new WeakMap<Tile, { look: string; tile: Tile }[]>();
 
 /** A tile with the filters applied; the same object as long as tile and filters are the same. */
 export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx), source = ctx.source()): Tile {
-  if (!leavesOut(filters) || tile.meta.whole) return tile; // cells that share a code cannot be told apart
-  const look = JSON.stringify(filters);
+  if (!hidesValues(filters) || tile.meta.whole) return tile; // cells that share a code cannot be told apart
+  const filtersKey = JSON.stringify(filters);
   const [first, second] = MADE.get(tile) ?? [];
-  let made = first?.look === look ? first : second;
-  if (made?.look !== look) {
+  let version = first?.look === filtersKey ? first : second;
+  if (version?.look !== filtersKey) {
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const drops = (row: number): boolean =>
       source.kind === "map" && filters.special !== "show" && Boolean(query.special[row]);
-    made = { look, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
-    MADE.set(tile, first ? [made, first] : [made]);
+    version = { look: filtersKey, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
+    MADE.set(tile, first ? [version, first] : [version]);
   }
-  return made.tile;
+  return version.tile;
 }
 
 /**
@@ -102,7 +102,7 @@ export function filteredTile(
   const codes = new Int16Array(rows * cols).fill(HIDDEN);
   const divisors = new Float64Array(rows).fill(1);
   const counts = new Uint32Array(256);
-  const made = new Int16Array(256);
+  const newCodes = new Int16Array(256);
   let most = 0;
   for (let r = 0; r < rows; r += 1) {
     if (drops(r)) continue;
@@ -126,15 +126,15 @@ export function filteredTile(
       if (!count(byte)) continue;
       const code = isSigned ? (byte << 24) >> 24 : byte;
       const value = size(byte) / by;
-      if (!by || size(byte) < cut) made[byte] = HIDDEN;
-      else if (by === 1) made[byte] = code;
-      else made[byte] = Math.sign(code) * Math.min(top, Math.round(top * (value / scale) ** gamma));
-      if (made[byte] !== HIDDEN) most = Math.max(most, value);
+      if (!by || size(byte) < cut) newCodes[byte] = HIDDEN;
+      else if (by === 1) newCodes[byte] = code;
+      else newCodes[byte] = Math.sign(code) * Math.min(top, Math.round(top * (value / scale) ** gamma));
+      if (newCodes[byte] !== HIDDEN) most = Math.max(most, value);
     }
-    for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = made[byteOf(c)] as number;
+    for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = newCodes[byteOf(c)] as number;
   }
   const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
-  const found: Tile = {
+  const result: Tile = {
     meta,
     rows,
     cols,
@@ -148,7 +148,7 @@ export function filteredTile(
       return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
     },
     peak: () => most,
-    received: () => meanReceived(found),
+    received: () => meanReceived(result),
   };
-  return found;
+  return result;
 }

@@ -1,5 +1,5 @@
 /** A menu whose items have a second line for their cost, or for why they are unavailable. */
-import { fill, flag, h, keyboard, on, reserve } from "../../dom.ts";
+import { h, keyboard, on, reserve, setChildren, setFlag } from "../../dom.ts";
 
 export interface Item {
   value: string;
@@ -28,7 +28,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   });
   const field = h("span.field.choice", name, button, list);
   let items: readonly Item[] = [];
-  let drawn = "";
+  let drawnState = "";
   let chosen = 0;
   let active = 0;
 
@@ -39,7 +39,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   };
   const move = (to: number): void => {
     active = Math.max(0, Math.min(items.length - 1, to));
-    for (const [i, option] of [...list.children].entries()) flag(option, "data-active", i === active);
+    for (const [i, option] of [...list.children].entries()) setFlag(option, "data-active", i === active);
     button.setAttribute("aria-activedescendant", id + active);
     list.children[active]?.scrollIntoView({ block: "nearest" });
   };
@@ -70,14 +70,14 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     field,
     offer(offered, current, next) {
       field.hidden = offered.length < 2;
-      const look = JSON.stringify([offered, current, next]);
-      if (look === drawn) return;
-      drawn = look;
+      const stateKey = JSON.stringify([offered, current, next]);
+      if (stateKey === drawnState) return;
+      drawnState = stateKey;
       items = offered;
       chosen = items.findIndex(({ value }) => value === current);
       button.textContent = items[chosen]?.label ?? "";
       reserve(button, ...items.flatMap(({ value, label }) => (value === next ? [`${label} ▾`] : [])));
-      fill(
+      setChildren(
         list,
         ...items.map(({ label, note = "", off = false }, i) =>
           h(

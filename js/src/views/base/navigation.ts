@@ -90,20 +90,20 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
  * unless that is empty. `lost`: there is no kernel to compute anything.
  */
 export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
-  const found = new Map<string, Item>();
+  const items = new Map<string, Item>();
   for (const { method, title } of header.sources) {
-    if (!found.has(method)) found.set(method, { value: method, label: title });
+    if (!items.has(method)) items.set(method, { value: method, label: title });
   }
   for (const { method, title, cost, refusal, mark } of header.methods) {
     const why = refusal || (lost ? "needs a running kernel" : "");
-    found.set(method, {
+    items.set(method, {
       value: method,
       label: title,
       note: why || [mark, cost].filter(Boolean).join(" · "),
       off: !!why,
     });
   }
-  return [...found.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
+  return [...items.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
 }
 
 /** Stacks of a method, in the store's order. */

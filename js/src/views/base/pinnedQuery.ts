@@ -12,6 +12,6 @@ export function pinnedQuery(ctx: ViewContext): number | null {
   const header = ctx.header();
   const origin = header.sources.find(({ unit, stack }) => unit === cell.unit && stack === source.stack);
   const from = origin && header.axes[origin.query];
-  const found = from ? translateIndex(cell.query, from, axis) : -1;
-  return found < 0 ? null : found;
+  const query = from ? translateIndex(cell.query, from, axis) : -1;
+  return query < 0 ? null : query;
 }

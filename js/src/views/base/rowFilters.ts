@@ -4,7 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
-import { filterPlace, leavesOut, trimmed } from "./filters.ts";
+import { filteredRow, filterPlace, hidesValues } from "./filters.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
 
@@ -35,7 +35,7 @@ export function createRowFilters(ctx: ViewContext): RowFilters {
   const element = h("span");
   let source: Partial<Source> = {};
   let from: readonly unknown[] = [];
-  let made: Float32Array[] = [];
+  let filteredRows: Float32Array[] = [];
   return {
     element,
     offer(shown) {
@@ -45,13 +45,13 @@ export function createRowFilters(ctx: ViewContext): RowFilters {
       element.append(filterPlace(Object.create(ctx, { source: { value } })));
     },
     of(rows, filters, special, shares) {
-      if (!leavesOut(filters)) return rows;
+      if (!hidesValues(filters)) return rows;
       const now = [rows, special, filters.special, filters.mass, filters.least];
-      if (now.some((one, i) => one !== from[i])) {
+      if (now.some((values, i) => values !== from[i])) {
         from = now;
-        made = rows.map((row, i) => trimmed(row, special, filters, Boolean(shares[i])));
+        filteredRows = rows.map((row, i) => filteredRow(row, special, filters, Boolean(shares[i])));
       }
-      return made;
+      return filteredRows;
     },
   };
 }

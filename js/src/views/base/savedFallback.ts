@@ -6,18 +6,18 @@ import type { HeadKey } from "../../wire/wire.ts";
 import { placeWords } from "./navigation.ts";
 
 /** The same context, except that it resolves to the nearest loaded matrix once the kernel is given up. */
-export function withSaved(ctx: ViewContext): ViewContext {
+export function withSavedFallback(ctx: ViewContext): ViewContext {
   const { tiles } = ctx;
   const resolved = (): Resolved => {
     const wanted = ctx.resolved();
     const { source, layer, head, notes } = wanted;
     if (tiles.status().state !== "no-kernel" || tiles.get(source.id, layer, head)) return wanted;
-    const near = [...source.layers].sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
+    const layersByDistance = [...source.layers].sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
     for (const other of [head, "mean"] as HeadKey[]) {
-      const found = near.find((one) => tiles.get(source.id, one, other));
-      if (found === undefined) continue;
-      const words = `${placeWords(ctx, layer, head)} was not saved: showing ${placeWords(ctx, found, other)}`;
-      return { source, layer: found, head: other, notes: [...notes, words] };
+      const savedLayer = layersByDistance.find((candidate) => tiles.get(source.id, candidate, other));
+      if (savedLayer === undefined) continue;
+      const words = `${placeWords(ctx, layer, head)} was not saved: showing ${placeWords(ctx, savedLayer, other)}`;
+      return { source, layer: savedLayer, head: other, notes: [...notes, words] };
     }
     return wanted;
   };

@@ -1,6 +1,6 @@
 /**
  * A map or attributions in one or two sentences, computed from the numbers, for screen readers. The twin of
- * `explanations/verbalise.py`.
+ * `attnwidgets/explanations/results/verbalise.py`.
  */
 import type { ViewContext } from "../../context.ts";
 import { safeText } from "../../dom.ts";
@@ -44,14 +44,14 @@ function text(labels: readonly string[], every: readonly string[]): string {
 }
 
 const runs = (chosen: readonly boolean[]): [number, number][] => {
-  const found: [number, number][] = [];
+  const ranges: [number, number][] = [];
   chosen.forEach((is, i) => {
     if (!is) return;
-    const last = found.at(-1);
+    const last = ranges.at(-1);
     if (last?.[1] === i) last[1] = i + 1;
-    else found.push([i, i + 1]);
+    else ranges.push([i, i + 1]);
   });
-  return found;
+  return ranges;
 };
 
 const sum = (values: Iterable<number>): number => {
@@ -81,7 +81,7 @@ export function spansOf(values: readonly number[], most = MOST): Span[] {
 }
 
 /** Describe a row of attributions; NaN: hidden. `about`: " for “positive”". */
-export function rowWords(
+export function describeRow(
   name: string,
   row: Iterable<number>,
   labels: readonly string[],
@@ -116,15 +116,15 @@ export function rowWords(
   );
   if (against) {
     const share = sum(values.map((value) => Math.max(-value, 0))) / sum(values.map(Math.abs));
-    const said = `most of it ${read(against)} (${percent(against.share)} of that)`;
-    if (best) sentences.push(`Against it speaks ${percent(share)} of all weight, ${said}.`);
-    else sentences.push(`${name}: all${about} speaks against it, ${said}.`);
+    const mostly = `most of it ${read(against)} (${percent(against.share)} of that)`;
+    if (best) sentences.push(`Against it speaks ${percent(share)} of all weight, ${mostly}.`);
+    else sentences.push(`${name}: all${about} speaks against it, ${mostly}.`);
   }
   return sentences.join(" ");
 }
 
 /** Describe a matrix: the keys that receive most, and the three strongest other relations. */
-export function matrixWords(
+export function describeMatrix(
   begin: string,
   rows: readonly Float32Array[],
   queries: readonly string[],
@@ -156,39 +156,39 @@ export function matrixWords(
       best.length = Math.min(best.length, MOST);
     }
   });
-  const told = best.map(([value, q, k], i) => {
-    const said = `${name(queries, q)} reads ${name(keys, k)}`;
-    return i ? `${said} (${percent(value)})` : `${said} most, ${percent(value)} of its row`;
+  const relations = best.map(([value, q, k], i) => {
+    const relation = `${name(queries, q)} reads ${name(keys, k)}`;
+    return i ? `${relation} (${percent(value)})` : `${relation} most, ${percent(value)} of its row`;
   });
-  if (told.length > 0) {
-    const rest = told.length > 1 ? `; then ${told.slice(1).join(" and ")}` : "";
-    sentences.push(`Apart from that, ${told[0]}${rest}.`);
+  if (relations.length > 0) {
+    const rest = relations.length > 1 ? `; then ${relations.slice(1).join(" and ")}` : "";
+    sentences.push(`Apart from that, ${relations[0]}${rest}.`);
   }
   return sentences.join(" ");
 }
 
 /** Describe what a view shows, with its layer, head and filters; "" while its numbers are not loaded. */
-export function wordsOf(ctx: ViewContext): string {
+export function describeView(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
-  const whole = ctx.tiles.get(source.id, layer, head);
-  if (!whole) return "";
-  const tile = filtered(ctx, whole, filtersOf(ctx), source);
+  const unfiltered = ctx.tiles.get(source.id, layer, head);
+  if (!unfiltered) return "";
+  const tile = filtered(ctx, unfiltered, filtersOf(ctx), source);
   const [queries, keys] = [ctx.axisOf(source.query).labels, ctx.axisOf(source.key).labels];
   const short = source.title.split(/ for ['"]/)[0] as string;
   const name = short.slice(0, 1).toUpperCase() + short.slice(1);
   if (source.kind === "attributions") {
-    const said = queries.slice(0, MOST).map((label, row) => {
+    const targetSentences = queries.slice(0, MOST).map((label, row) => {
       const [target = "", foil] = label.trim().split(" − ");
       const about = target && ` for ${text([target], [target])}${foil ? ` rather than ${text([foil], [foil])}` : ""}`;
-      return rowWords(name, rowOf(tile, row), keys, about, source.unit);
+      return describeRow(name, rowOf(tile, row), keys, about, source.unit);
     });
-    const more = queries.length - said.length;
-    if (more > 0) said.push(`And ${more} more target${more > 1 ? "s" : ""}.`);
-    return said.join(" ");
+    const more = queries.length - targetSentences.length;
+    if (more > 0) targetSentences.push(`And ${more} more target${more > 1 ? "s" : ""}.`);
+    return targetSentences.join(" ");
   }
   const at = head === "-" ? "" : typeof head === "number" ? `, head ${ctx.headName(head)}` : `, ${head} over heads`;
   const begin = `${name} in layer ${ctx.layerName(layer)}${at}`;
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
   const rows = queries.map((_, row) => rowOf(tile, row));
-  return matrixWords(begin, rows, queries, keys, source.stochastic);
+  return describeMatrix(begin, rows, queries, keys, source.stochastic);
 }

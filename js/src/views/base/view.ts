@@ -1,6 +1,6 @@
 /** The basis of every view: its lifetime, the heading above its picture, and the readout below it. */
 import type { Change, RenderView, ViewContext } from "../../context.ts";
-import { assign, atEnd, fill, h, on, put, reserve } from "../../dom.ts";
+import { assign, atEnd, h, on, reserve, setChildren, setText } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
 
 type Update = (changed: ReadonlySet<Change>) => void;
@@ -14,10 +14,10 @@ export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortS
     const stop = new AbortController();
     const close = (): void => {
       stop.abort();
-      fill(root);
+      setChildren(root);
     };
     const update = build(ctx, root, stop.signal);
-    ctx.onChange(update, stop.signal);
+    ctx.onChange(stop.signal, update);
     atEnd(ctx.signal, () => stop.abort());
     update(new Set());
     return close;
@@ -53,24 +53,24 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
       const shown = ctx.resolved();
       const { source, notes } = shown;
       const name = ctx.options.title || (fallback ?? source.title);
-      put(title, name);
+      setText(title, name);
       const words = (at: Resolved): string => {
         const text = typeof where === "string" ? where : where(at);
         return text && at.source.stack !== "self" ? `${at.source.stack} · ${text}` : text;
       };
-      put(place, words(shown));
+      setText(place, words(shown));
       const other = ctx.counterpart();
       const next = [shown, ...(other ? [other] : [])];
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
-      put(note, [source.note, ...notes].filter(Boolean).join(" · "));
-      put(warning, source.warning);
-      put(status, ctx.tiles.status().message);
+      setText(note, [source.note, ...notes].filter(Boolean).join(" · "));
+      setText(warning, source.warning);
+      setText(status, ctx.tiles.status().message);
       const job = ctx.tiles.job();
       assign(work, { hidden: !job });
-      put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+      setText(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
       assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
-      put(steps, job?.total ? `${job.done} of ${job.total}` : "");
+      setText(steps, job?.total ? `${job.done} of ${job.total}` : "");
       return name;
     },
   };
@@ -90,9 +90,9 @@ export function createReadout(): Readout {
   return {
     elements: [line, region],
     show(text, aloud) {
-      if (!put(line, text) || !aloud) return;
+      if (!setText(line, text) || !aloud) return;
       clearTimeout(timer);
-      timer = setTimeout(() => put(region, text), 150);
+      timer = setTimeout(() => setText(region, text), 150);
     },
   };
 }

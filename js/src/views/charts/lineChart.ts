@@ -1,7 +1,7 @@
 /** Lines over layers or steps: an SVG picture with two axes and a label at the end of every line. */
 
 import type { Theme } from "../../colour.ts";
-import { fill, flag, h, thinned } from "../../dom.ts";
+import { h, setChildren, setFlag, thinned } from "../../dom.ts";
 import { roundUp, tickText } from "../../numbers.ts";
 import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
@@ -93,7 +93,7 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
   }
   const step = layers.length > 1 ? chart.x(1) - chart.x(0) : right - left;
   const shown = places
-    ? apart(
+    ? withoutOverlaps(
         places.map((place) => chart.x(place)),
         layers,
       )
@@ -105,7 +105,7 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
 }
 
 /** Indices of names that do not overlap; earlier ones take precedence. */
-function apart(at: readonly number[], names: readonly string[]): number[] {
+function withoutOverlaps(at: readonly number[], names: readonly string[]): number[] {
   let last = -Infinity;
   return [...at.keys()].filter((i) => {
     const half = Math.max(NAME_ROOM, 7 * (names[i]?.length ?? 0)) / 2;
@@ -190,11 +190,11 @@ const NARROW = 520;
 const LINE = 16;
 
 /** Whether labels are beside the ends of the lines in a figure of this width. */
-export const standBeside = (width: number): boolean => width >= NARROW;
+export const labelsAreBeside = (width: number): boolean => width >= NARROW;
 
 /** Width in px that the labels need beside the lines; a small margin if they are below. */
 export function labelRoom(width: number, texts: readonly string[], legend: Element): number {
-  if (!standBeside(width)) return 8;
+  if (!labelsAreBeside(width)) return 8;
   // The `font` shorthand is empty with tabular figures.
   const { fontSize, fontFamily } = getComputedStyle(legend);
   const widest = Math.max(0, ...texts.map((text) => textWidth(text, `600 ${fontSize} ${fontFamily}`)));
@@ -207,11 +207,11 @@ export function labelRoom(width: number, texts: readonly string[], legend: Eleme
  */
 export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
   const { width, right, top, bottom } = chart;
-  const beside = standBeside(width);
+  const beside = labelsAreBeside(width);
   const wanted = ends.map(({ y }) => y);
   const heights = spreadOut(wanted, LINE, top + 4, bottom);
-  flag(legend, "data-beside", beside);
-  fill(
+  setFlag(legend, "data-beside", beside);
+  setChildren(
     legend,
     ...ends.map(({ name, value, look, title = "" }, line) => {
       const item = h("li", drawSwatch(look), h("span.profile-name", { title }, name), " ", h("b", value));

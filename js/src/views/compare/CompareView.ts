@@ -3,12 +3,12 @@
  * rank the text. A click on a cell compares two of them.
  */
 
-import { assign, fill, flag, h, on, put } from "../../dom.ts";
+import { assign, h, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
 import { createAgreement } from "./agreement.ts";
-import { createTold, lookedAt } from "./rows.ts";
+import { createRows, currentElement } from "./rows.ts";
 import { type Compared, createStrips, type Pair } from "./strips.ts";
 import { createCompareWords } from "./words.ts";
 
@@ -17,7 +17,7 @@ const MOST_BESIDE = 6;
 
 export const renderCompareView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const rowWanted = (): number | null => (told.meta?.follows === false ? null : pinnedQuery(ctx));
+  const rowWanted = (): number | null => (explanations.meta?.follows === false ? null : pinnedQuery(ctx));
   const args = (): Record<string, unknown> => {
     const { source, layer } = ctx.resolved();
     return { layer: source.kind === "map" ? layer : 0, query: rowWanted(), unit: source.unit };
@@ -28,7 +28,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const pin = (index: number): void => {
     const { unit } = ctx.source();
     const now = selection.get("pinned");
-    if (told.meta?.follows) selection.pin(rowWanted() === index ? null : { unit, query: index, key: -1 });
+    if (explanations.meta?.follows) selection.pin(rowWanted() === index ? null : { unit, query: index, key: -1 });
     else selection.pin(now?.unit === unit && now.key === index ? null : { unit, query: -1, key: index });
   };
   const choose = (row: number, col: number): void => {
@@ -39,33 +39,33 @@ export const renderCompareView = view((ctx, root, signal) => {
     drawAgreement();
   };
 
-  const told = createTold<Compared>(ctx, signal, "strips", args, () => draw(), "own");
-  const words = createCompareWords(ctx, told);
-  const heading = createHeading(ctx, told.form);
+  const explanations = createRows<Compared>(ctx, signal, "strips", args, () => draw(), "own");
+  const words = createCompareWords(ctx, explanations);
+  const heading = createHeading(ctx, explanations.form);
   const slider = h("div.panel");
   const all = h("button.button", { type: "button" });
-  const strips = createStrips(ctx, signal, told, { hover, pin }, () => draw());
+  const strips = createStrips(ctx, signal, explanations, { hover, pin }, () => draw());
   const readout = createReadout();
-  const agreement = createAgreement(ctx, signal, told, choose, strips.point, () => drawAgreement());
-  const main = h("div.panel", h("div.row", told.scales, all), strips.element, ...readout.elements);
+  const agreement = createAgreement(ctx, signal, explanations, choose, strips.point, () => drawAgreement());
+  const main = h("div.panel", h("div.row", explanations.scales, all), strips.element, ...readout.elements);
   const body = h("div.compare-body", main, agreement.element);
   let pair: Pair = null;
 
   root.classList.add("aw-compare");
   root.role = "group";
-  fill(root, ...heading.elements, slider, body);
+  setChildren(root, ...heading.elements, slider, body);
 
   const draw = (): void => {
-    told.read(strips.element, readout);
-    const { meta, stale } = told;
+    explanations.read(strips.element, readout);
+    const { meta, stale } = explanations;
     const title = heading.show(meta ? words.heading() : "");
     assign(root, { ariaLabel: `${title}: one text, several explanations` });
     assign(slider, { hidden: ctx.source().layers.length < 2 });
     if (!meta) return;
     const { length } = meta.names;
     if (pair && Math.max(...pair) >= length) pair = null;
-    put(all, `show all ${length}`);
-    flag(body, "data-many", length > MOST_BESIDE);
+    setText(all, `show all ${length}`);
+    setFlag(body, "data-many", length > MOST_BESIDE);
     strips.build(meta.names);
     if (!stale) {
       paint();
@@ -74,16 +74,16 @@ export const renderCompareView = view((ctx, root, signal) => {
     drawAgreement();
   };
   const paint = (): void => {
-    if (!told.meta) return;
-    told.trim();
+    if (!explanations.meta) return;
+    explanations.trim();
     assign(all, { hidden: !pair });
     strips.paint(pair);
   };
   /** Marks and numbers of the current element. Runs on every pointer move. */
   const point = (): void => {
-    const { meta, shown } = told;
+    const { meta, shown } = explanations;
     if (!meta) return;
-    const key = lookedAt(ctx);
+    const key = currentElement(ctx);
     strips.mark(key, (i) => words.value(shown[i], key));
     readout.show(words.read(key, pair), true);
   };

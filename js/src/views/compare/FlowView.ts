@@ -3,7 +3,7 @@
  * or pinned token shows where its mass comes from.
  */
 
-import { assign, createWatch, fill, flag, h, keyboard, on, put, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
 import type { Tile } from "../../wire/tile.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { navigation, plural } from "../base/navigation.ts";
@@ -12,7 +12,7 @@ import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { createFigure, type Spot } from "./flow/figure.ts";
 import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
 import { drawBars, drawDots, drawEdges, erased, type Inks, inksOf } from "./flow/paint.ts";
-import { counted, countWords, KEYS, madeWords, percent, strongestWords } from "./flow/words.ts";
+import { counted, countWords, KEYS, originWords, percent, strongestWords } from "./flow/words.ts";
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
@@ -26,7 +26,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     max: "1",
     step: "0.0025",
     value: String(placeOf(0.04)),
-    "aria-label": "least share of the mass that an edge carries",
+    "aria-label": "smallest share of the mass that an edge carries",
   });
   const least = h("output");
   const figure = createFigure();
@@ -46,7 +46,7 @@ export const renderFlowView = view((ctx, root, signal) => {
 
   root.classList.add("aw-flow");
   root.role = "group";
-  fill(
+  setChildren(
     root,
     ...heading.elements,
     h("div.row", h("label.field", "edges of at least", slider, least, "of the mass")),
@@ -65,16 +65,16 @@ export const renderFlowView = view((ctx, root, signal) => {
   /** The loaded matrices; the missing ones are requested. */
   const collect = (): number => {
     const { source, head } = ctx.resolved();
-    const found = source.layers.map((layer) => {
+    const layerTiles = source.layers.map((layer) => {
       const tile = tiles.get(source.id, layer, head);
       if (!tile) tiles.request(source.id, layer, head, `flow ${layer}`);
       return tile;
     });
-    const missing = found.filter((tile) => !tile).length;
-    if (missing === 0 && found.some((tile, i) => tile !== read[i])) {
-      read = found;
+    const missing = layerTiles.filter((tile) => !tile).length;
+    if (missing === 0 && layerTiles.some((tile, i) => tile !== read[i])) {
+      read = layerTiles;
       const count = tokens();
-      steps = (found as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
+      steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
       everyFor = "";
     }
     if (missing) steps = [];
@@ -139,9 +139,9 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
 
   const say = (at: Spot | null, flow: Flow): void => {
-    put(counts, countWords(flow, atLeast(), BUDGET, at !== null));
+    setText(counts, countWords(flow, atLeast(), BUDGET, at !== null));
     const words = at
-      ? madeWords(at, flow.masses[0] ?? [], named, levelName)
+      ? originWords(at, flow.masses[0] ?? [], named, levelName)
       : strongestWords(flow.edges, named, levelName);
     if (at) readout.show(words, root.contains(document.activeElement) || at === spot);
     else readout.show(`Hover a token to follow it to the input, click to pin it. ${words}`, false);
@@ -154,10 +154,10 @@ export const renderFlowView = view((ctx, root, signal) => {
       `${counted(source.layers.length, "layer")} · ${plural(source.unit)}, input at the bottom`,
     );
     assign(root, { ariaLabel: `${title}: tokens by layers` });
-    put(least, percent(atLeast()));
+    setText(least, percent(atLeast()));
     const missing = collect();
     layout();
-    flag(plot, "data-stale", missing > 0);
+    setFlag(plot, "data-stale", missing > 0);
     if (missing) {
       const why = source.layers.map((layer) => tiles.failure(source.id, layer, "-")).find(Boolean);
       readout.show(why || tiles.status().message || `fetching ${missing} layers …`, Boolean(why));
@@ -232,14 +232,10 @@ export const renderFlowView = view((ctx, root, signal) => {
     },
   });
   on(slider, signal, { input: soon });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover")) soon();
     else draw();

@@ -3,7 +3,7 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
-import { assign, createWatch, fill, h, keyboard, on, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, watchWidth } from "../../dom.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -11,20 +11,20 @@ import { createLines } from "./profile/lines.ts";
 import { createSources, type Profile } from "./profile/sources.ts";
 import { createProfileStrips } from "./profile/strips.ts";
 import { wordsAt } from "./profile/words.ts";
-import { createTold } from "./rows.ts";
+import { createRows } from "./rows.ts";
 
 export const renderLayerProfile = view((ctx, root, signal) => {
   const args = (): Record<string, unknown> => ({
-    query: told.meta?.follows === false ? null : pinnedQuery(ctx),
+    query: explanations.meta?.follows === false ? null : pinnedQuery(ctx),
     unit: ctx.source().unit,
   });
-  const told = createTold<Profile>(ctx, signal, "profile", args, () => draw(), "one");
-  const heading = createHeading(ctx, told.form);
+  const explanations = createRows<Profile>(ctx, signal, "profile", args, () => draw(), "one");
+  const heading = createHeading(ctx, explanations.form);
   const lines = createLines(ctx);
   const { plot } = lines;
   const readout = createReadout();
-  const sources = createSources(ctx, told, () => draw());
-  const strips = createProfileStrips(ctx, signal, told, sources);
+  const sources = createSources(ctx, explanations, () => draw());
+  const strips = createProfileStrips(ctx, signal, explanations, sources);
   const isDrawn = createWatch();
   let sums: number[][] = []; // [line][layer], summed over the chosen sources
   let hovered = -1; // index of the layer under the pointer
@@ -32,11 +32,18 @@ export const renderLayerProfile = view((ctx, root, signal) => {
 
   root.classList.add("aw-profile");
   root.role = "group";
-  fill(root, ...heading.elements, h("div.row", told.scales), lines.element, ...readout.elements, strips.element);
+  setChildren(
+    root,
+    ...heading.elements,
+    h("div.row", explanations.scales),
+    lines.element,
+    ...readout.elements,
+    strips.element,
+  );
 
   const draw = (): void => {
-    told.read(plot, readout);
-    const { meta, stale } = told;
+    explanations.read(plot, readout);
+    const { meta, stale } = explanations;
     const title = heading.show(meta ? where() : "");
     if (!meta) return;
     strips.build(meta);
@@ -44,8 +51,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     assign(root, { ariaLabel: `${title}, ${where()}` });
   };
   const where = (): string => {
-    const own = told.isOwn() ? "each line divided by its largest magnitude" : "";
-    return [`${plural(ctx.source().unit)}, over layers`, own].filter(Boolean).join(" · ");
+    const scaleNote = explanations.hasOwnScales() ? "each line divided by its largest magnitude" : "";
+    return [`${plural(ctx.source().unit)}, over layers`, scaleNote].filter(Boolean).join(" · ");
   };
 
   /**
@@ -53,20 +60,20 @@ export const renderLayerProfile = view((ctx, root, signal) => {
    * when they change.
    */
   const paint = (): void => {
-    const { meta } = told;
+    const { meta } = explanations;
     if (!meta || width <= 0) return;
-    told.trim();
-    const { shown } = told;
+    explanations.trim();
+    const { shown } = explanations;
     const some = sources.keys();
-    const own = told.isOwn();
-    if (isDrawn(meta, shown, some.join(), width, own, ctx.theme, ctx.options)) {
+    const hasOwnScales = explanations.hasOwnScales();
+    if (isDrawn(meta, shown, some.join(), width, hasOwnScales, ctx.theme, ctx.options)) {
       sums = sources.sums(some);
-      lines.draw(meta, sums, own, width);
+      lines.draw(meta, sums, hasOwnScales, width);
     }
     const now = meta.layers.indexOf(ctx.resolved().layer);
     const at = hovered >= 0 ? hovered : now;
     lines.mark(now, hovered);
-    const [about, here, highest] = wordsAt(ctx, told, sources, sums, some, at);
+    const [about, here, highest] = wordsAt(ctx, explanations, sources, sums, some, at);
     readout.show(`${about}${here} · largest: ${highest}`, true);
     assign(plot, {
       ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
@@ -84,7 +91,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     pointermove: (event) => point(lines.placeAt(event)),
     pointerleave: () => point(-1),
     click(event) {
-      const layer = told.meta?.layers[lines.placeAt(event)];
+      const layer = explanations.meta?.layers[lines.placeAt(event)];
       if (layer !== undefined) ctx.selection.set({ layer });
     },
   });
@@ -93,14 +100,10 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     ArrowLeft: () => moveLayer(ctx, -1),
     ArrowRight: () => moveLayer(ctx, 1),
   });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      paint();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    paint();
+  });
   return (changed) => {
     if (only(changed, "hover")) paint();
     else draw();

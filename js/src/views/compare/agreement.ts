@@ -1,11 +1,11 @@
 /** How similarly every two explanations rank the text, by one measure, and what that does and does not show. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, createWatch, flag, h, on, put } from "../../dom.ts";
+import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
-import type { Told } from "./rows.ts";
+import type { ExplanationRows } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
 
 /** The answer of `CompareView._agreement`. */
@@ -33,7 +33,7 @@ export interface Agreement {
 export function createAgreement(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Compared>,
+  explanations: ExplanationRows<Compared>,
   choose: (row: number, col: number) => void,
   point: (row: number, col: number) => void,
   changed: () => void,
@@ -58,38 +58,38 @@ export function createAgreement(
       h("div.warning", { role: "note" }, WARNING, details),
     ),
     show(args, pair) {
-      if (!told.meta) return;
-      const { names, signed } = told.meta;
+      if (!explanations.meta) return;
+      const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
       assign(sizes, { hidden: !anySigned });
-      const { special: flags } = told.axis();
+      const { special: flags } = explanations.axis();
       const { special, mass, least } = filtersOf(ctx);
       const all = special === "show";
       const ranked = all ? flags.length : flags.filter((one) => !one).length;
       assign(table.element, { hidden: ranked < 2 });
       if (ranked < 2) {
-        put(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
+        setText(about, `There is nothing to rank: ${ranked} ${ctx.source().unit}.`);
         return;
       }
       const by = anySigned && size.checked ? "magnitude" : "value";
       const wanted = { ...args, special: all, by };
-      const found = told.answers.get<Agreements>("agreement", wanted);
-      flag(table.element, "data-stale", !found);
-      if (!found) {
-        const why = told.answers.failure("agreement", wanted);
-        put(about, why ? `No agreement: ${why}` : "");
+      const agreements = explanations.answers.get<Agreements>("agreement", wanted);
+      setFlag(table.element, "data-stale", !agreements);
+      if (!agreements) {
+        const why = explanations.answers.failure("agreement", wanted);
+        setText(about, why ? `No agreement: ${why}` : "");
         return;
       }
-      const { meta } = found;
+      const { meta } = agreements;
       const ranking = meta.measures[measures.value()] as Ranking;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance
         ? ` By chance ${ranking.chance.toFixed(2)}.`
         : " 1: the same order, 0: none, −1: reversed.";
-      const small = mass < 1 || least > 0 ? " What the filters leave out for its size is ranked as well." : "";
+      const small = mass < 1 || least > 0 ? " Values that the filters hide for their size are ranked as well." : "";
       const warn = meta.warning ? ` ${meta.warning}.` : "";
-      put(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
-      put(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
+      setText(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
+      setText(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import type { Theme } from "../../colour.ts";
 import { heatMap, luminance, mapTable, place, type Rgb } from "../../colour.ts";
-import { fill, flag, h, keyboard, on } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setFlag } from "../../dom.ts";
 
 /** One measure in the answer of `CompareView._agreement`. */
 export interface Ranking {
@@ -25,7 +25,7 @@ export function createAgreementTable(
 ): AgreementTable {
   const head = h("thead");
   const body = h("tbody");
-  const element = h("table.agree", { role: "grid", "aria-label": "agreement of every two" }, head, body);
+  const element = h("table.agree", { role: "grid", "aria-label": "pairwise agreement" }, head, body);
   let count = 0;
   let cells: HTMLElement[] = [];
   let active = 1;
@@ -66,17 +66,17 @@ export function createAgreementTable(
     count = names.length;
     cells = [];
     const numbers = names.map((name, i) => h("th", { scope: "col", title: name }, String(i + 1)));
-    fill(head, h("tr", h("td"), ...numbers));
+    setChildren(head, h("tr", h("td"), ...numbers));
     const rows = names.map((name, row) => {
       const own = names.map((_, col) => {
         const cell = h("td", { role: "gridcell", tabindex: "-1" });
-        flag(cell, "data-self", row === col);
+        setFlag(cell, "data-self", row === col);
         return cell;
       });
       cells.push(...own);
       return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...own);
     });
-    fill(body, ...rows);
+    setChildren(body, ...rows);
     reach(Math.min(1, cells.length - 1));
   };
 

@@ -4,7 +4,7 @@
  */
 
 import type { ViewContext } from "../../context.ts";
-import { flag } from "../../dom.ts";
+import { setFlag } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { filtersOf, setFilters } from "../base/filters.ts";
@@ -24,7 +24,7 @@ interface Said {
 
 type Scale = "own" | "one";
 
-export interface Told<T> {
+export interface ExplanationRows<T> {
   /** The place of the filter form, and the choice of scales. */
   form: HTMLElement;
   scales: HTMLElement;
@@ -43,26 +43,26 @@ export interface Told<T> {
   /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;
   /** Whether each row has a scale of its own. */
-  isOwn(): boolean;
+  hasOwnScales(): boolean;
 }
 
 const SCALES: Record<Scale, string> = { own: "each its own scale", one: "one scale for all" };
 
 /** The hovered element, otherwise the pinned one; -1: none. */
-export function lookedAt(ctx: ViewContext): number {
+export function currentElement(ctx: ViewContext): number {
   const over = ctx.cell("hover")?.key ?? -1;
   return over >= 0 ? over : (ctx.cell("pinned")?.key ?? -1);
 }
 
 /** Request `topic` with `args`; `arrived` is called with each answer, `first` is the scale selected at first. */
-export function createTold<T extends Said>(
+export function createRows<T extends Said>(
   ctx: ViewContext,
   signal: AbortSignal,
   topic: string,
   args: () => Record<string, unknown>,
   arrived: () => void,
   first: Scale,
-): Told<T> {
+): ExplanationRows<T> {
   const filters = createRowFilters(ctx);
   const answers = createAnswers(ctx, signal, arrived);
   // The first key is the first choice.
@@ -71,7 +71,7 @@ export function createTold<T extends Said>(
     setFilters(ctx, { extent: scales.value() === "one" ? "all" : "map" }),
   );
   const axis = (): Axis => ctx.axisOf(ctx.source().key);
-  const told: Told<T> = {
+  const explanations: ExplanationRows<T> = {
     form: filters.element,
     scales: scales.element,
     answers,
@@ -83,28 +83,28 @@ export function createTold<T extends Said>(
     read(element, readout) {
       const wanted = args();
       const answer = answers.get<T>(topic, wanted);
-      told.stale = !answer;
-      flag(element, "data-stale", !answer);
+      explanations.stale = !answer;
+      setFlag(element, "data-stale", !answer);
       if (!answer) {
         const { text, done, total } = answers.job(topic) ?? { text: "reading" };
         const why = answers.failure(topic, wanted);
         readout.show(why ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`, Boolean(why));
         return;
       }
-      if (answer.meta === told.meta) return;
+      if (answer.meta === explanations.meta) return;
       const { meta } = answer;
-      told.meta = meta;
-      told.rows = rowsOf(answer, axis().labels.length);
-      const signed = meta.signed?.some(Boolean) ?? told.rows.some((row) => row.some((value) => value < 0));
+      explanations.meta = meta;
+      explanations.rows = rowsOf(answer, axis().labels.length);
+      const signed = meta.signed?.some(Boolean) ?? explanations.rows.some((row) => row.some((value) => value < 0));
       filters.offer({ signed, stochastic: meta.shares.some(Boolean) });
     },
     trim() {
       const chosen = filtersOf(ctx);
       const { extent } = chosen;
-      told.shown = filters.of(told.rows, chosen, axis().special, told.meta?.shares ?? []);
-      scales.choose(extent === "all" || (told.meta?.alike && extent !== "map") ? "one" : "own");
+      explanations.shown = filters.of(explanations.rows, chosen, axis().special, explanations.meta?.shares ?? []);
+      scales.choose(extent === "all" || (explanations.meta?.alike && extent !== "map") ? "one" : "own");
     },
-    isOwn: () => scales.value() === "own",
+    hasOwnScales: () => scales.value() === "own",
   };
-  return told;
+  return explanations;
 }

@@ -3,7 +3,7 @@
  */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, atEnd, dress, fill, flag, h, on, put } from "../../dom.ts";
+import { assign, atEnd, h, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import { filtersOf } from "../base/filters.ts";
 import { type Band, createBand } from "../text/band.ts";
@@ -11,7 +11,7 @@ import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
 import { gradient, shades } from "../text/stripColour.ts";
 import { difference } from "./differences.ts";
-import type { Told } from "./rows.ts";
+import type { ExplanationRows } from "./rows.ts";
 
 /** What `CompareView._strips` returns in addition to the values. */
 export interface Compared {
@@ -50,21 +50,21 @@ export interface Strips {
   /** Mark an element in all strips, and the query in maps; `words` describe an explanation's value of it. */
   mark(key: number, words: (i: number) => string): void;
   /** Highlight strips; -1: none. */
-  point(one: number, other: number): void;
+  point(first: number, second: number): void;
 }
 
 /** `opened` is called when another explanation is shown as the text. */
 export function createStrips(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Compared>,
+  explanations: ExplanationRows<Compared>,
   events: StripEvents,
   opened: () => void,
 ): Strips {
   const element = h("div.texts");
   let rows: Row[] = [];
   let apart: Row | null = null;
-  let built = "";
+  let builtFor = "";
   let bound = new AbortController();
   let crowded = false; // too many words for every strip to be a text
   let open = 0; // the strip shown as a text
@@ -72,7 +72,7 @@ export function createStrips(
 
   /** Index -1: the difference of two. */
   const makeRow = (name: string, index: number): Row => {
-    const axis = told.axis();
+    const axis = explanations.axis();
     const asText = !crowded || index === open;
     const strip = asText
       ? createStrip(ctx, axis, name, NONE, events, bound.signal)
@@ -88,21 +88,21 @@ export function createStrips(
         opened();
       },
     });
-    fill(caption, h("b.compare-name", name), note, value, button, h("span.field", ...ends));
+    setChildren(caption, h("b.compare-name", name), note, value, button, h("span.field", ...ends));
     return { strip, note, value, ends };
   };
 
   const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
     const { palette, scale } = filtersOf(ctx);
-    const look = [ctx.theme, signed, palette, scale || "linear"] as const;
-    const colours = shades(...look);
+    const colouring = [ctx.theme, signed, palette, scale || "linear"] as const;
+    const colours = shades(...colouring);
     const { underlay } = row.strip as Partial<Strip>;
     (underlay ?? (row.strip as Band)).paint((i) => colours((of[i] ?? 0) / (top || 1)));
     const [low, ramp, high] = row.ends;
-    dress(ramp, { background: gradient(...look) });
-    put(low, signed ? `−${tickText(top)}` : "0");
-    put(high, `${signed ? "+" : ""}${tickText(top)}`);
-    put(row.note, words);
+    setStyles(ramp, { background: gradient(...colouring) });
+    setText(low, signed ? `−${tickText(top)}` : "0");
+    setText(high, `${signed ? "+" : ""}${tickText(top)}`);
+    setText(row.note, words);
   };
 
   /** The difference of the shares of two strips, shown below them. */
@@ -116,35 +116,41 @@ export function createStrips(
       apart = makeRow("difference", -1);
       element.append(apart.strip.box);
     }
-    const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+    const differences = difference(shown[first] as Float32Array, shown[second] as Float32Array);
     apart.strip.box.hidden = false;
-    put(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
-    paintRow(apart, found, peak(found), true, "difference of shares: each divided by the sum of its magnitudes");
+    setText(apart.strip.box.querySelector(".aw-compare-name") as Element, `${first + 1} − ${second + 1}`);
+    paintRow(
+      apart,
+      differences,
+      peak(differences),
+      true,
+      "difference of shares: each divided by the sum of its magnitudes",
+    );
   };
 
   return {
     element,
     build(names) {
-      const axis = told.axis();
+      const axis = explanations.axis();
       crowded = (names.length + 1) * axis.labels.length > MOST_WORDS;
       if (open >= names.length) open = 0;
       const name = JSON.stringify([names, axis, crowded && open]);
-      if (name === built) return;
-      built = name;
+      if (name === builtFor) return;
+      builtFor = name;
       bound.abort();
       bound = new AbortController();
       apart = null;
       rows = names.map((label, i) => makeRow(`${i + 1} ${label}`, i));
-      fill(element, ...rows.map(({ strip }) => strip.box));
+      setChildren(element, ...rows.map(({ strip }) => strip.box));
     },
     paint(pair) {
-      const { signed, remarks } = told.meta as Compared;
-      const { shown } = told;
+      const { signed, remarks } = explanations.meta as Compared;
+      const { shown } = explanations;
       const places = pair ?? [...shown.keys()];
       const tops = shown.map(peak);
       const common = Math.max(0, ...places.map((i) => tops[i] ?? 0));
       const anySigned = places.some((i) => signed[i]);
-      const own = told.isOwn();
+      const hasOwnScales = explanations.hasOwnScales();
       rows.forEach((row, i) => {
         const isShown = places.includes(i);
         assign(row.strip.box, { hidden: !isShown });
@@ -152,20 +158,26 @@ export function createStrips(
         const top = tops[i] ?? 0;
         const nothing = shown[i]?.every(Number.isNaN) ? "all left out" : "all values are 0";
         const words = [remarks[i], top === 0 ? nothing : ""].filter(Boolean).join(" · ");
-        paintRow(row, shown[i] as Float32Array, own ? top : common, own ? !!signed[i] : anySigned, words);
+        paintRow(
+          row,
+          shown[i] as Float32Array,
+          hasOwnScales ? top : common,
+          hasOwnScales ? !!signed[i] : anySigned,
+          words,
+        );
       });
       paintApart(shown, pair);
     },
     mark(key, words) {
-      const { maps, how, query } = told.meta as Compared;
+      const { maps, how, query } = explanations.meta as Compared;
       for (const [i, { strip, value }] of [...rows, ...(apart ? [apart] : [])].entries()) {
         strip.mark("aw-key", key);
         strip.mark("aw-query", how === "row" && maps[i] ? (query ?? -1) : -1);
-        put(value, i < rows.length ? words(i) : "");
+        setText(value, i < rows.length ? words(i) : "");
       }
     },
     point(one, other) {
-      for (const [i, { strip }] of rows.entries()) flag(strip.box, "data-pointed", i === one || i === other);
+      for (const [i, { strip }] of rows.entries()) setFlag(strip.box, "data-pointed", i === one || i === other);
     },
   };
 }

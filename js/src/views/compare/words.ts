@@ -3,11 +3,11 @@
 import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { filtersOf, leavesOut } from "../base/filters.ts";
+import { filtersOf, hidesValues } from "../base/filters.ts";
 import { plural } from "../base/navigation.ts";
 import { largestOf } from "../text/rowValues.ts";
 import { byRank, difference, rankOf } from "./differences.ts";
-import type { Told } from "./rows.ts";
+import type { ExplanationRows } from "./rows.ts";
 import type { Compared, Pair } from "./strips.ts";
 
 /** The ranks in each row, computed once. */
@@ -27,10 +27,10 @@ export interface CompareWords {
   heading(): string;
 }
 
-export function createCompareWords(ctx: ViewContext, told: Told<Compared>): CompareWords {
+export function createCompareWords(ctx: ViewContext, explanations: ExplanationRows<Compared>): CompareWords {
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
   const number = (value: number): string =>
-    Number.isNaN(value) && leavesOut(filtersOf(ctx)) ? "left out" : printed(value, true);
+    Number.isNaN(value) && hidesValues(filtersOf(ctx)) ? "left out" : printed(value, true);
   return {
     value(row, key) {
       const value = row?.[key];
@@ -41,24 +41,24 @@ export function createCompareWords(ctx: ViewContext, told: Told<Compared>): Comp
       return number(value) + (rank ? ` · ${byRank(rank, ranks.filter(Boolean).length)}` : "");
     },
     read(key, pair) {
-      const { shown } = told;
-      const { names } = told.meta as Compared;
+      const { shown } = explanations;
+      const { names } = explanations.meta as Compared;
       if (key >= 0) {
         const places = pair ?? [...shown.keys()];
-        const said = places.map((i) => `${names[i]} ${number(shown[i]?.[key] ?? NaN)}`);
-        return `${named(key)}: ${said.join(", ")}`;
+        const values = places.map((i) => `${names[i]} ${number(shown[i]?.[key] ?? NaN)}`);
+        return `${named(key)}: ${values.join(", ")}`;
       }
       if (!pair) {
-        const said = shown.map((row, i) => `${names[i]}: ${largest(row, 3).map(named).join(", ") || "nothing"}`);
-        return `Largest by ${said.join("; ")}.`;
+        const strongest = shown.map((row, i) => `${names[i]}: ${largest(row, 3).map(named).join(", ") || "nothing"}`);
+        return `Largest by ${strongest.join("; ")}.`;
       }
       const [first, second] = pair;
-      const found = difference(shown[first] as Float32Array, shown[second] as Float32Array);
-      const said = largest(found, 3).map((key) => `${named(key)} ${printed(found[key] ?? 0, true)}`);
-      return `${names[first]} less ${names[second]}, in shares; most apart: ${said.join(", ")}.`;
+      const differences = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+      const elements = largest(differences, 3).map((key) => `${named(key)} ${printed(differences[key] ?? 0, true)}`);
+      return `${names[first]} minus ${names[second]}, in shares; largest differences: ${elements.join(", ")}.`;
     },
     heading() {
-      const { names, maps, how, query } = told.meta as Compared;
+      const { names, maps, how, query } = explanations.meta as Compared;
       const row = query === null ? "" : `the row of ${named(query)}`;
       const read = how === "row" ? row : how.replace("_", " of ").replace("of mean", "mean").replace("_", " ");
       const asMaps = maps.some(Boolean) ? ` · maps read as ${read}` : "";

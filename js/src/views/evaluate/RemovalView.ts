@@ -3,10 +3,10 @@
  * sees. One request covers all steps; the slider acts in the browser.
  */
 
-import { fill, flag, h, on, put, shortLabel, watchWidth } from "../../dom.ts";
+import { h, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createMenu } from "../base/menu.ts";
 import { chooseMethod } from "../base/methodChoice.ts";
 import { methodsOf, plural } from "../base/navigation.ts";
@@ -15,12 +15,12 @@ import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
 import { createUnits } from "../text/units.ts";
 import { createChart } from "./removal/chart.ts";
-import { choicesOf, DONE, operatorWords } from "./removal/maskingStrategies.ts";
-import { drawTurn } from "./removal/predictionChange.ts";
-import { createSeen } from "./removal/remainingText.ts";
-import { questionOf, rowWords } from "./removal/request.ts";
-import { createPlayer } from "./removal/stepSlider.ts";
-import { type Mode, predictedWords, type Removal, removalAt, valueWords, wholeOf } from "./removal/steps.ts";
+import { choicesOf, EFFECTS, strategyName } from "./removal/maskingStrategies.ts";
+import { drawPredictionChange } from "./removal/predictionChange.ts";
+import { createRemainingText } from "./removal/remainingText.ts";
+import { requestOf, rowWords } from "./removal/request.ts";
+import { createStepSlider } from "./removal/stepSlider.ts";
+import { type Mode, predictedWords, type Removal, removalAt, valueWithAll, valueWords } from "./removal/steps.ts";
 
 const MODES: Record<Mode, string> = { gone: "remove the top k", kept: "keep only the top k" };
 const NAMED = 4;
@@ -34,7 +34,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     ctx.model.set("options", { ...ctx.model.get("options"), operator: name } as never);
     ctx.model.save_changes();
   });
-  const modes = createSegments("what is done", MODES, signal, () => paint());
+  const modes = createSegments("remove or keep", MODES, signal, () => paint());
   const units = createUnits(ctx, signal);
   const heading = createHeading(
     ctx,
@@ -45,32 +45,32 @@ export const renderRemovalView = view((ctx, root, signal) => {
   );
   const layers = h("div.removal-layers");
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const caption = h("div.line");
-  const player = createPlayer(signal, () => paint());
+  const player = createStepSlider(signal, () => paint());
   const chart = createChart(ctx, signal, (step) => {
     player.stop();
     if (step !== player.at()) player.go(step);
   });
   const turn = h("div.removal-turn");
   const readout = createReadout();
-  const seen = createSeen(ctx, signal, (token) => choose(token));
+  const seen = createRemainingText(ctx, signal, (token) => choose(token));
   const body = h("div.removal-body", caption, chart.element, player.element, turn, ...readout.elements, seen.element);
   let removal: Removal | null = null;
   let width = 0;
 
   root.classList.add("aw-removal");
   root.role = "group";
-  fill(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
+  setChildren(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
   if (alone) renderLayerSlider(ctx.child({ title: "" }), layers);
 
   const read = (): void => {
-    const [found, topic, failure] = removalAt(answers, questionOf(ctx));
-    flag(body, "data-stale", !found);
-    state.told(topic, failure);
-    removal = found ?? removal;
+    const [answer, topic, failure] = removalAt(answers, requestOf(ctx));
+    setFlag(body, "data-stale", !answer);
+    state.show(topic, failure);
+    removal = answer ?? removal;
     body.hidden = !removal;
-    if (found) player.until(found.steps.length - 1);
+    if (answer) player.until(answer.steps.length - 1);
   };
 
   /** In a map, a token pins its row; in attributions, the slider moves to the step that removes the token. */
@@ -117,33 +117,29 @@ export const renderRemovalView = view((ctx, root, signal) => {
     const verb = isKept ? "kept" : "removed";
     const named = `“${shortLabel(target, 40)}”`;
     const what = score === "probability" ? `probability of ${named}` : named;
-    put(
+    setText(
       caption,
-      `${what} (${title}) ${isKept ? "with only the top k" : "without the top k"} ${plural(unit)} · ${operatorWords(done)}: ${DONE[done]}`,
+      `${what} (${title}) ${isKept ? "with only the top k" : "without the top k"} ${plural(unit)} · ${strategyName(done)}: ${EFFECTS[done]}`,
     );
     chart.show(removal, mode, step, width);
-    drawTurn(turn, removal, mode, step);
+    drawPredictionChange(turn, removal, mode, step);
     const first = order.slice(0, Math.min(k, NAMED)).map((token) => nameOf(ctx, key, token));
     const list = first.length ? ` (${first.join(", ")}${k > NAMED ? ", …" : ""})` : "";
     const gone = `${k} of ${all} ${all === 1 ? unit : plural(unit)} ${verb}${list}`;
     const value = removal.values[mode][step] ?? NaN;
     const then = Number.isNaN(value)
-      ? "nothing is left to read"
-      : `${target} ${valueWords(removal, value)}, ${valueWords(removal, wholeOf(removal))} with all`;
+      ? "no value is left"
+      : `${target} ${valueWords(removal, value)}, ${valueWords(removal, valueWithAll(removal))} with all`;
     readout.show(`${gone}: ${then}${predictedWords(removal, mode, step, " · predicted now: ")}`, true);
     player.name(`${k} of ${all}`, `${plural(unit)} ${verb}`, `${gone}, ${then}`);
     seen.show(removal, new Set(isKept ? order.slice(k) : order.slice(0, k)));
   };
 
   if (fold) on(fold, signal, { toggle: () => update() });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      update();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    update();
+  });
   return (changed) => {
     if (only(changed, "hover")) seen.point();
     else update();

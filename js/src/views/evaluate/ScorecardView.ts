@@ -3,7 +3,7 @@
  * means. Everything is in the view's options; nothing is requested.
  */
 
-import { fill, h, keyboard, on, put, watchWidth } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setText, watchWidth } from "../../dom.ts";
 import { createMenu } from "../base/menu.ts";
 import { createReadout, only, view } from "../base/view.ts";
 import { createFigure } from "../charts/figure.ts";
@@ -46,7 +46,7 @@ export const renderScorecardView = view((ctx, root, signal) => {
   root.classList.add("aw-scores");
   root.role = "group";
   plot.classList.add("aw-scores-plot");
-  fill(
+  setChildren(
     root,
     h("div.row.head", title, about, metrics.field),
     direction,
@@ -62,23 +62,23 @@ export const renderScorecardView = view((ctx, root, signal) => {
     what = shownOf(settings(), ctx.theme);
     const { card, metric, way, mean, shown, isCurve } = what;
     const { name, title: own, model, examples, warning: warns, level, axis } = card;
-    put(title, ctx.options.title || own || "scores");
-    put(about, [model, `${examples} example${examples === 1 ? "" : "s"}`].filter(Boolean).join(" · "));
+    setText(title, ctx.options.title || own || "scores");
+    setText(about, [model, `${examples} example${examples === 1 ? "" : "s"}`].filter(Boolean).join(" · "));
     metrics.offer(
-      cards.flatMap((one) =>
-        one.metrics.map(([value, note]) => ({
+      cards.flatMap((card) =>
+        card.metrics.map(([value, note]) => ({
           value,
           label: wordsOf(value),
-          note: [cards.length > 1 ? one.name : "", note].filter(Boolean).join(" · "),
+          note: [cards.length > 1 ? card.name : "", note].filter(Boolean).join(" · "),
         })),
       ),
       metric,
     );
     const ends = examples > 1 ? ` · bands: ${Math.round(100 * level)} % intervals over examples` : "";
-    put(direction, `${wordsOf(metric)}${isCurve ? ` by ${axis}` : ""} · ${way}${ends}`);
+    setText(direction, `${wordsOf(metric)}${isCurve ? ` by ${axis}` : ""} · ${way}${ends}`);
     root.ariaLabel = `${ctx.options.title || own}, ${wordsOf(metric)}${name ? `, ${name}` : ""}`;
     const undefinedRows = shown.some((row) => mean[row]?.includes(null));
-    put(warning, undefinedRows ? `${UNKNOWN}: ${warns || "no example has this score"}` : warns);
+    setText(warning, undefinedRows ? `${UNKNOWN}: ${warns || "no example has this score"}` : warns);
     chips.show(what);
     table.show(what);
     paint();
@@ -118,14 +118,10 @@ export const renderScorecardView = view((ctx, root, signal) => {
     Escape: () => point(-1),
   };
   keyboard(plot, signal, keys, "← →: values along the axis · Escape: means");
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      paint();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    paint();
+  });
   return (changed) => {
     if (!only(changed, "hover", "pinned", "tiles")) update();
   };

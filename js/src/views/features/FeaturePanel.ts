@@ -2,15 +2,15 @@
  * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
  */
 
-import { fill, flag, h, on, put } from "../../dom.ts";
+import { h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
-import { createNaming, nameField } from "./featureNames.ts";
-import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, saeShown, tokenSpan } from "./features.ts";
+import { createFeatureNames, nameField } from "./featureNames.ts";
+import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, shownSae, tokenSpan } from "./features.ts";
 
 /** The twin of `page_of` in attnwidgets/views/features/payloads.py. */
 interface Page {
@@ -46,7 +46,7 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
   let start = 0;
   return examples.map(([group, at, length, activation, text, place]) => {
     const slice = <T>(from: T[]): T[] => from.slice(start, start + length);
-    const found = {
+    const columns = {
       group,
       at,
       activation,
@@ -56,7 +56,7 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
       shares: slice(codes).map((code) => code / 255),
     };
     start += length;
-    return found;
+    return columns;
   });
 }
 
@@ -71,13 +71,13 @@ function line(example: Example): HTMLElement {
       return gap ? [" ", span] : [span];
     });
   const rtl = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u.test(tokens.join(""));
-  const whole = from(0, tokens.length)
+  const contextText = from(0, tokens.length)
     .map((part) => (typeof part === "string" ? part : part.textContent))
     .join("");
   spans[at]?.classList.add("aw-own");
   return h(
     "li.context",
-    { title: `${whole}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
+    { title: `${contextText}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
     h("span.value", printed(activation, false)),
     h("span.before", h("span", ...from(0, at), apart ? " " : "")),
     spans[at] ?? "",
@@ -101,9 +101,9 @@ function histogram({ histogram, top, count }: Page): HTMLElement {
   );
 }
 
-function effects(title: string, found: [string, number][]): HTMLElement[] {
-  if (found.length === 0) return [];
-  const rows = found.map(([token, effect]) =>
+function effects(title: string, tokens: [string, number][]): HTMLElement[] {
+  if (tokens.length === 0) return [];
+  const rows = tokens.map(([token, effect]) =>
     h("li", tokenSpan(token, 0), h("span.value", `${effect > 0 ? "+" : ""}${printed(effect, false)}`)),
   );
   return [h("div.block", h("b", title), h("ol.effects", ...rows))];
@@ -113,21 +113,20 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const title = h("b.title");
   const name = h("span.field");
-  const [earlier, later] = ["←", "→"].map((sign, i) =>
-    h("button.button.icon", { type: "button", "aria-label": i ? "next feature" : "previous feature" }, sign),
-  ) as [HTMLButtonElement, HTMLButtonElement];
+  const earlier = iconButton(signal, "←", "previous feature", () => go(shown() - 1));
+  const later = iconButton(signal, "→", "next feature", () => go(shown() + 1));
   const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
-  const state = createState(() => answers);
-  const naming = createNaming(() => answers);
+  const state = createFetchStatus(() => answers);
+  const naming = createFeatureNames(() => answers);
   const facts = h("div.note");
   const body = h("div.feature-body");
-  let drawn = "";
+  let drawnKey = "";
   let bound = new AbortController();
 
   root.classList.add("aw-feature-panel");
   root.role = "group";
-  fill(
+  setChildren(
     root,
     h("div.row.head", title, h("span.field.stepper", earlier, number, later), name, wrap),
     facts,
@@ -136,27 +135,25 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   );
   const shown = (): number => ctx.selection.get("feature") ?? 0;
   const go = (to: number): void => {
-    const sae = optionsOf(ctx).saes?.[saeShown(ctx)];
+    const sae = optionsOf(ctx).saes?.[shownSae(ctx)];
     if (Number.isInteger(to) && to >= 0 && to < (sae?.features ?? 0)) ctx.selection.set({ feature: to });
     else number.value = String(shown());
   };
-  on(earlier, signal, { click: () => go(shown() - 1) });
-  on(later, signal, { click: () => go(shown() + 1) });
   on(number, signal, { change: () => go(number.valueAsNumber) });
   on(wrap, signal, {
     click: () => {
       wrap.ariaPressed = String(wrap.ariaPressed !== "true");
-      flag(body, "data-whole", wrap.ariaPressed === "true");
+      setFlag(body, "data-whole", wrap.ariaPressed === "true");
     },
   });
 
   const draw = (page: Page, buffers: DataView[], sae: Sae): void => {
     const examples = examplesOf(page, buffers);
-    const others = (found: [number, ...number[]][], words: (one: number[]) => string): HTMLElement =>
+    const others = (features: [number, ...number[]][], describe: (one: number[]) => string): HTMLElement =>
       h(
         "ul.others",
-        ...found.map(([feature, ...rest]) =>
-          h("li", featureButton(ctx, sae, feature, bound.signal), h("span.value", words(rest))),
+        ...features.map(([feature, ...rest]) =>
+          h("li", featureButton(ctx, sae, feature, bound.signal), h("span.value", describe(rest))),
         ),
       );
     const group = (of: number): HTMLElement => h("ol.contexts", ...examples.filter((e) => e.group === of).map(line));
@@ -189,48 +186,51 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
       ),
     );
     const top = block("fires most", group(-1));
-    const left = page.left ? [h("div.note", `${page.left} more contexts were left out.`)] : [];
-    fill(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
+    const left = page.left ? [h("div.note", `${page.left} more contexts are not shown.`)] : [];
+    setChildren(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
   };
 
   const update = (): void => {
     const { saes = [] } = optionsOf(ctx);
-    const of = saeShown(ctx);
+    const of = shownSae(ctx);
     const sae = saes[of];
     const feature = shown();
     const heading = ctx.options.title ? `${ctx.options.title} · ` : "";
     const site = sae?.site ? ` of ${sae.site}` : "";
-    put(title, `${heading}feature${site}`);
+    setText(title, `${heading}feature${site}`);
     root.ariaLabel = `feature ${nameOfFeature(sae, feature)}`;
     number.max = String((sae?.features ?? 1) - 1);
     if (document.activeElement !== number) number.value = String(feature);
     earlier.disabled = feature === 0;
     later.disabled = feature + 1 >= (sae?.features ?? 0);
     if (!sae?.counted) {
-      put(facts, "There are no statistics of this SAE: aw.feature_stats counts them, and stats= takes them.");
-      fill(body);
+      setText(
+        facts,
+        "There are no statistics for this SAE: compute them with aw.feature_stats and pass them as stats=.",
+      );
+      setChildren(body);
       return;
     }
     const args = { of, feature };
     const answer = answers.get<Page>("feature", args);
-    state.told("feature", answers.failure("feature", args) ?? naming.why());
-    flag(body, "data-stale", !answer);
-    const look = JSON.stringify([args, Boolean(answer), sae.names]);
-    if (look === drawn) return;
-    drawn = look;
+    state.show("feature", answers.failure("feature", args) ?? naming.why());
+    setFlag(body, "data-stale", !answer);
+    const stateKey = JSON.stringify([args, Boolean(answer), sae.names]);
+    if (stateKey === drawnKey) return;
+    drawnKey = stateKey;
     if (!name.contains(document.activeElement)) {
-      fill(
+      setChildren(
         name,
         nameField(sae.names[feature] ?? "", feature, (text) => naming.tell(of, feature, text)),
       );
     }
     if (!answer) {
-      if (answers.failure("feature", args)) fill(body);
+      if (answers.failure("feature", args)) setChildren(body);
       return;
     }
     const { meta, buffers } = answer;
     const { count, density, maximum, mean } = meta;
-    put(
+    setText(
       facts,
       count
         ? `fires on ${percentage(density)} of tokens (${count}), up to ${printed(maximum, false)}, ${printed(mean, false)} on average`

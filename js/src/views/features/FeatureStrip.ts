@@ -2,24 +2,24 @@
  * A text coloured by one of several features (tabs), the values of all of them, and the features that fire on a token.
  */
 
-import { fill, flag, h, on, put, quoted } from "../../dom.ts";
+import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
 import { gradient, shade } from "../text/stripColour.ts";
 import { activationsOf, type Fired } from "./activations.ts";
-import { axisOfText, nameOfFeature, optionsOf, type Sae, saeShown, tokenAt } from "./features.ts";
+import { axisOfText, nameOfFeature, optionsOf, type Sae, shownSae, tokenAt } from "./features.ts";
 
 const RANKED = 8;
 const TABS = 5;
 
 export const renderFeatureStrip = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const title = h("b.title");
   const place = h("span.where");
   const tabList = h("div.feature-tabs", { role: "tablist", "aria-label": "features" });
@@ -31,9 +31,9 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   const ranked = h("ol.feature-ranked");
   const panel = h("div.panel");
   let tabs: number[] = [];
-  let begun = "";
+  let startedFor = "";
   let strip: Strip | null = null;
-  let built = "";
+  let builtFor = "";
   let tabbed = "";
   let listed = "";
   let bound = new AbortController();
@@ -43,16 +43,16 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   root.role = "group";
   const side = h("div.block.feature-side", rankedTitle, ranked);
   const main = h("div.column", tabList, text, h("div.row", h("span.field", low, ramp, high)), values, region);
-  fill(root, h("div.row.head", title, place), state.element, h("div.feature-two", main, side), panel);
+  setChildren(root, h("div.row.head", title, place), state.element, h("div.feature-two", main, side), panel);
   if (optionsOf(ctx).saes?.some(({ counted }) => counted)) ctx.views.FeaturePanel?.(ctx.child({ title: "" }), panel);
   else panel.hidden = true;
 
-  const sae = (): Sae | undefined => optionsOf(ctx).saes?.[saeShown(ctx)];
+  const sae = (): Sae | undefined => optionsOf(ctx).saes?.[shownSae(ctx)];
   /** If tokens have rows, the hovered token is the query; otherwise a key. */
   const cellAt = (i: number): Cell | null => {
-    const found = sae();
-    if (i < 0 || !found) return null;
-    const { unit } = axisOfText(ctx, found);
+    const current = sae();
+    if (i < 0 || !current) return null;
+    const { unit } = axisOfText(ctx, current);
     const isMap = ctx.source().kind === "map";
     return { unit, query: isMap ? i : -1, key: isMap ? -1 : i };
   };
@@ -64,13 +64,13 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     else update();
   };
 
-  const drawTabs = (found: Sae, shown: number): void => {
-    const look = JSON.stringify([tabs, shown, found.names]);
-    if (look === tabbed) return;
-    tabbed = look;
-    const held = tabList.contains(document.activeElement);
-    const made = tabs.map((feature) => {
-      const name = nameOfFeature(found, feature);
+  const drawTabs = (current: Sae, shown: number): void => {
+    const stateKey = JSON.stringify([tabs, shown, current.names]);
+    if (stateKey === tabbed) return;
+    tabbed = stateKey;
+    const hadFocus = tabList.contains(document.activeElement);
+    const buttons = tabs.map((feature) => {
+      const name = nameOfFeature(current, feature);
       const chosen = feature === shown;
       const tab = h("button.button.tab", { type: "button", role: "tab", "aria-selected": String(chosen) }, name);
       tab.tabIndex = chosen ? 0 : -1;
@@ -80,81 +80,81 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
       on(shut, signal, { click: () => close(feature) });
       return h("span.feature-tab", { role: "presentation" }, tab, ...(tabs.length > 1 ? [shut] : []));
     });
-    fill(tabList, ...made);
-    if (held) tabList.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
+    setChildren(tabList, ...buttons);
+    if (hadFocus) tabList.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
   };
 
-  const drawRanked = (found: Sae, rows: Fired[], words: string): void => {
-    put(rankedTitle, words);
-    const look = JSON.stringify([rows, found.names, ctx.selection.get("feature")]);
-    if (look === listed) return;
-    listed = look;
+  const drawRanked = (current: Sae, rows: Fired[], words: string): void => {
+    setText(rankedTitle, words);
+    const stateKey = JSON.stringify([rows, current.names, ctx.selection.get("feature")]);
+    if (stateKey === listed) return;
+    listed = stateKey;
     const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
-    fill(
+    setChildren(
       ranked,
       ...rows.map(({ feature, activation }) => {
         const bar = h("span");
         bar.style.width = `${((100 * activation) / top).toFixed(1)}%`;
-        const name = nameOfFeature(found, feature);
+        const name = nameOfFeature(current, feature);
         const button = h("button.button.feature", { type: "button", title: name }, name);
         button.ariaPressed = String(feature === ctx.selection.get("feature"));
         on(button, signal, { click: () => ctx.selection.set({ feature }) });
         return h("li", button, h("span.bar", bar), h("span.value", printed(activation, false)));
       }),
     );
-    if (rows.length === 0) fill(ranked, h("li.note", "no feature fires"));
+    if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
   };
 
   const update = (): void => {
-    const found = sae();
+    const current = sae();
     const { saes = [], tabs: first = [] } = optionsOf(ctx);
-    if (!found) return;
-    const { axis, unit } = axisOfText(ctx, found);
-    put(title, ctx.options.title || "SAE features");
+    if (!current) return;
+    const { axis, unit } = axisOfText(ctx, current);
+    setText(title, ctx.options.title || "SAE features");
     const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [ctx.layerName(layer)]));
     const several = layers.length > 1 ? ` (SAEs of layers ${layers.join(", ")})` : "";
-    put(place, `${found.site}${several}`);
-    root.ariaLabel = `text coloured by a feature of ${found.site}`;
+    setText(place, `${current.site}${several}`);
+    root.ariaLabel = `text coloured by a feature of ${current.site}`;
     const data = activationsOf(ctx, answers);
-    state.told("activations", answers.failure("activations", { of: saeShown(ctx), unit }));
-    const start = JSON.stringify([saeShown(ctx), first]);
-    if (data && start !== begun) {
+    state.show("activations", answers.failure("activations", { of: shownSae(ctx), unit }));
+    const start = JSON.stringify([shownSae(ctx), first]);
+    if (data && start !== startedFor) {
       const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
-      tabs = first.length && saeShown(ctx) === 0 ? [...first] : most.slice(0, TABS);
+      tabs = first.length && shownSae(ctx) === 0 ? [...first] : most.slice(0, TABS);
       // Features of another SAE are unrelated: the selected number means nothing there.
-      if (begun && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
-      begun = start;
+      if (startedFor && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
+      startedFor = start;
     }
     const shown = ctx.selection.get("feature") ?? tabs[0] ?? 0;
     if (!tabs.includes(shown)) tabs = [...tabs, shown];
-    drawTabs(found, shown);
+    drawTabs(current, shown);
     const name = JSON.stringify([axis.labels, unit]);
-    if (name !== built) {
-      built = name;
+    if (name !== builtFor) {
+      builtFor = name;
       bound.abort();
       bound = new AbortController();
       const events = {
         hover: (i: number) => ctx.selection.hover(cellAt(i)),
         pin: (i: number) => {
-          const again = tokenAt(ctx, "pinned", found) === i;
+          const again = tokenAt(ctx, "pinned", current) === i;
           ctx.selection.pin(again ? null : cellAt(i));
         },
       };
       strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
-      fill(text, strip.box);
+      setChildren(text, strip.box);
     }
-    flag(text, "data-stale", !data);
-    const [pinned, hovered] = [tokenAt(ctx, "pinned", found), tokenAt(ctx, "hover", found)];
+    setFlag(text, "data-stale", !data);
+    const [pinned, hovered] = [tokenAt(ctx, "pinned", current), tokenAt(ctx, "hover", current)];
     strip?.mark("aw-query", pinned);
     strip?.mark("aw-key", hovered);
     const token = hovered >= 0 ? hovered : pinned;
     if (!data) return;
-    const own = data.of(shown);
+    const values = data.of(shown);
     // SAEs are not trained on special tokens, where activations may have any size: they do not set the scale.
-    const top = peak(own.filter((_, i) => !axis.special[i] && !(found.skipsFirst && i === 0))) || peak(own);
-    strip?.underlay.paint((i) => (top > 0 ? shade((own[i] ?? 0) / top, ctx.theme, false) : ""));
+    const top = peak(values.filter((_, i) => !axis.special[i] && !(current.skipsFirst && i === 0))) || peak(values);
+    strip?.underlay.paint((i) => (top > 0 ? shade((values[i] ?? 0) / top, ctx.theme, false) : ""));
     ramp.style.background = gradient(ctx.theme, false);
-    put(high, top > 0 ? tickText(top) : "it does not fire here");
+    setText(high, top > 0 ? tickText(top) : "it does not fire here");
     const label = token >= 0 ? quoted(axis.labels, token, ctx.options.indexBase) : "";
     const rows =
       token >= 0
@@ -163,13 +163,13 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
             .map(([feature, activation]) => ({ feature, activation }))
             .sort((a, b) => b.activation - a.activation)
             .slice(0, RANKED);
-    drawRanked(found, rows, token >= 0 ? `fire most on ${label}` : "fire most in this text");
-    say(found, token, shown, label, unit, data.of);
+    drawRanked(current, rows, token >= 0 ? `fire most on ${label}` : "fire most in this text");
+    say(current, token, shown, label, unit, data.of);
   };
 
   /** The values of all tabs; the shown one is bold. */
   const say = (
-    found: Sae,
+    current: Sae,
     token: number,
     shown: number,
     label: string,
@@ -177,19 +177,19 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     of: (j: number) => number[],
   ): void => {
     if (token < 0) {
-      fill(values, `Hover a ${unit} to read its features, click to pin it.`);
+      setChildren(values, `Hover a ${unit} to read its features, click to pin it.`);
       return;
     }
     const parts = tabs.map((feature) => {
       const value = of(feature)[token] ?? 0;
       return h(
         feature === shown ? "b" : "span",
-        `${nameOfFeature(found, feature)} ${value ? printed(value, false) : "0"}`,
+        `${nameOfFeature(current, feature)} ${value ? printed(value, false) : "0"}`,
       );
     });
-    fill(values, `${label}: `, ...parts.flatMap((part, i) => (i ? [" · ", part] : [part])));
+    setChildren(values, `${label}: `, ...parts.flatMap((part, i) => (i ? [" · ", part] : [part])));
     clearTimeout(timer);
-    timer = setTimeout(() => put(region, values.textContent ?? ""), 150);
+    timer = setTimeout(() => setText(region, values.textContent ?? ""), 150);
   };
 
   tabList.addEventListener("keydown", (event) => {

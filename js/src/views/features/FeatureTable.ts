@@ -1,15 +1,15 @@
 /** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
 
-import { fill, flag, h, keyboard, on, put, quoted } from "../../dom.ts";
+import { h, keyboard, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { type Activations, activationsOf } from "./activations.ts";
-import { createNaming, nameField } from "./featureNames.ts";
-import { axisOfText, optionsOf, percentage, type Sae, saeShown, tokenAt, tokenSpan } from "./features.ts";
+import { createFeatureNames, nameField } from "./featureNames.ts";
+import { axisOfText, optionsOf, percentage, type Sae, shownSae, tokenAt, tokenSpan } from "./features.ts";
 
 const ROW = 26;
 const IN_SIGHT = 13;
@@ -55,20 +55,20 @@ function rowsOf({ meta, buffers }: Answer<Columns>): Row[] {
   const [first, second, third, fourth] = buffers;
   if (!first || !second || !third || !fourth) return [];
   const [densities, maxima, pieces] = [floatsOf(second), floatsOf(third), wholesOf(fourth)];
-  const made = wholesOf(first).map((feature, i) => ({
+  const rows = wholesOf(first).map((feature, i) => ({
     feature,
     token: meta.pieces[pieces[i] ?? -1] ?? "",
     density: densities[i] ?? 0,
     maximum: maxima[i] ?? 0,
   }));
-  READ.set(meta, made);
-  return made;
+  READ.set(meta, rows);
+  return rows;
 }
 
 export const renderFeatureTable = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const naming = createNaming(() => answers);
-  const state = createState(() => answers);
+  const naming = createFeatureNames(() => answers);
+  const state = createFetchStatus(() => answers);
   const title = h("b.title");
   const search = h("input.search", { type: "search", placeholder: "number, name or token", "aria-label": "search" });
   const count = h("span.note", { role: "status" });
@@ -88,19 +88,19 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   root.classList.add("aw-feature-table");
   root.role = "group";
   root.ariaLabel = "table of features";
-  fill(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
+  setChildren(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
 
   const value = (row: Row): number => (here instanceof Map ? here.get(row.feature) : here[row.feature]) ?? 0;
-  const look = (): { of: number; sae: Sae | undefined } => {
-    const of = saeShown(ctx);
+  const current = (): { of: number; sae: Sae | undefined } => {
+    const of = shownSae(ctx);
     return { of, sae: optionsOf(ctx).saes?.[of] };
   };
 
   /** All rows before the search: every feature with statistics, or those that fire on the text. */
-  const all = (found: Activations | undefined, stats: Row[] | undefined): Row[] => {
-    if (!found) return stats ?? [];
+  const all = (activations: Activations | undefined, stats: Row[] | undefined): Row[] => {
+    if (!activations) return stats ?? [];
     const known = new Map(stats?.map((row) => [row.feature, row]));
-    return [...found.largest.keys()].map(
+    return [...activations.largest.keys()].map(
       (feature) => known.get(feature) ?? { feature, token: "", density: Number.NaN, maximum: Number.NaN },
     );
   };
@@ -118,21 +118,21 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const sign = down ? -1 : 1;
     return (a, b) => {
       if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
-      const [one, other] = [text(a), text(b)];
+      const [first, second] = [text(a), text(b)];
       // Unnamed features come after named ones in either direction.
-      if (!one !== !other) return one ? -1 : 1;
-      return sign * one.localeCompare(other) || a.feature - b.feature;
+      if (!first !== !second) return first ? -1 : 1;
+      return sign * first.localeCompare(second) || a.feature - b.feature;
     };
   };
 
   const update = (): void => {
-    const { of, sae } = look();
+    const { of, sae } = current();
     if (!sae) return;
-    put(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
-    const found = activationsOf(ctx, answers);
+    setText(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
+    const activations = activationsOf(ctx, answers);
     const stats = sae.counted ? answers.get<Columns>("columns", { of }) : undefined;
     const { unit } = sae.onText ? axisOfText(ctx, sae) : { unit: "" };
-    state.told(
+    state.show(
       sae.onText ? "activations" : "columns",
       (sae.onText && answers.failure("activations", { of, unit })) ||
         answers.failure("columns", { of }) ||
@@ -141,16 +141,19 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const token = sae.onText
       ? [tokenAt(ctx, "hover", sae), tokenAt(ctx, "pinned", sae)].find((i) => i >= 0)
       : undefined;
-    if (found) {
-      here = token === undefined ? found.largest : new Map(found.fired[token]?.map((f) => [f.feature, f.activation]));
+    if (activations) {
+      here =
+        token === undefined
+          ? activations.largest
+          : new Map(activations.fired[token]?.map((f) => [f.feature, f.activation]));
       const labels = axisOfText(ctx, sae).axis.labels;
-      put(
+      setText(
         where,
         token === undefined
           ? `activation: the largest in this text; pin a ${unit} to see those on it`
           : `activation on ${quoted(labels, token, ctx.options.indexBase)}`,
       );
-    } else put(where, "");
+    } else setText(where, "");
     columns = ["feature", "name", ...(sae.counted ? (["token"] as const) : [])];
     if (sae.onText) columns.push("here");
     if (sae.counted) columns.push("density", "maximum");
@@ -160,7 +163,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     }
     const wanted = search.value.trim().toLowerCase();
     const number = wanted.replace(/^#/, "");
-    rows = all(found, stats && rowsOf(stats)).filter(
+    rows = all(activations, stats && rowsOf(stats)).filter(
       ({ feature, token: most }) =>
         !wanted ||
         String(feature) === number ||
@@ -168,7 +171,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         (sae.names[feature] ?? "").toLowerCase().includes(wanted),
     );
     rows.sort(order(sae));
-    put(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
+    setText(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
     scroll.ariaRowCount = String(rows.length + 1);
     scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
     heads();
@@ -196,11 +199,11 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       const order = column === sorted ? (down ? "descending" : "ascending") : "none";
       return h("span", { role: "columnheader", "aria-sort": order, "data-column": column }, button);
     });
-    const held = head.contains(document.activeElement)
+    const focused = head.contains(document.activeElement)
       ? [...head.querySelectorAll("button")].indexOf(document.activeElement as HTMLButtonElement)
       : -1;
-    fill(head, ...cells);
-    if (held >= 0) head.querySelectorAll("button")[held]?.focus();
+    setChildren(head, ...cells);
+    if (focused >= 0) head.querySelectorAll("button")[focused]?.focus();
   };
 
   const cell = (row: Row, column: Column, sae: Sae, of: number): HTMLElement => {
@@ -222,7 +225,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
 
   /** Only the visible rows and a few around them. */
   const draw = (): void => {
-    const { of, sae } = look();
+    const { of, sae } = current();
     if (!sae) return;
     if (space.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return; // being named
     const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - 2);
@@ -230,12 +233,12 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     space.style.height = `${rows.length * ROW}px`;
     scroll.style.height = `${(1 + Math.max(1, Math.min(rows.length, IN_SIGHT))) * ROW + 2}px`;
     const shown = ctx.selection.get("feature");
-    const made = rows.slice(first, last).map((row, i) => {
+    const elements = rows.slice(first, last).map((row, i) => {
       const cells = columns.map((column) => {
-        const found = cell(row, column, sae, of);
-        found.role = "gridcell";
-        found.dataset.column = column;
-        return found;
+        const content = cell(row, column, sae, of);
+        content.role = "gridcell";
+        content.dataset.column = column;
+        return content;
       });
       const el = h(
         "div.feature-row",
@@ -244,11 +247,11 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       );
       el.dataset.feature = String(row.feature);
       el.ariaSelected = String(row.feature === shown);
-      flag(el, "data-active", first + i === active);
+      setFlag(el, "data-active", first + i === active);
       el.style.top = `${(first + i) * ROW}px`;
       return el;
     });
-    fill(space, ...made);
+    setChildren(space, ...elements);
     scroll.setAttribute("aria-activedescendant", `${id}${active}`);
   };
   const id = `aw-${Math.random()}-`;
@@ -296,6 +299,6 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   return (changed) => {
     // Do not sort thousands of rows because the pointer moves in another view.
     if (only(changed, "feature")) draw();
-    else if (look().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
+    else if (current().sae?.onText || !only(changed, "hover", "pinned", "tiles")) update();
   };
 });

@@ -1,19 +1,19 @@
 /** A slider for one feature, how far it moves the states, and the predictions before and after. */
 
-import { fill, flag, h, on, put } from "../../dom.ts";
+import { h, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { beforeAfter } from "../base/beforeAfter.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { nameOfFeature, optionsOf } from "./features.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
 
-/** The twin of `SteerView._about_features`. */
+/** The twin of `SteerView._feature_options`. */
 interface SteerOptions {
   kinds?: Kind[];
   predicted?: string;
@@ -45,7 +45,7 @@ const nearestOf = (all: readonly number[], wanted: number): number =>
 
 export const renderSteerView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const settings = (): SteerOptions => ctx.options as SteerOptions;
   const [least = -2, most = 5] = settings().ends ?? [];
   const title = h("b.title");
@@ -68,7 +68,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   let kind: Kind = settings().kinds?.[0] ?? "outcomes";
   let rested = 1;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let drawn = "";
+  let drawnKey = "";
   let last: { answer: Answer<Steered>; scale: number } | null = null;
 
   root.classList.add("aw-steer");
@@ -85,23 +85,23 @@ export const renderSteerView = view((ctx, root, signal) => {
   };
   const offered = settings().kinds ?? [];
   if (offered.length > 1) {
-    fill(
+    setChildren(
       kinds,
-      ...offered.map((one) => {
+      ...offered.map((option) => {
         const radio = h("input", { type: "radio", name });
-        radio.checked = one === kind;
+        radio.checked = option === kind;
         on(radio, signal, {
           change: () => {
-            kind = one;
+            kind = option;
             last = null;
             update();
           },
         });
-        return h("label.segment", radio, words[one]);
+        return h("label.segment", radio, words[option]);
       }),
     );
   }
-  fill(
+  setChildren(
     root,
     h("div.row.head", title, site),
     h("div.row.steer-control", h("div.steer-slide", slider, ticks), figure, kinds),
@@ -132,7 +132,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   /** What can be shown at once, while the slider moves. */
   const measure = (): void => {
     const scale = slider.valueAsNumber;
-    put(figure, `${String(scale).replace("-", "−")} × max`);
+    setText(figure, `${String(scale).replace("-", "−")} × max`);
     slider.setAttribute("aria-valuetext", `${scale} times its largest activation`);
     const answer = answers.get<{ maximum: number }>("reach", { feature: feature() });
     if (!answer) return;
@@ -140,26 +140,26 @@ export const renderSteerView = view((ctx, root, signal) => {
     const { maximum } = answer.meta;
     const size = relativeChange(scale, maximum, activations, lengths);
     const here = Math.max(0, ...activations);
-    put(
+    setText(
       change,
       `set to ${printed(scale * maximum, false)} on every token (here up to ${printed(here, false)}); ` +
         `the states change by |dh|/|h| ≈ ${printed(size, false)}`,
     );
-    const said =
+    const words =
       size > FAR
-        ? `The change is ${printed(size, false)} times as long as the states: the model is far from anything it has seen.`
+        ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`
         : scale > 1
-          ? `Beyond the largest activation that was seen (${printed(maximum, false)}).`
+          ? `Beyond the largest activation seen (${printed(maximum, false)}).`
           : scale < 0
-            ? "Below zero: no activation is ever there."
+            ? "Below zero: activations are never negative."
             : "";
-    put(warning, said);
+    setText(warning, words);
   };
 
   const outcomes = ({ rows = [] }: Steered): HTMLElement => {
     const far = kind === "sentences";
     const print = (value: number): string => (far ? value.toFixed(3).replace("-", "−") : percent(value));
-    const what = far ? "likeness to (cosine)" : settings().predicted || "prediction";
+    const what = far ? "similarity to (cosine)" : settings().predicted || "prediction";
     return beforeAfter(
       what,
       rows.map(([label, before, after]) => ({ label, before, after })),
@@ -184,12 +184,15 @@ export const renderSteerView = view((ctx, root, signal) => {
     const { kinds: all = [], held = {} } = settings();
     const sae = optionsOf(ctx).saes?.[0];
     const label = `feature ${nameOfFeature(sae, feature())}`;
-    put(title, ctx.options.title || `steer ${label}`);
-    put(site, sae?.site ?? "");
+    setText(title, ctx.options.title || `steer ${label}`);
+    setText(site, sae?.site ?? "");
     root.ariaLabel = `steering of ${label}`;
     measure();
     if (all.length === 0) {
-      fill(body, h("div.note", "This model predicts nothing and no sentences are given: there is nothing to compare."));
+      setChildren(
+        body,
+        h("div.note", "This model makes no predictions, and no sentences are given: there is nothing to compare."),
+      );
       return;
     }
     const ask = (scale: number): Record<string, unknown> => ({ kind, feature: feature(), scale });
@@ -203,20 +206,20 @@ export const renderSteerView = view((ctx, root, signal) => {
       const missing = answers.failure("steered", ask(scale));
       why =
         missing ??
-        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest that this page holds.` : why);
+        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest value stored in this page.` : why);
     }
-    state.told(answers.job("steered") ? "steered" : "reach", why);
-    flag(body, "data-stale", !answer);
+    state.show(answers.job("steered") ? "steered" : "reach", why);
+    setFlag(body, "data-stale", !answer);
     if (answer) last = { answer, scale };
-    const look = JSON.stringify([last?.answer.meta, kind]);
-    if (look === drawn) return;
-    drawn = look;
+    const stateKey = JSON.stringify([last?.answer.meta, kind]);
+    if (stateKey === drawnKey) return;
+    drawnKey = stateKey;
     if (!last) {
-      fill(body);
+      setChildren(body);
       return;
     }
     const { meta } = last.answer;
-    fill(body, kind === "text" ? texts(meta) : outcomes(meta));
+    setChildren(body, kind === "text" ? texts(meta) : outcomes(meta));
   };
   return (changed) => {
     if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stack")) {

@@ -3,7 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
-import { axisOfText, optionsOf, saeShown } from "./features.ts";
+import { axisOfText, optionsOf, shownSae } from "./features.ts";
 
 export interface Fired {
   feature: number;
@@ -47,14 +47,14 @@ function decoded(
     }
   });
   const of = (feature: number): number[] => fired.map((row) => row.find((f) => f.feature === feature)?.activation ?? 0);
-  const made = { unit: meta.unit, fired, largest, of };
-  DECODED.set(meta, made);
-  return made;
+  const activations = { unit: meta.unit, fired, largest, of };
+  DECODED.set(meta, activations);
+  return activations;
 }
 
 /** The activations on the text, once they arrive. */
 export function activationsOf(ctx: ViewContext, answers: Answers): Activations | undefined {
-  const of = saeShown(ctx);
+  const of = shownSae(ctx);
   const sae = optionsOf(ctx).saes?.[of];
   if (!sae?.onText) return undefined;
   const { axis, unit } = axisOfText(ctx, sae);

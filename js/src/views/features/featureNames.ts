@@ -9,7 +9,7 @@ export interface Naming {
   why(): string | undefined;
 }
 
-export function createNaming(answers: () => Answers): Naming {
+export function createFeatureNames(answers: () => Answers): Naming {
   let last: Record<string, unknown> = {};
   return {
     tell(of, feature, name) {
@@ -31,17 +31,17 @@ export function nameField(known: string, feature: number, tell: (name: string) =
     spellcheck: "false",
   });
   field.value = field.title = known;
-  let told = known;
+  let saved = known;
   const end = (): void => {
     const name = field.value.trim();
-    if (name === told) return;
-    told = name;
+    if (name === saved) return;
+    saved = name;
     tell(name);
   };
   field.addEventListener("blur", end);
   field.addEventListener("keydown", (event) => {
     event.stopPropagation();
-    if (event.key === "Escape") field.value = told;
+    if (event.key === "Escape") field.value = saved;
     if (event.key === "Enter" || event.key === "Escape") field.blur();
   });
   return field;

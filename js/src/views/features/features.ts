@@ -4,9 +4,9 @@ import type { ViewContext } from "../../context.ts";
 import { h, on, shortLabel } from "../../dom.ts";
 import { nearest, translateIndex } from "../../selection.ts";
 import type { Axis, ViewOptions } from "../../wire/wire.ts";
-import { spell } from "../text/tokens.ts";
+import { writeLabel } from "../text/tokens.ts";
 
-/** One SAE. The twin of `Looked.describe` in attnwidgets/views/features/features.py. */
+/** One SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
 export interface Sae {
   layer: number | null;
   features: number;
@@ -29,7 +29,7 @@ export interface FeatureOptions extends ViewOptions {
 export const optionsOf = (ctx: ViewContext): FeatureOptions => ctx.options;
 
 /** Index of the shown SAE: among several, the one nearest to the selected layer. */
-export function saeShown(ctx: ViewContext): number {
+export function shownSae(ctx: ViewContext): number {
   const saes = optionsOf(ctx).saes ?? [];
   const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [layer]));
   if (layers.length < 2) return 0;
@@ -59,7 +59,7 @@ export function featureButton(
 /** A token as text, with its whitespace visible and a class for what it is. */
 export function tokenSpan(label: string, share: number): HTMLElement {
   const span = h("span.hit");
-  spell(span, label);
+  writeLabel(span, label);
   if (share > 0) span.style.setProperty("--aw-share", `${Math.round(100 * Math.min(1, share) ** 0.8)}%`);
   return span;
 }
@@ -74,9 +74,9 @@ export function percentage(share: number): string {
 export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: string } {
   const { sources, axes } = ctx.header();
   const { unit } = ctx.source();
-  const mine = sources.filter(({ stack }) => stack === sae.stack);
-  const found = mine.find((source) => source.unit === unit) ?? mine[0] ?? ctx.source();
-  return { axis: axes[found.key] as Axis, unit: found.unit };
+  const ofStack = sources.filter(({ stack }) => stack === sae.stack);
+  const source = ofStack.find((source) => source.unit === unit) ?? ofStack[0] ?? ctx.source();
+  return { axis: axes[source.key] as Axis, unit: source.unit };
 }
 
 /** The pinned element of the text, or the hovered one of any linked view; -1: none. */

@@ -8,12 +8,12 @@ import {
   atEnd,
   createWatch,
   density,
-  fill,
-  flag,
   h,
   keyboard,
   on,
   place,
+  setChildren,
+  setFlag,
   setSizes,
   spotAt,
   thinned,
@@ -73,7 +73,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let width = 0;
   let inView = false;
   let side = 0;
-  let drawn = "";
+  let drawnKey = "";
   const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
   let peaks: number[][] = [];
@@ -83,7 +83,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let spot: [number, number] | null = null;
 
   root.classList.add("aw-headgrid");
-  fill(
+  setChildren(
     root,
     ...heading.elements,
     ...controls.elements,
@@ -106,9 +106,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (isOffered(source, ctx.options)) controls.update(source);
   };
 
-  const atlasOf = (source: Source, found: ThumbSheet): Atlas => ({
+  const atlasOf = (source: Source, sheet: ThumbSheet): Atlas => ({
     source,
-    sheet: found,
+    sheet: sheet,
     peaks,
     map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
     mode: scale.mode(),
@@ -119,25 +119,25 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
-    const found = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
+    const thumbs = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
     const [rows, cols] = sizes(source);
-    const why = found ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
+    const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
     const { palette, scale: mode, extent } = filtersOf(ctx);
     scale.follow(mode || "sqrt", extent === "all");
     const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
-    const look = [source.id, rows, cols, width, ...how].join("|");
-    if (look !== drawn || found !== sheet) {
-      if (found && found !== sheet) peaks = peaksOf(found);
-      [drawn, sheet] = [look, found];
+    const stateKey = [source.id, rows, cols, width, ...how].join("|");
+    if (stateKey !== drawnKey || thumbs !== sheet) {
+      if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
+      [drawnKey, sheet] = [stateKey, thumbs];
       layOut(source);
-      flag(plot, "data-empty", !found || source.computed !== null || lacking(source) !== null);
-      plot.ariaBusy = String(!found);
-      const foot = found && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
-      if (found) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, found));
+      setFlag(plot, "data-empty", !thumbs || source.computed !== null || lacking(source) !== null);
+      plot.ariaBusy = String(!thumbs);
+      const foot = thumbs && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
+      if (thumbs) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, thumbs));
       else canvas.width = 0;
       if (foot) bars(side * dots, foot);
-      legend(source, found ? Math.max(0, ...peaks.flat()) : 1, why);
+      legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
     }
     const next = source.parts && inView ? lacking(source) : null;
     if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
@@ -187,11 +187,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       free = i * side + 13;
       return true;
     });
-    fill(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
+    setChildren(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
     const all =
       isValued || (statistic && order === "within") ? [] : (source.heads ?? []).map((head) => ctx.headName(head));
     const shownHeads = thinned(all.length, side, 8 + 7 * (all.at(-1)?.length ?? 0));
-    fill(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
+    setChildren(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
   };
 
   /** A bar below every thumbnail for its statistic. */
@@ -216,7 +216,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     let pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
     if (lacking(source)) {
       const here = sheet?.meta.scale.flat().length ?? 0;
-      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are here, the others come as they are seen`;
+      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are loaded, the others load as they scroll into view`;
     }
     scale.show({
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
@@ -286,11 +286,11 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     point();
   };
   const choose = (at: [number, number] | null): void => {
-    const found = headAt(at);
-    if (!found || isPruned(sheet, found)) return;
+    const spot = headAt(at);
+    if (!spot || isPruned(sheet, spot)) return;
     const { layers, heads } = ctx.source();
-    const layer = layers[found.layer] as number;
-    ctx.selection.set(heads ? { layer, head: heads[found.head] as number } : { layer });
+    const layer = layers[spot.layer] as number;
+    ctx.selection.set(heads ? { layer, head: heads[spot.head] as number } : { layer });
   };
   /** Move the cursor to the next head in a direction; it starts at the selected one. */
   const move = (down: number, right: number) => (): void => {
@@ -339,14 +339,10 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   watch.observe(plot);
   atEnd(signal, () => watch.disconnect());
   const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
-  watchWidth(
-    root,
-    (at) => {
-      width = at;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (at) => {
+    width = at;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover", "pinned")) return;
     words();

@@ -3,7 +3,7 @@
  * without a current token, the strongest pairs.
  */
 import type { Change } from "../../context.ts";
-import { atEnd, fill, flag, h, keyboard, on, put, shortLabel, watchWidth } from "../../dom.ts";
+import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
 import { headAddress, moveLayer, plural, stacksOf, whereWords } from "../base/navigation.ts";
@@ -16,9 +16,9 @@ import { headColour, inkOn, signColours } from "./colours.ts";
 import { createColumn } from "./column.ts";
 import { createLines } from "./lines.ts";
 import { createNumbers, type Token } from "./numbers.ts";
-import { createBeyond } from "./outOfSight.ts";
+import { createOutOfSight } from "./outOfSight.ts";
 import { BETWEEN, type Between, isPair, type Pairs, pairsOf, type Side } from "./pairs.ts";
-import { captionWords, edgeWords, lookWords, pairWords } from "./words.ts";
+import { captionWords, edgeWords, pairWords, tokenWords } from "./words.ts";
 
 const BUDGETS = [200, 1000, 3000];
 const TALLEST = 560;
@@ -32,7 +32,7 @@ const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && 
 
 export const renderHeadView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const own = () => ctx.options as HeadViewOptions;
+  const options = () => ctx.options as HeadViewOptions;
   /** Change the options, and send them to Python. */
   const keep = (values: Partial<HeadViewOptions>): void => {
     ctx.model.set("options", { ...ctx.model.get("options"), ...values });
@@ -42,7 +42,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   const heading = createHeading(ctx, stack, filterPlace(ctx));
   const slider = h("div");
   const everything = h("button.button", { type: "button" }, "all tokens");
-  everything.title = "Show lines of all tokens while none is looked at";
+  everything.title = "Show lines of all tokens while none is hovered or pinned";
   const choices = BUDGETS.map((most) => h("option", { value: String(most) }, `≤ ${most} lines`));
   const budget = h("select.button", { "aria-label": "most lines" }, ...choices);
   const between = createSegments<Between>("texts", BETWEEN, signal, () => keep({ between: between.value() }));
@@ -53,7 +53,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     query: createColumn("query", signal, events("query")),
     key: createColumn("key", signal, events("key")),
   };
-  const beyond = createBeyond(signal, (index) => columns[opposite(looked()?.side ?? "key")].reveal(index));
+  const beyond = createOutOfSight(signal, (index) => columns[opposite(currentToken()?.side ?? "key")].reveal(index));
   const role = { tabindex: "0", role: "application", "aria-roledescription": "lines between tokens" };
   const plot = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element, busy);
   const names = [h("span"), h("span")] as const;
@@ -100,7 +100,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   const controls = h("div.row.hv-controls", chips.element, everything, budget, between.element);
   const sides = h("div.hv-sides", { "aria-hidden": "true" }, ...names);
-  fill(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
+  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
   renderLayerSlider(ctx.child({ title: "" }), slider);
 
   // ---- the current token ----
@@ -144,7 +144,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     return cell;
   };
 
-  const looked = (): Token | null => {
+  const currentToken = (): Token | null => {
     const pinned = ctx.cell("pinned");
     const cell = ctx.cell("hover") ?? pinned;
     if (!cell) return null;
@@ -169,9 +169,9 @@ export const renderHeadView = view((ctx, root, signal) => {
 
   const layOut = (query: Axis, key: Axis): void => {
     const { source } = ctx.resolved();
-    const look = [query, key, source.causal, width, heads.length, between.value()];
-    if (look.every((one, i) => one === laidOut[i])) return;
-    laidOut = look;
+    const layoutState = [query, key, source.causal, width, heads.length, between.value()];
+    if (layoutState.every((one, i) => one === laidOut[i])) return;
+    laidOut = layoutState;
     pairs = pairsOf(query, key, between.value(), source.causal);
     const count = Math.max(pairs.rows, pairs.cols);
     const row = Math.floor(Math.max(18, Math.min(26, 520 / count)));
@@ -205,13 +205,13 @@ export const renderHeadView = view((ctx, root, signal) => {
     frame = 0;
     if (width <= 0 || !pairs) return;
     const { source } = ctx.resolved();
-    const token = looked();
+    const token = currentToken();
     const missing = numbers.missing(token);
     const why = numbers.why();
-    flag(plot, "data-stale", missing);
+    setFlag(plot, "data-stale", missing);
     plot.ariaBusy = String(missing);
     busy.hidden = !missing;
-    put(busy, why);
+    setText(busy, why);
     // The picture of another map would be wrong, even dimmed.
     if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
     if (!missing) {
@@ -237,13 +237,17 @@ export const renderHeadView = view((ctx, root, signal) => {
   /** Marks of the columns. Runs on every pointer move. */
   const point = (): void => {
     if (!pairs) return;
-    const token = looked();
+    const token = currentToken();
     const pinned = ctx.cell("pinned");
     for (const side of SIDES) {
-      const mine = token?.side === side;
-      const hides = token && !mine && pairs.causal;
+      const isTokenSide = token?.side === side;
+      const hides = token && !isTokenSide && pairs.causal;
       const masked = !hides ? [-1, -1] : side === "key" ? [token.index + 1, pairs.cols] : [0, token.index];
-      columns[side].mark((mine ? token.index : token?.other) ?? -1, pinned?.[side] ?? -1, masked as [number, number]);
+      columns[side].mark(
+        (isTokenSide ? token.index : token?.other) ?? -1,
+        pinned?.[side] ?? -1,
+        masked as [number, number],
+      );
     }
     soon();
   };
@@ -251,20 +255,20 @@ export const renderHeadView = view((ctx, root, signal) => {
   const say = (token: Token | null): void => {
     if (!pairs) return;
     const { source } = ctx.resolved();
-    const among = { ctx, source, heads, pairs };
+    const names = { ctx, source, heads, pairs };
     const all = !token && showsAll && !numbers.huge() && heads.length > 0 ? edges() : null;
     let text = "Hover a token for what it reads, or who reads it; click to pin it.";
     beyond.element.hidden = !token;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
-      const told = numbers.valuesOf(token.side, token.index);
+      const values = numbers.valuesOf(token.side, token.index);
       const is = ctx.cell("pinned")?.[token.side] === token.index ? "pinned " : "";
-      text = is + (token.other < 0 ? lookWords : pairWords)(among, token, told);
-      beyond.show(told.values, columns[opposite(token.side)].range());
-    } else if (all?.shown.length) text = `strongest: ${edgeWords(among, all.shown)}`;
+      text = is + (token.other < 0 ? tokenWords : pairWords)(names, token, values);
+      beyond.show(values.values, columns[opposite(token.side)].range());
+    } else if (all?.shown.length) text = `strongest: ${edgeWords(names, all.shown)}`;
     readout.show(text, spoken || root.contains(document.activeElement));
     const [first, last] = columns.query.range();
-    put(caption, captionWords(among, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
+    setText(caption, captionWords(names, all, last - first, numbers.huge() ? -1 : numbers.count(), numbers.why()));
   };
 
   const words = (query: Axis, key: Axis): void => {
@@ -277,11 +281,11 @@ export const renderHeadView = view((ctx, root, signal) => {
     const stacks = ctx.options.stack ? [] : stacksOf(ctx.header(), source.method);
     stack.hidden = stacks.length < 2;
     if (stack.childElementCount !== stacks.length) {
-      fill(stack, ...stacks.map((name) => h("option", { value: name }, name)));
+      setChildren(stack, ...stacks.map((name) => h("option", { value: name }, name)));
     }
     stack.value = source.stack;
     between.element.hidden = !isPair(query, key);
-    names.forEach((el, i) => void put(el, kind[i] as string));
+    names.forEach((el, i) => void setText(el, kind[i] as string));
     everything.ariaPressed = String(showsAll);
     everything.hidden = numbers.huge();
     budget.hidden = numbers.huge() || !showsAll;
@@ -312,7 +316,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   };
   /** The side in which the arrow keys move: in a pair, that of its second token. */
   const cursor = (): { side: Side; index: number } => {
-    const token = looked();
+    const token = currentToken();
     if (!token) return { side: "query", index: columns.query.range()[0] - 1 };
     return token.other < 0 ? token : { side: opposite(token.side), index: token.other };
   };
@@ -360,14 +364,10 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   on(budget, signal, { change: soon });
   on(stack, signal, { change: () => selection.set({ stack: stack.value }) });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      update(NOTHING);
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    update(NOTHING);
+  });
   atEnd(signal, () => cancelAnimationFrame(frame));
 
   function update(changed: ReadonlySet<Change>): void {
@@ -383,9 +383,9 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (alone && changed.has("head") && all.includes(current) && !heads.includes(current)) {
       keep({ heads: [current as number] });
     }
-    const chosen = source.heads && own().heads;
+    const chosen = source.heads && options().heads;
     heads = all.filter((head) => !chosen || chosen.includes(head as number));
-    between.choose((own().between as Between | undefined) ?? "all");
+    between.choose((options().between as Between | undefined) ?? "all");
     if (changed.has("options") || changed.has("header")) numbers.renew();
     if (width > 0) layOut(query, key);
     if (pairs) numbers.gather(heads, pairs);

@@ -3,7 +3,18 @@
  * mask and softmax, as steps of one picture; beside it the same step for every key of the row.
  */
 
-import { atEnd, fill, h, type KeyHandlers, keyboard, on, put, quoted, watchWidth } from "../../dom.ts";
+import {
+  atEnd,
+  h,
+  iconButton,
+  type KeyHandlers,
+  keyboard,
+  on,
+  quoted,
+  setChildren,
+  setText,
+  watchWidth,
+} from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { headWords } from "../base/navigation.ts";
@@ -38,31 +49,26 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const keys = createKeyList(signal);
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
-  const button = (text: string, label: string, act: () => void): HTMLElement => {
-    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(made, signal, { click: act });
-    return made;
-  };
   const pair = h(
     "div.row",
     h(
       "span.stepper",
-      button("‹", "previous query", () => move(-1, 0)),
-      button("›", "next query", () => move(1, 0)),
+      iconButton(signal, "‹", "previous query", () => move(-1, 0)),
+      iconButton(signal, "›", "next query", () => move(1, 0)),
     ),
     where,
     order,
   );
   const walk = h(
     "div.row.neuron-walk",
-    button("‹", "previous step", () => walkBy(-1)),
+    iconButton(signal, "‹", "previous step", () => walkBy(-1)),
     steps,
-    button("›", "next step", () => walkBy(1)),
+    iconButton(signal, "›", "next step", () => walkBy(1)),
   );
   const body = h("div.neuron-body", lanes.plot, keys.list);
   root.classList.add("aw-neuron");
   root.role = "region";
-  fill(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
+  setChildren(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
   ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
 
   const answers = createAnswers(ctx, signal, () => update());
@@ -99,19 +105,19 @@ export const renderNeuronView = view((ctx, root, signal) => {
 
   const update = (): void => {
     const at = place();
-    const found = rowAt(answers, at);
-    put(trouble, typeof found === "string" ? found : "");
-    body.classList.toggle("aw-stale", typeof found !== "object");
-    body.ariaBusy = String(found === undefined);
-    if (typeof found === "object") {
-      if (row !== found) keys.leave();
-      row = found;
+    const answer = rowAt(answers, at);
+    setText(trouble, typeof answer === "string" ? answer : "");
+    body.classList.toggle("aw-stale", typeof answer !== "object");
+    body.ariaBusy = String(answer === undefined);
+    if (typeof answer === "object") {
+      if (row !== answer) keys.leave();
+      row = answer;
       if (!row.steps.includes(step)) step = "softmax";
       pinnedKey = keyOf(row, false);
     }
     const { head } = ctx.resolved();
-    const one = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
-    const title = heading.show(one, "how one weight comes about");
+    const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
+    const title = heading.show(note, "how one weight comes about");
     root.ariaLabel = title;
     choices();
     draw();
@@ -123,7 +129,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row) return;
     if (drawnSteps !== row.steps.join()) {
       drawnSteps = row.steps.join();
-      fill(
+      setChildren(
         steps,
         ...row.steps.map((value) =>
           h("label.segment", h("input", { type: "radio", name: group, value }), NAMES[value], h("b")),
@@ -147,15 +153,15 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
     const { query } = place();
-    put(where, `query ${name("query", query)} → key ${name("key", key)}`);
-    put(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
+    setText(where, `query ${name("query", query)} → key ${name("key", key)}`);
+    setText(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
     order.ariaPressed = String(sorted);
     for (const [i, label] of [...steps.children].entries()) {
       const value = numberOf(row, row.steps[i] as Step, key);
-      put(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
+      setText(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
     }
     const says = wordsOf(row, step, key);
-    put(formula, says);
+    setText(formula, says);
     lanes.plot.ariaLabel =
       `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
       "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
@@ -289,19 +295,15 @@ export const renderNeuronView = view((ctx, root, signal) => {
     End: () => walkBy(Infinity),
     Escape: () => ctx.selection.pin(null),
   };
-  const told = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
-  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, told);
+  const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
+  for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);
   atEnd(signal, () => cancelAnimationFrame(frame));
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      body.toggleAttribute("data-two", width >= TWO_COLUMNS);
-      draw();
-      keys.reveal(pinnedKey);
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    body.toggleAttribute("data-two", width >= TWO_COLUMNS);
+    draw();
+    keys.reveal(pinnedKey);
+  });
   return (changed) => {
     if (changed.has("theme")) ink = null;
     if (only(changed, "hover")) draw(true);

@@ -1,7 +1,7 @@
 /**
  * One chip per head: a click shows or hides it, a double click shows it alone, another double click shows all again.
  */
-import { assign, dress, fill, flag, h, keyboard, on, put } from "../../dom.ts";
+import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 
 export interface Chip {
   name: string;
@@ -82,15 +82,15 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
       element.hidden = chips.length < 2;
       if (buttons.length !== chips.length) {
         buttons = chips.map(() => h("button.chip", { type: "button" }));
-        fill(list, ...buttons);
+        setChildren(list, ...buttons);
         reach(reached);
       }
       chips.forEach(({ name, title, colour, ink, on: shown, current }, i) => {
         const button = buttons[i] as HTMLButtonElement;
-        put(button, name);
+        setText(button, name);
         assign(button, { title, ariaLabel: title, ariaPressed: String(shown) });
-        flag(button, "data-current", current);
-        dress(button, { "--aw-colour": colour || "var(--aw-accent)", "--aw-on": ink || "var(--aw-back)" });
+        setFlag(button, "data-current", current);
+        setStyles(button, { "--aw-colour": colour || "var(--aw-accent)", "--aw-on": ink || "var(--aw-back)" });
       });
       all.disabled = chips.every((chip) => chip.on);
     },

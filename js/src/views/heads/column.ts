@@ -1,5 +1,5 @@
 /** The tokens of one side as a scrolling column; only visible rows are nodes. */
-import { assign, dress, flag, h, on, put, shortLabel } from "../../dom.ts";
+import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
 import type { Side } from "./pairs.ts";
 
@@ -36,7 +36,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
   let [row, height, count] = [20, 0, 0];
   /** Scroll position in px: cached, since reading it forces layout. */
   let top = 0;
-  let drawn = "";
+  let drawnRows = "";
 
   const range = (): [number, number] => [
     Math.max(0, Math.floor(top / row)),
@@ -48,8 +48,8 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     const from = Math.max(0, first - MORE);
     const to = Math.min(count, last + MORE);
     const name = `${from} ${to}`;
-    if (name === drawn) return;
-    drawn = name;
+    if (name === drawnRows) return;
+    drawnRows = name;
     const { axis, off } = shown;
     const { labels, special, segment, boundary } = axis;
     while (spans.length < to - from) {
@@ -63,11 +63,11 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       if (span.hidden) return;
       const label = labels[at] as string;
       span.style.top = `${at * row}px`;
-      put(span, shortLabel(label, 48));
+      setText(span, shortLabel(label, 48));
       span.title = shortLabel(label, 400);
-      flag(span, "data-special", Boolean(special[at]));
-      flag(span, "data-off", !off[at]);
-      flag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+      setFlag(span, "data-special", Boolean(special[at]));
+      setFlag(span, "data-off", !off[at]);
+      setFlag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
     });
   };
   const scrollTo = (to: number): void => {
@@ -80,7 +80,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
   };
   const band = (el: HTMLElement, from: number, to = from + 1): void => {
     assign(el, { hidden: from < 0 || to <= from });
-    dress(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
+    setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
   };
   const find = (event: MouseEvent): number => {
     const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
@@ -104,7 +104,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     layout(axis, rowHeight, width, tall, off) {
       [row, height, count] = [rowHeight, tall, axis.labels.length];
       shown = { axis, off };
-      drawn = "";
+      drawnRows = "";
       top = Math.min(top, Math.max(0, row * count - height));
       element.style.width = `${width}px`;
       element.style.height = `${tall}px`;

@@ -86,8 +86,8 @@ export function createLines(canvas: HTMLCanvasElement) {
   const add = (lines: Lines, head: number, value: number, query: number, key: number, offset: number): void => {
     const level = Math.min(LEVELS - 1, Math.floor(strength(value) * LEVELS));
     const at = level * colours().length + colourOf(head, value);
-    const found = lines[at];
-    if (found) found.push(query, key, offset);
+    const line = lines[at];
+    if (line) line.push(query, key, offset);
     else lines[at] = [query, key, offset];
   };
 
@@ -109,16 +109,16 @@ export function createLines(canvas: HTMLCanvasElement) {
     pen.globalAlpha = 0.35;
     for (let i = first; i < last; i += 1) {
       // A bar of zero is a thin line; masked or hidden values have none.
-      if (values.some((one) => one && !Number.isNaN(one[i] ?? Number.NaN))) {
+      if (values.some((headValues) => headValues && !Number.isNaN(headValues[i] ?? Number.NaN))) {
         pen.fillRect(start, (i + 1) * row - top - 3, laneWidth - 2, 1);
       }
     }
-    values.forEach((one, head) => {
-      if (!one) return;
+    values.forEach((headValues, head) => {
+      if (!headValues) return;
       const x = start + head * slot;
       pen.globalAlpha = style.only < 0 || style.only === head ? 1 : 0.15;
-      for (let i = first; i < Math.min(last, one.length); i += 1) {
-        const value = one[i] as number;
+      for (let i = first; i < Math.min(last, headValues.length); i += 1) {
+        const value = headValues[i] as number;
         const size = strength(value);
         if (!(size > 0.02)) continue;
         pen.fillStyle = colours()[colourOf(head, value)] as string;
@@ -154,11 +154,11 @@ export function createLines(canvas: HTMLCanvasElement) {
       const otherSide = side === "query" ? "key" : "query";
       bars(values, otherSide, scroll);
       const [plain, strong]: [Lines, Lines] = [[], []];
-      values.forEach((one, head) => {
-        if (!one || (style.only >= 0 && style.only !== head)) return;
+      values.forEach((received, head) => {
+        if (!received || (style.only >= 0 && style.only !== head)) return;
         const offset = shift(head);
-        for (let i = 0; i < one.length; i += 1) {
-          const value = one[i] as number;
+        for (let i = 0; i < received.length; i += 1) {
+          const value = received[i] as number;
           if (!(Math.abs(value) >= least)) continue;
           const [query, key] = side === "query" ? [index, i] : [i, index];
           add(other === i ? strong : plain, head, value, query, key, offset);

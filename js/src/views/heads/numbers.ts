@@ -4,7 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
-import { filtered, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
+import { filtered, filteredRow, filtersOf, hidesValues } from "../base/filters.ts";
 import { along, type Edges, limited, type Pairs, type Side, strongest, type Values } from "./pairs.ts";
 
 /** For layers with more values, single tokens are requested instead of matrices. */
@@ -45,14 +45,14 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
   let isHuge = false;
   let why = "";
   let generation = 0;
-  let made = { name: "", values: [] as Values, exact: false };
-  let found: { name: string; edges: Edges } | null = null;
+  let cachedValues = { name: "", values: [] as Values, exact: false };
+  let cachedEdges: { name: string; edges: Edges } | null = null;
   const answers = createAnswers(ctx, signal, () => {
     generation += 1;
     changed();
   });
 
-  const told = (side: Side, index: number): Values | undefined => {
+  const exactValues = (side: Side, index: number): Values | undefined => {
     const { source, layer } = ctx.resolved();
     const args = { source: source.id, layer, side, index };
     const answer = answers.get<{ heads: HeadKey[] }>("token", args);
@@ -66,23 +66,23 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const at = answer.meta.heads.indexOf(head) * count;
       if (at < 0) return undefined;
       const row = Float32Array.from({ length: count }, (_, i) => bytes.getFloat32(4 * (at + i), true));
-      const shown = leavesOut(filters) ? trimmed(row, special, filters, source.stochastic) : row;
+      const shown = hidesValues(filters) ? filteredRow(row, special, filters, source.stochastic) : row;
       return limited(shown, pairs as Pairs, side, index);
     });
   };
 
-  const valuesOf = (side: Side, index: number): typeof made => {
+  const valuesOf = (side: Side, index: number): typeof cachedValues => {
     const name = `${generation} ${side} ${index}`;
-    if (made.name === name || !pairs) return made;
+    if (cachedValues.name === name || !pairs) return cachedValues;
     const all = pairs;
-    const pinned = ctx.cell("pinned")?.[side] === index && here.some(Boolean) && !leavesOut(filtersOf(ctx));
-    const exact = isHuge || pinned ? told(side, index) : undefined;
-    made = {
+    const pinned = ctx.cell("pinned")?.[side] === index && here.some(Boolean) && !hidesValues(filtersOf(ctx));
+    const exact = isHuge || pinned ? exactValues(side, index) : undefined;
+    cachedValues = {
       name,
       values: exact ?? here.map((tile) => tile && along(tile, all, side, index)),
       exact: exact !== undefined,
     };
-    return made;
+    return cachedValues;
   };
 
   return {
@@ -119,16 +119,17 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
     valuesOf,
     edges(first, last, budget) {
       const name = [generation, first, last, budget].join();
-      if (found?.name !== name) found = { name, edges: strongest(here, pairs as Pairs, first, last, budget) };
-      return found.edges;
+      if (cachedEdges?.name !== name)
+        cachedEdges = { name, edges: strongest(here, pairs as Pairs, first, last, budget) };
+      return cachedEdges.edges;
     },
     top(token) {
       if (ctx.source().stochastic) return 1;
       let top = Math.max(0, ...here.map((tile) => tile?.meta.scale ?? 0));
       // The largest value of a token that was requested alone.
       if (isHuge && token) {
-        for (const one of valuesOf(token.side, token.index).values) {
-          for (const value of one ?? []) if (Math.abs(value) > top) top = Math.abs(value);
+        for (const headValues of valuesOf(token.side, token.index).values) {
+          for (const value of headValues ?? []) if (Math.abs(value) > top) top = Math.abs(value);
         }
       }
       return top || 1;

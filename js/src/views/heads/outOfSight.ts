@@ -2,17 +2,17 @@
  * For long texts: how much of the current token's weight goes to tokens above and below the visible ones, and buttons
  * that lead there.
  */
-import { assign, fill, h, on, put } from "../../dom.ts";
+import { assign, h, on, setChildren, setText } from "../../dom.ts";
 import type { Values } from "./pairs.ts";
 
 /** The smallest share of the weight that is mentioned. */
 const WORTH = 0.005;
 
-export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
+export function createOutOfSight(signal: AbortSignal, go: (index: number) => void) {
   const element = h("div.hv-beyond");
   const buttons = ["above", "below"].map((side) => h("button.button", { type: "button", "data-side": side }));
   const strongest = [-1, -1];
-  fill(element, ...buttons);
+  setChildren(element, ...buttons);
   buttons.forEach((button, at) => {
     on(button, signal, { click: () => go(strongest[at] as number) });
   });
@@ -25,8 +25,8 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
         [0, 0, 0],
         [0, 0, 0],
       ] as [number[], number[]];
-      for (const one of values) {
-        one?.forEach((value, i) => {
+      for (const headValues of values) {
+        headValues?.forEach((value, i) => {
           const size = Math.abs(value) || 0;
           const at = i < first ? 0 : i < last ? 2 : 1;
           sums[at] = (sums[at] as number) + size;
@@ -37,7 +37,7 @@ export function createBeyond(signal: AbortSignal, go: (index: number) => void) {
       buttons.forEach((button, at) => {
         const share = (sums[at] as number) / all;
         const percent = `${Math.round(100 * share)} %`;
-        put(button, `${at ? "↓" : "↑"} ${percent}`);
+        setText(button, `${at ? "↓" : "↑"} ${percent}`);
         const title = `${percent} of the weight lies ${button.dataset.side}: go to the strongest`;
         assign(button, { hidden: !(share >= WORTH), title, ariaLabel: title });
       });

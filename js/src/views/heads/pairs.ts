@@ -117,16 +117,16 @@ const BINNED = new WeakMap<Tile, Binned>();
 
 /** The bin of every code, with `top` in the last one; a non-zero value is never in the bin of zeros. */
 function binned(tile: Tile, table: Float32Array, top: number): Binned {
-  let made = BINNED.get(tile);
-  if (made?.top !== top) {
+  let cached = BINNED.get(tile);
+  if (cached?.top !== top) {
     const plain = table.map((value) => value || 0);
     const bins = Uint8Array.from(plain, (value) =>
       Math.min(BINS - 1, Math.ceil(Math.sqrt(Math.abs(value) / top) * (BINS - 1))),
     );
-    made = { top, plain, bins };
-    BINNED.set(tile, made);
+    cached = { top, plain, bins };
+    BINNED.set(tile, cached);
   }
-  return made;
+  return cached;
 }
 
 /** An included query, and its number of keys. */
@@ -155,11 +155,11 @@ function tally(
 
 /** Keys of the codes from `start` to `end` whose bin is at least `least`. Also hot. */
 function strong(codes: Codes, bins: Uint8Array, least: number, start: number, end: number): number[] {
-  const found: number[] = [];
+  const keys: number[] = [];
   for (let i = start; i < end; i += 1) {
-    if ((bins[(codes[i] as number) & PLACE] as number) >= least) found.push(i - start);
+    if ((bins[(codes[i] as number) & PLACE] as number) >= least) keys.push(i - start);
   }
-  return found;
+  return keys;
 }
 
 /**
@@ -212,9 +212,9 @@ export function strongest(
   // The last bin is cut to the available room.
   let partly = room < 0 ? (counts[least] as number) + room : Infinity;
   const shown: Edge[] = [];
-  all.forEach((one, head) => {
-    if (!one) return;
-    const { codes, table, bins } = one;
+  all.forEach((counted, head) => {
+    if (!counted) return;
+    const { codes, table, bins } = counted;
     for (const [query, end] of lines) {
       const start = query * cols;
       for (const key of strong(codes, bins, least, start, start + end)) {
@@ -228,8 +228,8 @@ export function strongest(
       }
     }
   });
-  const held = shown.reduce((sum, { value }) => sum + Math.abs(value), 0);
-  return { shown, of, share: mass > 0 ? held / mass : 1, received: all.map((one) => one?.received) };
+  const shownSum = shown.reduce((sum, { value }) => sum + Math.abs(value), 0);
+  return { shown, of, share: mass > 0 ? shownSum / mass : 1, received: all.map((one) => one?.received) };
 }
 
 export interface Relation {
@@ -240,23 +240,23 @@ export interface Relation {
 
 /** The strongest relations of one token, each with the head where it is strongest. */
 export function relations(values: Values, most: number): Relation[] {
-  const found: Relation[] = [];
-  const here = values.map((one) => one ?? []) as Float32Array[];
-  const count = Math.max(0, ...here.map((one) => one.length));
+  const strongestFirst: Relation[] = [];
+  const loaded = values.map((one) => one ?? []) as Float32Array[];
+  const count = Math.max(0, ...loaded.map((one) => one.length));
   let least = 0;
   for (let index = 0; index < count; index += 1) {
     let size = least;
     let best = -1;
-    for (let head = 0; head < here.length; head += 1) {
-      const value = Math.abs((here[head] as Float32Array)[index] as number);
+    for (let head = 0; head < loaded.length; head += 1) {
+      const value = Math.abs((loaded[head] as Float32Array)[index] as number);
       if (!(value > size)) continue;
       size = value;
       best = head;
     }
     if (best < 0) continue;
-    found.push({ index, head: best, value: (here[best] as Float32Array)[index] as number });
-    found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
-    if (found.length === most) least = Math.abs(found[most - 1]?.value as number);
+    strongestFirst.push({ index, head: best, value: (loaded[best] as Float32Array)[index] as number });
+    strongestFirst.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
+    if (strongestFirst.length === most) least = Math.abs(strongestFirst[most - 1]?.value as number);
   }
-  return found;
+  return strongestFirst;
 }

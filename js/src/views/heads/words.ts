@@ -15,7 +15,7 @@ interface Names {
   pairs: Pairs;
 }
 
-interface Told {
+interface TokenValues {
   values: Values;
   exact: boolean;
 }
@@ -33,31 +33,33 @@ const inHead = ({ ctx, heads }: Names, head: number): string =>
 const value = (size: number, exact: boolean): string => `${exact ? "=" : "≈"} ${printed(size, exact)}`;
 
 /** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)" */
-export function lookWords(names: Names, { side, index }: Token, { values, exact }: Told): string {
+export function tokenWords(names: Names, { side, index }: Token, { values, exact }: TokenValues): string {
   const { ctx, source } = names;
-  const [mine, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
-  const name = nameOf(ctx, mine, index);
+  const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
+  const name = nameOf(ctx, axis, index);
   if (!values.some(Boolean)) return name;
   const most = relations(values, 3);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
-  const word = (one: Relation): string =>
-    `${nameOf(ctx, other, one.index)} ${value(one.value, exact)}${inHead(names, one.head)}`;
+  const word = (relation: Relation): string =>
+    `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}`;
 }
 
 /** "“cat” reads “sat”: head 3 ≈ 0.41, head 7 ≈ 0.2; mean of 12 heads ≈ 0.08" */
-export function pairWords(names: Names, token: Token, { values, exact }: Told): string {
+export function pairWords(names: Names, token: Token, { values, exact }: TokenValues): string {
   const { ctx, source, heads, pairs } = names;
   const [query, key] = token.side === "query" ? [token.index, token.other] : [token.other, token.index];
   const between = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
   if (pairs.causal && key > query) return `${between}: masked, comes later`;
-  const all = values.flatMap((one, head) => (one ? [{ head, value: one[token.other] as number }] : []));
+  const all = values.flatMap((headValues, head) =>
+    headValues ? [{ head, value: headValues[token.other] as number }] : [],
+  );
   const known = all.filter((one) => !Number.isNaN(one.value));
   if (all.length === 0) return between;
   if (known.length === 0) return `${between}: left out`;
   if (known.length === 1) {
-    const [one] = known as [Relation];
-    return `${between} ${value(one.value, exact)}${inHead(names, one.head)}`;
+    const [relation] = known as [Relation];
+    return `${between} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
   }
   const sorted = [...known].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const words = sorted
@@ -70,16 +72,16 @@ export function pairWords(names: Names, token: Token, { values, exact }: Told): 
 /** The strongest pairs, each once: "“cat” reads “sat” ≈ 0.41 (head 3)" */
 export function edgeWords(names: Names, edges: readonly Edge[]): string {
   const { ctx, source } = names;
-  const told = new Map<string, string>();
+  const seen = new Map<string, string>();
   // Only a few need sorting.
   const least = Math.max(0, ...edges.map((edge) => Math.abs(edge.value))) / 2;
   const strong = edges.filter(({ value: size }) => Math.abs(size) >= least);
   for (const { query, key, head, value: size } of strong.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))) {
     const pair = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
-    if (!told.has(pair)) told.set(pair, `${pair} ${value(size, false)}${inHead(names, head)}`);
-    if (told.size === 3) break;
+    if (!seen.has(pair)) seen.set(pair, `${pair} ${value(size, false)}${inHead(names, head)}`);
+    if (seen.size === 3) break;
   }
-  return [...told.values()].join(", ");
+  return [...seen.values()].join(", ");
 }
 
 const THOUSANDS = new Intl.NumberFormat("en");
@@ -98,7 +100,7 @@ export function captionWords(
 ): string {
   const words: string[] = [];
   if (here < 0) words.push(`${many(pairs.rows)} × ${many(pairs.cols)}: the lines of one token at a time`);
-  else if (here < heads.length) words.push(`${here} of ${heads.length} heads are here (${why})`);
+  else if (here < heads.length) words.push(`${here} of ${heads.length} heads are loaded (${why})`);
   if (edges) {
     const part = inView < pairs.rows ? ` of the ${inView} ${plural(source.unit)} in view` : "";
     const percent = 100 * edges.share;

@@ -3,14 +3,14 @@
  * after. Inside another view only the controls are shown, since that view shows the list and the prediction itself.
  */
 
-import { fill, h, on, put } from "../../dom.ts";
+import { h, on, setChildren, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeading, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
-import { createBar } from "./bar.ts";
+import { createActiveList } from "./bar.ts";
 import { createChange } from "./change.ts";
-import { ablated, headLookedAt, KNOCKS, knock, onK } from "./list.ts";
+import { ablated, KNOCKS, knock, onK, shownHeadOf } from "./list.ts";
 import { createRowEditor } from "./row.ts";
 
 export const renderInterventionView = view((ctx, root, signal) => {
@@ -20,7 +20,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const act = h("button.button", { type: "button" });
   const how = h(
     "select.button",
-    { "aria-label": "what a head writes instead" },
+    { "aria-label": "replacement for a head's output" },
     h("option", { value: "zero" }, "write nothing"),
     h("option", { value: "mean" }, "write its mean over the text"),
   );
@@ -28,7 +28,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const refusal = (): string =>
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
-  const bar = createBar(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
+  const bar = createActiveList(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
   const change = createChange(ctx, answers);
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const code = h("code", "trace.rerun(*view.interventions())");
@@ -36,7 +36,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     "div.line",
     "Maps show the model as it was recorded. In Python, ",
     code,
-    " gives a trace with what is active in force.",
+    " gives a trace with the active interventions applied.",
   );
   const pulls = h("div.row.active-acts", act, how);
   root.classList.add("aw-intervention");
@@ -47,16 +47,16 @@ export const renderInterventionView = view((ctx, root, signal) => {
       h("div.panel", pulls, editor.element),
       h("div.panel", bar.element, change.element),
     );
-    fill(root, ...heading.elements, slider, why, body, note);
+    setChildren(root, ...heading.elements, slider, why, body, note);
     renderLayerSlider(ctx.child({ title: "" }), slider);
     root.ariaLabel = "interventions";
-  } else fill(root, h("div", why), pulls, editor.element, note);
+  } else setChildren(root, h("div", why), pulls, editor.element, note);
   pulls.role = "group";
   pulls.ariaLabel = "heads";
   pulls.dataset.awKeys = KNOCKS;
 
   const toggle = (): void => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number" || refusal()) return;
     knock(ctx, at.source.stack, at.layer, at.head, how.value as "zero" | "mean");
   };
@@ -64,16 +64,16 @@ export const renderInterventionView = view((ctx, root, signal) => {
   onK(root, signal, toggle);
 
   const update = (): void => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     const reason = refusal();
-    heading.show("", "pull the wires");
+    heading.show("", "interventions");
     // Errors of the connection are already full sentences.
     const unasked = reason === answers.failure("interventions");
-    put(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
+    setText(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";
-    put(act, out ? `put ${name} back` : `knock out ${name}`);
+    setText(act, out ? `restore ${name}` : `knock out ${name}`);
     act.disabled = head === null || Boolean(reason);
     act.title = head === null ? "Choose one head first" : "k";
     how.disabled = Boolean(reason || out);

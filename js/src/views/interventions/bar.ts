@@ -1,6 +1,6 @@
 /** The list of active interventions, each with a button to remove it; undo and clear all. */
 import type { ViewContext } from "../../context.ts";
-import { atEnd, fill, h, on, put } from "../../dom.ts";
+import { atEnd, h, on, setChildren, setText } from "../../dom.ts";
 import { view } from "../base/view.ts";
 import { release, specsOf, specWords } from "./list.ts";
 
@@ -10,16 +10,16 @@ export interface Bar {
 }
 
 /** `empty` is shown if nothing is active; "": the list is hidden then. */
-export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
+export function createActiveList(ctx: ViewContext, signal: AbortSignal, empty: string): Bar {
   const title = h("b.active-count");
   const items = h("ol.active-list", { "aria-label": "active interventions" });
-  const undo = h("button.button", { type: "button", title: "Take the last one back" }, "undo");
+  const undo = h("button.button", { type: "button", title: "Undo the last one" }, "undo");
   const clear = h("button.button", { type: "button" }, "clear all");
-  const said = h("div.sr", { role: "status" });
+  const announcement = h("div.sr", { role: "status" });
   const buttons = h("span.row", undo, clear);
   const note = h("div.line");
-  const element = h("div.active-bar", title, items, buttons, note, said);
-  let drawn = "[]";
+  const element = h("div.active-bar", title, items, buttons, note, announcement);
+  let drawnKey = "[]";
   const refocus = (at: number): void => {
     const crosses = items.querySelectorAll("button");
     (crosses[Math.min(at, crosses.length - 1)] ?? undo).focus();
@@ -44,22 +44,22 @@ export function createBar(ctx: ViewContext, signal: AbortSignal, empty: string):
     element.hidden = none && !empty;
     buttons.hidden = items.hidden = title.hidden = none;
     clear.hidden = words.length < 2;
-    put(note, none ? empty : "");
-    put(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
-    const look = JSON.stringify(words);
-    if (look === drawn) return;
-    drawn = look;
-    fill(
+    setText(note, none ? empty : "");
+    setText(title, words.length > 2 ? `changed (${words.length}):` : "changed:");
+    const stateKey = JSON.stringify(words);
+    if (stateKey === drawnKey) return;
+    drawnKey = stateKey;
+    setChildren(
       items,
       ...words.map((text) =>
         h(
           "li.active",
           h("span", text),
-          h("button.active-cross", { type: "button", "aria-label": `take back: ${text}`, title: "Take back" }, "×"),
+          h("button.active-cross", { type: "button", "aria-label": `remove: ${text}`, title: "Remove" }, "×"),
         ),
       ),
     );
-    put(said, none ? "nothing is changed" : `changed: ${words.join("; ")}`);
+    setText(announcement, none ? "no changes" : `changed: ${words.join("; ")}`);
   };
   return { element, show };
 }
@@ -100,11 +100,11 @@ function keepInSight(el: HTMLElement, host: HTMLElement, signal: AbortSignal): v
 /** The list alone, hidden while nothing is active; it stays in view. */
 export const renderActiveList = view((ctx, root, signal) => {
   keepInSight(root, ctx.el, signal);
-  const bar = createBar(ctx, signal, "");
+  const bar = createActiveList(ctx, signal, "");
   root.role = "region";
-  root.ariaLabel = "what is changed in the model";
+  root.ariaLabel = "changes to the model";
   root.classList.add("aw-interventions");
-  fill(root, bar.element);
+  setChildren(root, bar.element);
   return () => {
     bar.show();
     root.hidden = Boolean(bar.element.hidden);

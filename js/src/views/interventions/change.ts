@@ -1,11 +1,11 @@
 /** The predictions before and after, side by side. */
 
 import type { ViewContext } from "../../context.ts";
-import { fill, flag, h, put, shortLabel } from "../../dom.ts";
+import { h, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
@@ -33,22 +33,22 @@ export interface Change {
  * The arguments of the request about the active interventions; they include the target in case it is not among the top
  * outcomes.
  */
-function asked(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; found: Changed | null } {
+function requestChange(ctx: ViewContext, answers: Answers): { args: Record<string, unknown>; change: Changed | null } {
   const args = { interventions: specsOf(ctx) };
-  const found = answers.get<Changed>("changed", args)?.meta ?? null;
+  const change = answers.get<Changed>("changed", args)?.meta ?? null;
   const target = ctx.selection.get("target");
-  if (!found || !target || found.count <= target.id || found.rows.some(([id]) => id === target.id)) {
-    return { args, found };
+  if (!change || !target || change.count <= target.id || change.rows.some(([id]) => id === target.id)) {
+    return { args, change: change };
   }
   const more = { ...args, target: target.id };
-  return { args: more, found: answers.get<Changed>("changed", more)?.meta ?? found };
+  return { args: more, change: answers.get<Changed>("changed", more)?.meta ?? change };
 }
 
 /** "the prediction changed by 0.034", for any kind of model output. */
-export function distanceWords(found: Changed): string {
-  const size = printed(found.distance ?? NaN, false);
-  if (found.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
-  if (found.kind === "score") return `the score changed by ${size}`;
+export function distanceWords(change: Changed): string {
+  const size = printed(change.distance ?? NaN, false);
+  if (change.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
+  if (change.kind === "score") return `the score changed by ${size}`;
   return `the prediction changed by ${size}`;
 }
 
@@ -56,43 +56,45 @@ const MEANT: Record<string, string> = {
   distribution: "Total variation distance of before and after: NUMBER (0: the same, 1: nothing in common).",
   several: "The largest change of a probability is NUMBER.",
   score: "The score changed by NUMBER.",
-  states: "The model of this trace predicts nothing. Its last states moved by |Δh| / |h| = NUMBER.",
+  states: "The model of this trace makes no predictions. Its last states moved by |Δh| / |h| = NUMBER.",
 };
 
 export function createChange(ctx: ViewContext, answers: Answers): Change {
-  const state = createState(() => answers);
+  const state = createFetchStatus(() => answers);
   const [best, distance, target] = [h("div"), h("div"), h("div")];
-  const told = h("div.change-words", { role: "status" }, best, target, distance);
+  const summary = h("div.change-words", { role: "status" }, best, target, distance);
   const body = h("div.change-body");
-  const element = h("div.change", told, state.element, body);
+  const element = h("div.change", summary, state.element, body);
   let last: Changed | null = null;
-  let drawn = "";
+  let drawnKey = "";
 
-  const words = (found: Changed): void => {
-    const { rows, kind } = found;
-    const size = printed(found.distance ?? NaN, false);
+  const showWords = (change: Changed): void => {
+    const { rows, kind } = change;
+    const size = printed(change.distance ?? NaN, false);
     const like =
-      found.likeness === null ? "" : ` The mean of its tokens has a cosine of ${digits(found.likeness)} with before.`;
-    put(distance, (MEANT[kind] ?? "This model says nothing that can be compared.").replace("NUMBER", size) + like);
+      change.likeness === null
+        ? ""
+        : ` The mean of its tokens has a cosine of ${digits(change.likeness)} with the one before.`;
+    setText(distance, (MEANT[kind] ?? "This model has no predictions to compare.").replace("NUMBER", size) + like);
     const [was, is] = [2, 3].map((side) => largest(rows, side as 2 | 3));
-    const [own] = rows;
-    if (kind === "score" && own) put(best, `score: ${printed(own[2], false)} → ${printed(own[3], false)}`);
-    else if (!was || !is) put(best, "");
-    else if (was[0] === is[0]) put(best, `still ${name(was)}: ${percent(was[2])} → ${percent(was[3])}`);
+    const [first] = rows;
+    if (kind === "score" && first) setText(best, `score: ${printed(first[2], false)} → ${printed(first[3], false)}`);
+    else if (!was || !is) setText(best, "");
+    else if (was[0] === is[0]) setText(best, `still ${name(was)}: ${percent(was[2])} → ${percent(was[3])}`);
     else
-      put(
+      setText(
         best,
         `${name(was)} (${percent(was[2])}) is no longer the most probable: now ${name(is)} (${percent(is[3])})`,
       );
-    flag(best, "data-turned", Boolean(was && is && was[0] !== is[0]));
+    setFlag(best, "data-turned", Boolean(was && is && was[0] !== is[0]));
     const chosen = ctx.selection.get("target");
     const row = rows.find(([id]) => id === chosen?.id);
-    put(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
+    setText(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
   };
 
   const table = ({ rows, title, kind }: Changed): void => {
     if (rows.length === 0 || kind === "score") {
-      fill(body);
+      setChildren(body);
       return;
     }
     const [was, is] = [largest(rows, 2), largest(rows, 3)];
@@ -107,7 +109,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       ];
       return { label, before, after, mark: marks.filter(Boolean).join(", "), turned: row === is && row !== was };
     });
-    fill(body, beforeAfter(title || "outcome", outcomes, percent));
+    setChildren(body, beforeAfter(title || "outcome", outcomes, percent));
   };
 
   return {
@@ -116,26 +118,26 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       element.hidden = specsOf(ctx).length === 0;
       if (element.hidden) {
         last = null;
-        state.told("changed");
+        state.show("changed");
         return;
       }
-      const { args, found } = asked(ctx, answers);
+      const { args, change: found } = requestChange(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
       const words_ = NOT_HERE.test(why)
-        ? "What the model then says is not in this file: it needs a running kernel."
+        ? "The predictions after this change are not in this file: they need a running kernel."
         : why;
-      state.told("changed", words_);
+      state.show("changed", words_);
       if (found) last = found;
       else if (why) last = null;
-      flag(element, "data-stale", !found && !why);
-      const look = JSON.stringify([last, ctx.selection.get("target")?.id]);
-      if (look === drawn) return;
-      drawn = look;
-      told.hidden = !last;
+      setFlag(element, "data-stale", !found && !why);
+      const stateKey = JSON.stringify([last, ctx.selection.get("target")?.id]);
+      if (stateKey === drawnKey) return;
+      drawnKey = stateKey;
+      summary.hidden = !last;
       if (last) {
-        words(last);
+        showWords(last);
         table(last);
-      } else fill(body);
+      } else setChildren(body);
     },
   };
 }
@@ -153,7 +155,7 @@ const digits = (value: number): string =>
 export const renderChangedPrediction = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => change.show());
   const change = createChange(ctx, answers);
-  fill(root, change.element);
+  setChildren(root, change.element);
   return (changed) => {
     if (changed.has("interventions")) answers.retry("changed");
     if (!only(changed, "hover", "pinned", "tiles", "layer", "head")) change.show();

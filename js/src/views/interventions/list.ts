@@ -4,7 +4,7 @@ import { on, shortLabel } from "../../dom.ts";
 import type { HeadKey, Source, Spec } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
 
-export const KNOCKS = "k: knock the head out, or put it back";
+export const KNOCKS = "k: knock the head out, or restore it";
 
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
@@ -17,13 +17,13 @@ export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) ===
 /** Add an intervention, replacing the one at the same place. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
-  const at = specs.findIndex((one) => isSamePlace(one, spec));
+  const at = specs.findIndex((active) => isSamePlace(active, spec));
   ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
 }
 
 /** Remove an intervention. */
 export function release(ctx: ViewContext, spec: Spec): void {
-  ctx.selection.set({ interventions: specsOf(ctx).filter((one) => !isSamePlace(one, spec)) });
+  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !isSamePlace(active, spec)) });
 }
 
 /** The intervention that ablates a head, if there is one. */
@@ -35,13 +35,13 @@ export function ablated(ctx: ViewContext, stack: string, layer: number, head: He
 
 /** Knock a head out, or restore it. */
 export function knock(ctx: ViewContext, stack: string, layer: number, head: number, how: "zero" | "mean"): void {
-  const found = ablated(ctx, stack, layer, head);
-  if (found) release(ctx, found);
+  const existing = ablated(ctx, stack, layer, head);
+  if (existing) release(ctx, existing);
   else pull(ctx, { kind: "ablate", stack, layer, head, how });
 }
 
 /** The stack, layer and head that an intervention would change; null if no head is shown. */
-export function headLookedAt(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
+export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
   // Attributions have no heads: the selection still says which attention is meant.
@@ -56,7 +56,7 @@ export function headLookedAt(ctx: ViewContext): { source: Source; layer: number;
 /** A token of a stack by its label if the view knows it, otherwise by its number. */
 function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
-  const maps = sources.filter((one) => one.stack === stack && one.kind === "map");
+  const maps = sources.filter((source) => source.stack === stack && source.kind === "map");
   const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
   const axis = source && axes[source[side]];
   const label = axis?.labels[axis.spans ? axis.spans.findIndex((span) => span.includes(at)) : at];
@@ -65,13 +65,13 @@ function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: 
 
 /** "head 3.1 set to zero" */
 export function specWords(ctx: ViewContext, spec: Spec): string {
-  const among = new Set(ctx.header().sources.map(({ stack }) => stack));
-  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${among.size > 1 ? ` (${spec.stack})` : ""}`;
+  const stacks = new Set(ctx.header().sources.map(({ stack }) => stack));
+  const head = `head ${headAddress(ctx, spec.layer, spec.head)}${stacks.size > 1 ? ` (${spec.stack})` : ""}`;
   if (spec.kind === "ablate") return `${head} ${spec.how === "mean" ? "at its mean" : "knocked out"}`;
   const row = `row of ${tokenWords(ctx, spec.stack, "query", spec.query)} in ${head}`;
   if (spec.to === "uniform") return `${row} uniform`;
   if (spec.to === "one_hot") return `${row} only on ${tokenWords(ctx, spec.stack, "key", spec.key ?? 0)}`;
-  return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of what is free`;
+  return `${row} moved by ${Math.round(100 * (spec.amount ?? 1))} % of its free part`;
 }
 
 /** Handle the key `k` in an element, unless the focused element takes text or has handled it. */

@@ -1,17 +1,17 @@
 /** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
-import { atEnd, fill, h, on, put, quoted, shortLabel, watchWidth } from "../../dom.ts";
+import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { SetRow } from "../../wire/wire.ts";
-import { createState } from "../base/fetchStatus.ts";
+import { createFetchStatus } from "../base/fetchStatus.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createReadout } from "../base/view.ts";
 import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
-import { headLookedAt, isSamePlace, pull, release, specsOf } from "./list.ts";
+import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
 type Mode = "as" | SetRow["to"];
@@ -41,15 +41,14 @@ export function createRowEditor(
   refusal: () => string,
 ): RowEditor {
   const title = h("b");
-  const button = (text: string, label: string, by: number): HTMLElement => {
-    const made = h("button.button.icon", { type: "button", "aria-label": label, title: label }, text);
-    on(made, signal, { click: () => move(by) });
-    return made;
-  };
-  const stepper = h("span.stepper", button("‹", "previous token", -1), button("›", "next token", 1));
+  const stepper = h(
+    "span.stepper",
+    iconButton(signal, "‹", "previous token", () => move(-1)),
+    iconButton(signal, "›", "next token", () => move(1)),
+  );
   const modes = createSegments<Mode>(
     "attention row",
-    { as: "as it is", uniform: "uniform", one_hot: "only on", free: "free" },
+    { as: "unchanged", uniform: "uniform", one_hot: "only on", free: "free" },
     signal,
     () => set(modes.value()),
   );
@@ -59,19 +58,19 @@ export function createRowEditor(
     min: "0",
     max: "1",
     step: "0.01",
-    "aria-label": "share of what is free",
+    "aria-label": "share of its free part",
   });
   const moved = h("output");
   const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
-  const told = h("div.line", { role: "status" });
-  const state = createState(() => answers);
+  const message = h("div.line", { role: "status" });
+  const state = createFetchStatus(() => answers);
   const strips = createStrips(
     signal,
     (key) => say(key),
     (key) => pinKey(key),
   );
   const readout = createReadout();
-  const body = h("div", modes.element, free, told, strips.element, ...readout.elements);
+  const body = h("div", modes.element, free, message, strips.element, ...readout.elements);
   const note = h("div.line");
   const element = h("section.row-editor", h("div.row", title, stepper), note, body, state.element);
   let width = 0;
@@ -82,15 +81,17 @@ export function createRowEditor(
   let live: number | null = null;
 
   const axes = () => {
-    const source = headLookedAt(ctx)?.source;
+    const source = shownHeadOf(ctx)?.source;
     return source && { query: ctx.axisOf(source.query), key: ctx.axisOf(source.key), source };
   };
   /** The first token of the pinned element; -1: none. */
   const pinned = (side: "query" | "key"): number => {
     const cell = ctx.selection.get("pinned");
     const { sources, axes: all } = ctx.header();
-    const stack = headLookedAt(ctx)?.source.stack;
-    const source = sources.find((one) => one.unit === cell?.unit && one.stack === stack && one.kind === "map");
+    const stack = shownHeadOf(ctx)?.source.stack;
+    const source = sources.find(
+      (candidate) => candidate.unit === cell?.unit && candidate.stack === stack && candidate.kind === "map",
+    );
     const at = cell?.[side] ?? -1;
     const axis = source && all[source[side]];
     if (!axis || at < 0) return -1;
@@ -101,7 +102,7 @@ export function createRowEditor(
     return axis?.spans ? 1 + Math.max(-1, ...axis.spans.flat()) : (axis?.labels.length ?? 0);
   };
   const place = (): Place | null => {
-    const at = headLookedAt(ctx);
+    const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
     const { source, layer, head } = at;
@@ -114,8 +115,8 @@ export function createRowEditor(
 
   /** Pin a query and a key by their tokens, in the unit of the views. */
   const pinTokens = (query: number, key: number): void => {
-    const stack = headLookedAt(ctx)?.source.stack;
-    const maps = ctx.header().sources.filter((one) => one.stack === stack && one.kind === "map");
+    const stack = shownHeadOf(ctx)?.source.stack;
+    const maps = ctx.header().sources.filter((candidate) => candidate.stack === stack && candidate.kind === "map");
     const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
     if (!source) return;
     const at = (side: "query" | "key", token: number): number => {
@@ -192,32 +193,26 @@ export function createRowEditor(
 
   const show = (): void => {
     const at = place();
-    const looked = headLookedAt(ctx);
+    const shownHead = shownHeadOf(ctx);
     const why = refusal();
     body.hidden = !at || Boolean(why);
     stepper.hidden = body.hidden;
     const name = at ? `head ${headAddress(ctx, at.layer, at.head)}` : "one head";
-    put(title, `attention row in ${name}`);
-    put(
+    setText(title, `attention row in ${name}`);
+    setText(
       note,
-      why
-        ? ""
-        : at
-          ? ""
-          : looked
-            ? "Choose one head: several are looked at together."
-            : "Nothing shown here has heads.",
+      why ? "" : at ? "" : shownHead ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
     );
     if (!at || why) {
-      state.told("own_row");
+      state.show("own_row");
       return;
     }
     const spec = current(at);
-    const own = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
+    const recordedRow = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
     const missing = answers.failure("own_row", { ...at });
-    body.hidden = !own;
-    if (!own) {
-      state.told(
+    body.hidden = !recordedRow;
+    if (!recordedRow) {
+      state.show(
         "own_row",
         NOT_HERE.test(missing ?? "")
           ? `The row of this token is not in this file: it needs a running kernel.`
@@ -225,9 +220,9 @@ export function createRowEditor(
       );
       return;
     }
-    labels = own.meta.keys;
-    before = Float32Array.from(floatsOf(own.buffers[0] as DataView));
-    put(title, `attention row of \u2068“${shortLabel(own.meta.query, 24)}”\u2069 in ${name}`);
+    labels = recordedRow.meta.keys;
+    before = Float32Array.from(floatsOf(recordedRow.buffers[0] as DataView));
+    setText(title, `attention row of \u2068“${shortLabel(recordedRow.meta.query, 24)}”\u2069 in ${name}`);
     modes.choose(spec?.to ?? "as");
     const key = spec?.to === "one_hot" ? (spec.key ?? 0) : keyOf();
     onKey.data = `only on ${quoted(labels, key, ctx.options.indexBase)}`;
@@ -235,11 +230,11 @@ export function createRowEditor(
     free.hidden = spec?.to !== "free";
     if (live === null) slider.value = String(spec?.amount ?? 1);
     if (width > 0) strips.draw(labels, before, after, key, width);
-    told.textContent = "";
+    message.textContent = "";
     if (spec?.to === "free") tellFree(at);
     else {
-      state.told("own_row");
-      if (spec?.to === "one_hot" && !before[key]) put(told, "This token may not read that key: its row stays.");
+      state.show("own_row");
+      if (spec?.to === "one_hot" && !before[key]) setText(message, "This token may not read that key: its row stays.");
     }
     say(-1);
   };
@@ -247,35 +242,31 @@ export function createRowEditor(
   const tellFree = (at: Place): void => {
     const row = freed(at);
     const why = answers.failure("free_row", { ...at });
-    state.told(
+    state.show(
       "free_row",
-      NOT_HERE.test(why ?? "") ? "What is free of this row is not in this file: it needs a running kernel." : why,
+      NOT_HERE.test(why ?? "") ? "The free part of this row is not in this file: it needs a running kernel." : why,
     );
     slider.disabled = !row || row.movable < NOTHING;
-    put(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of what is free` : "");
+    setText(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of its free part` : "");
     slider.ariaValueText = moved.textContent;
     if (!row) return;
     if (row.movable < NOTHING) {
-      put(told, "Nothing of this row is free: with so few keys, every other row makes the head return something else.");
+      setText(message, "This row has no free part: with so few keys, every other row changes the head's output.");
       return;
     }
     const specs = specsOf(ctx);
     const answer = live === null ? answers.get<Changed>("changed", { interventions: specs })?.meta : undefined;
     const size = `moved ${printed(slider.valueAsNumber * row.movable, false)} of the row`;
     const others = specs.length > 1 ? "with everything that is active, " : "";
-    put(told, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
-    if (!answer && live === null && answers.failure("changed", { interventions: specs })) put(told, size);
+    setText(message, answer ? `${size}; ${others}${distanceWords(answer)}` : `${size}; asking the model …`);
+    if (!answer && live === null && answers.failure("changed", { interventions: specs })) setText(message, size);
   };
 
-  watchWidth(
-    element,
-    (now) => {
-      width = now;
-      show();
-    },
-    signal,
-  );
-  fill(readout.elements[0] as HTMLElement);
+  watchWidth(element, signal, (now) => {
+    width = now;
+    show();
+  });
+  setChildren(readout.elements[0] as HTMLElement);
   return { element, show };
 }
 

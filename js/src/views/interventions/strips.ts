@@ -1,7 +1,7 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
-import { h, on, put, setSizes, shortLabel, thinned } from "../../dom.ts";
+import { h, on, setSizes, setText, shortLabel, thinned } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
-import { sharp } from "../heads/neuron/ink.ts";
+import { sharpContext } from "../heads/neuron/ink.ts";
 
 export interface Strips {
   element: HTMLElement;
@@ -72,7 +72,7 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
       count = labels.length;
       room = Math.max(40, width - NAMES);
       setSizes(element, { lanes: room });
-      const pen = sharp(canvas, room, 2 * LANE + GAP);
+      const pen = sharpContext(canvas, room, 2 * LANE + GAP);
       if (!pen) return;
       let most = 0;
       for (const value of [...before, ...after]) most = Math.max(most, value);
@@ -90,7 +90,7 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
         pen.fillRect(0, base, room, 1);
         pen.globalAlpha = 1;
       });
-      put(top, `highest bar ${tickText(most)}`);
+      setText(top, `highest bar ${tickText(most)}`);
       below.replaceChildren(
         ...thinned(count, cell, LABEL).map((i) => {
           const text = shortLabel(labels[i] as string, 12);

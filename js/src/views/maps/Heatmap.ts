@@ -4,22 +4,22 @@
  */
 
 import { heatMap, lut } from "../../colour.ts";
-import { assign, createWatch, fill, flag, h, keyboard, on, put, spotAt, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
-import { cellWords, createExactRows } from "../base/cellValues.ts";
+import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtered, filterPlace, filtersOf, leavesOut, setFilters } from "../base/filters.ts";
+import { filtered, filterPlace, filtersOf, hidesValues, setFilters } from "../base/filters.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
-import { withSaved } from "../base/savedFallback.ts";
+import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { createFigure } from "./figure.ts";
 import { type Matrix, maxPool, paintCells } from "./paint.ts";
 import type { Size } from "./size.ts";
 
 export const renderHeatmap = view((around, root, signal) => {
-  const ctx = withSaved(around);
+  const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
   const heading = createHeading(ctx, filterPlace(ctx));
   const busy = h("div.busy");
@@ -50,7 +50,7 @@ export const renderHeatmap = view((around, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  fill(root, ...heading.elements, figure, ...readout.elements, scale.element);
+  setChildren(root, ...heading.elements, figure, ...readout.elements, scale.element);
 
   const words = (): void => {
     const source = ctx.source();
@@ -94,13 +94,13 @@ export const renderHeatmap = view((around, root, signal) => {
     tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
     scale.follow(chosen.scale || "sqrt", chosen.extent === "all");
     tiles.request(source.id, layer, head);
-    flag(plot, "data-stale", !tile);
+    setFlag(plot, "data-stale", !tile);
     assign(plot, { ariaBusy: String(!tile) });
     assign(busy, { hidden: tile !== null });
     if (!tile) {
       const why = tiles.failure(source.id, layer, head);
       const what = placeWords(ctx, layer, head);
-      put(busy, why ? `${what}: ${why}` : `loading ${what}`);
+      setText(busy, why ? `${what}: ${why}` : `loading ${what}`);
       // The picture of another map would be wrong, even dimmed.
       if (paintedSource !== source.id) {
         image = null;
@@ -117,20 +117,20 @@ export const renderHeatmap = view((around, root, signal) => {
     [painted, paintedSource] = [name, source.id];
     const { codes, meta } = tile;
     const { rows, cols } = meta;
-    const whole: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
+    const fullMatrix: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
     // The number of cells per code and per pixel.
     const coarse = Math.ceil(tile.cols / cols);
     const pool = coarse * Math.max(1, Math.ceil(size.pool / coarse));
-    const matrix = maxPool(whole, pool / coarse);
+    const matrix = maxPool(fullMatrix, pool / coarse);
     if (image?.width !== matrix.cols || image.height !== matrix.rows) image = new ImageData(matrix.cols, matrix.rows);
     const signed = tile.meta.codec === "i8";
     const table = lut(map, { ...tile.meta, range: ends, mode: scale.mode(), signed });
     paintCells(new Uint32Array(image.data.buffer), matrix, table);
     show(image);
-    flag(plot, "data-causal", whole.causal);
-    flag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
+    setFlag(plot, "data-causal", fullMatrix.causal);
+    setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
-    if (meta.whole && leavesOut(chosen)) pooled += ", none left out: filters take words or sentences";
+    if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
     scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
   };
 
@@ -147,7 +147,7 @@ export const renderHeatmap = view((around, root, signal) => {
     return scale.common()
       ? [
           source.stochastic && !source.signed ? "range: 0–1" : "range: all maps",
-          "One range for all layers and heads, so that they compare. Click for the range of this matrix.",
+          "One range for all layers and heads, so that they can be compared. Click for the range of this matrix.",
         ]
       : ["range: this matrix", "The range reaches up to this matrix's own largest value. Click for one range for all."];
   };
@@ -159,7 +159,7 @@ export const renderHeatmap = view((around, root, signal) => {
     crosshair.move(size, hover, pinned);
     left.mark(hover?.query, pinned?.query);
     top.mark(hover?.key, pinned?.key);
-    const text = cellWords(ctx, exactRows, tile, hover, pinned);
+    const text = describeCells(ctx, exactRows, tile, hover, pinned);
     readout.show(text, spoken || root.contains(document.activeElement));
   };
 
@@ -214,14 +214,10 @@ export const renderHeatmap = view((around, root, signal) => {
     paint();
     point();
   };
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover")) {
       point();

@@ -1,7 +1,7 @@
 /** One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target. */
 
 import { heatMap, lut } from "../../colour.ts";
-import { density, fill, flag, h, keyboard, on, put, reserve, spotAt, watchWidth } from "../../dom.ts";
+import { density, h, keyboard, on, reserve, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { printed, roundUp } from "../../numbers.ts";
 import { HIDDEN, LATER } from "../../wire/codec.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
@@ -34,7 +34,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
-  fill(root, h("div.row", title, back), element, ...readout.elements, scale.element);
+  setChildren(root, h("div.row", title, back), element, ...readout.elements, scale.element);
 
   /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
@@ -77,10 +77,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const { layers } = source;
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
-    put(title, `${plural(source.unit)} in every layer, ${about}`);
+    setText(title, `${plural(source.unit)} in every layer, ${about}`);
     // The button keeps its place, so that a click does not move the picture away from the pointer.
     back.style.visibility = inside() ? "" : "hidden";
-    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or as it is at the input.`;
+    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
     rows = layers.map(read);
     if (width <= 0) return;
     const name = [source.id, width, ctx.options.indexBase, key.labels].join("|");
@@ -111,13 +111,13 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const matrix = { codes, start: 0, rows: high, cols, causal: false };
     paintFrame(pixels, dots, { x: 0, y: 0, width: dots, height: high }, matrix, table);
     const missing = rows.filter((values) => !values).length;
-    flag(
+    setFlag(
       plot,
       "data-holes",
       rows.some((values) => values?.some(Number.isNaN)),
     );
     show(image);
-    const words = `one scale for all layers${missing ? `; ${missing} yet to be computed` : ""}`;
+    const words = `one scale for all layers${missing ? `; ${missing} not computed yet` : ""}`;
     scale.show({ map, range, words, button: null });
   };
 
@@ -127,7 +127,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const { source, layer } = ctx.layered();
     const at = source.layers.indexOf(layer);
     const backWords = (at: number): string => `text: layer ${ctx.layerName(at)} · back to the input`;
-    put(back, backWords(layer));
+    setText(back, backWords(layer));
     reserve(back, backWords(source.layers.at(-1) ?? layer));
     const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
     crosshair.move(size, { unit: "", query: spot ? row : -1, key }, { unit: "", query: at, key: -1 });
@@ -138,7 +138,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const sizeOf = (i: number): number => Math.abs(values[i] as number) || 0;
     const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
     const what = !values.length
-      ? "yet to be computed, click to open it"
+      ? "not computed yet, click to compute it"
       : key >= 0
         ? Number.isNaN(values[key])
           ? `${nameOf(ctx, source.key, key)}: ${LATER}`
@@ -203,14 +203,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
     ArrowRight: step(0, 1),
     Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
   });
-  watchWidth(
-    root,
-    (now) => {
-      width = now;
-      draw();
-    },
-    signal,
-  );
+  watchWidth(root, signal, (now) => {
+    width = now;
+    draw();
+  });
   return (changed) => {
     if (only(changed, "hover", "layer")) point();
     else draw();

@@ -1,7 +1,7 @@
 /** The position of linked views in the model: layer (with play), head or reduction, unit. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, atEnd, fill, h, on, put } from "../../dom.ts";
+import { assign, atEnd, h, iconButton, on, setChildren, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { headChoices, headWords, moveHead, moveLayer, whereWords } from "../base/navigation.ts";
 import { only, view } from "../base/view.ts";
@@ -19,14 +19,14 @@ export const renderLayerSlider = view((ctx, root, signal) => {
   const play = h("button.button.icon", { type: "button" });
   const layers = h("div.layers", play, range, where);
   const heads = h("select.button", { "aria-label": "head" });
-  const less = h("button.button.icon", { type: "button", "aria-label": "previous head" }, "‹");
-  const more = h("button.button.icon", { type: "button", "aria-label": "next head" }, "›");
+  const less = iconButton(signal, "‹", "previous head", () => moveHead(ctx, -1));
+  const more = iconButton(signal, "›", "next head", () => moveHead(ctx, 1));
   const headField = h("span.stepper", less, heads, more);
   const units = createUnits(ctx, signal);
   const note = h("div.note");
   root.role = "group";
   root.ariaLabel = "layer, head and unit";
-  fill(root, h("div.row", layers, headField, units.element), note);
+  setChildren(root, h("div.row", layers, headField, units.element), note);
 
   const player = createPlayer(ctx, signal, () => drawPlay());
   const motion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -36,7 +36,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     if (play.ariaLabel === name) return;
     play.ariaLabel = name;
     play.title = name;
-    fill(play, icon(path));
+    setChildren(play, icon(path));
   };
   on(play, signal, { click: () => player.toggle(motion.matches) });
   on(range, signal, {
@@ -49,8 +49,6 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     change: () =>
       ctx.selection.set({ head: (/^\d+$/.test(heads.value) ? Number(heads.value) : heads.value) as HeadKey }),
   });
-  on(less, signal, { click: () => moveHead(ctx, -1) });
-  on(more, signal, { click: () => moveHead(ctx, 1) });
 
   let drawnHeads = "";
   const update = (): void => {
@@ -60,7 +58,7 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     const names = choices.map((choice) => headWords(ctx, choice));
     if (drawnHeads !== names.join()) {
       drawnHeads = names.join();
-      fill(heads, ...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
+      setChildren(heads, ...choices.map((choice, i) => h("option", { value: String(choice) }, names[i] as string)));
     }
     assign(heads, { value: String(head) });
     assign(headField, { hidden: choices.length === 0 });
@@ -71,10 +69,10 @@ export const renderLayerSlider = view((ctx, root, signal) => {
     // Set the maximum first, since it limits the value.
     assign(range, { max: String(source.layers.length - 1), hidden: alone, ariaValueText: place });
     assign(range, { value: String(source.layers.indexOf(layer)) });
-    put(where, place);
+    setText(where, place);
     assign(layers, { hidden: alone && choices.length === 0 });
     assign(play, { hidden: alone });
-    put(note, notes.join(" · "));
+    setText(note, notes.join(" · "));
     units.show();
     drawPlay();
   };

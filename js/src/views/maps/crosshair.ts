@@ -1,5 +1,5 @@
 /** The overlays of a heatmap: hovered row and column, pinned cell, outlined cells. Moved, never rebuilt. */
-import { fill, h, place } from "../../dom.ts";
+import { h, place, setChildren } from "../../dom.ts";
 import type { Cell } from "../../wire/wire.ts";
 import type { Size } from "./size.ts";
 
@@ -36,7 +36,7 @@ export function createCrosshair(): Crosshair {
     },
     mark(size, wanted) {
       const cells = wanted.filter((m): m is [number, number] => Array.isArray(m)).slice(0, MOST_MARKS);
-      fill(
+      setChildren(
         marks,
         ...cells.map(([query, key]) => {
           const el = h("div.mark");

@@ -1,5 +1,5 @@
 /** Labels beside a matrix: as many as fit, and always the hovered one. Never more nodes than fit. */
-import { assign, dress, fill, flag, h, put, shortLabel, thinned } from "../../dom.ts";
+import { assign, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
 
 const LINE = 14; // height in px that a label needs
 
@@ -55,12 +55,12 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     assign(span, { hidden });
     if (hidden) return span;
     const text = shortLabel(labels[i] ?? "");
-    if (put(span, text)) span.title = text;
-    flag(span, "data-special", Boolean(special[i]));
+    if (setText(span, text)) span.title = text;
+    setFlag(span, "data-special", Boolean(special[i]));
     const upright = side === "left";
     const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
     const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
-    dress(span, {
+    setStyles(span, {
       [upright ? "top" : "left"]: at,
       [upright ? "max-width" : "max-height"]: most,
       width: flat ? `${cell}px` : "",
@@ -74,9 +74,9 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     layout(layout) {
       now = layout;
       flat = side === "top" && layout.room <= layout.cell + 2;
-      flag(element, "data-flat", flat);
+      setFlag(element, "data-flat", flat);
       const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
-      fill(element, ...spans, show(pin), show(hover));
+      setChildren(element, ...spans, show(pin), show(hover));
     },
     mark(hovered, pinned) {
       show(hover, hovered);

@@ -21,8 +21,8 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   if (factor <= 1) return matrix;
   const { codes, start, rows, cols, causal } = matrix;
   const isWhole = codes.length === rows * cols;
-  const [by, made] = POOLED.get(codes) ?? [];
-  if (made && by === factor && isWhole) return made;
+  const [by, cached] = POOLED.get(codes) ?? [];
+  if (cached && by === factor && isWhole) return cached;
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
   const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);

@@ -4,7 +4,7 @@
  * the target, Shift-click the foil.
  */
 
-import { fill, h, keyboard, on, put, shortLabel } from "../../dom.ts";
+import { h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
 import { keyWithTargets, methodWithTargets } from "../../wire/keys.ts";
@@ -12,12 +12,12 @@ import type { Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 import { only, view } from "../base/view.ts";
 import { createContinuations } from "./predictions/continuations.ts";
-import { type Drawing, drawn, type Logits } from "./predictions/decoding.ts";
+import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { percent } from "./predictions/percent.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
 /** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
-export interface Told {
+export interface OutcomesAnswer {
   title: string;
   ids: number[];
   labels: string[];
@@ -33,7 +33,7 @@ const MORE = 40;
 export const renderPredictions = view((ctx, root, signal) => {
   const alone = !root.classList.contains("aw-panel");
   const answers = createAnswers(ctx, signal, () => draw());
-  const [title, said, list, kept, help] = [
+  const [title, message, list, remainder, help] = [
     h("b.title"),
     h("div.line"),
     h("ol.predictions"),
@@ -60,9 +60,9 @@ export const renderPredictions = view((ctx, root, signal) => {
   let position: number | null = null;
   let most = FEW;
   let shown: Outcome[] = [];
-  let look = "";
+  let drawnKey = "";
 
-  const drawing = (): Drawing => ({
+  const drawing = (): SamplingOptions => ({
     temperature: Number(temperature.value),
     topK: Math.max(0, Math.round(Number(topK.value) || 0)),
     topP: Number(topP.value),
@@ -78,15 +78,15 @@ export const renderPredictions = view((ctx, root, signal) => {
   const heading = h("div.row", title, back);
   const change = h("div");
   const recorded = h("div.line");
-  fill(
+  setChildren(
     root,
     heading,
     change,
     recorded,
-    said,
+    message,
     controls,
     list,
-    kept,
+    remainder,
     more,
     help,
     continuations.element,
@@ -101,24 +101,24 @@ export const renderPredictions = view((ctx, root, signal) => {
     const next = named === "next token";
     const specs = ctx.selection.get("interventions") ?? [];
     root.hidden = items.length === 0 && !alone && specs.length === 0;
-    put(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as it was recorded." : "");
+    setText(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as recorded." : "");
     if (items.length === 0) {
-      put(title, specs.length > 0 ? "what the model then says" : "predictions");
-      put(help, "The model of this trace predicts neither tokens nor classes here.");
+      setText(title, specs.length > 0 ? "predictions after the change" : "predictions");
+      setText(help, "The model of this trace predicts neither tokens nor classes here.");
     }
-    for (const part of [controls, list, kept, back]) part.hidden = items.length === 0;
+    for (const part of [controls, list, remainder, back]) part.hidden = items.length === 0;
     const args = position === null ? {} : { position };
-    const told = items.length > 0 ? answers.get<Told>("outcomes", args) : undefined;
+    const answer = items.length > 0 ? answers.get<OutcomesAnswer>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
-    more.hidden = (told?.meta.ids.length ?? items.length) <= FEW;
+    more.hidden = (answer?.meta.ids.length ?? items.length) <= FEW;
     // Until the answer arrives, the predictions of the header.
-    if (told || position === null) rows(told?.meta ?? null, told?.buffers ?? []);
-    put(said, position === null ? "" : failure);
+    if (answer || position === null) rows(answer?.meta ?? null, answer?.buffers ?? []);
+    setText(message, position === null ? "" : failure);
     back.hidden = position === null;
-    controls.hidden ||= !told || told.meta.multiple;
-    cuts.hidden = !told?.meta.title || told.meta.title === "class";
-    put(warmth, drawing().temperature ? String(drawing().temperature) : "0: the most probable");
-    put(share, topP.value);
+    controls.hidden ||= !answer || answer.meta.multiple;
+    cuts.hidden = !answer?.meta.title || answer.meta.title === "class";
+    setText(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
+    setText(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
     point();
     continuations.show(next);
@@ -126,39 +126,39 @@ export const renderPredictions = view((ctx, root, signal) => {
   };
 
   /** Bars. */
-  const rows = (told: Told | null, buffers: readonly DataView[]): void => {
+  const rows = (answer: OutcomesAnswer | null, buffers: readonly DataView[]): void => {
     const { title: named, items } = ctx.header().predictions;
     const chosen = drawing();
     const asks = methodWithTargets(ctx.header());
-    const name = JSON.stringify([told ?? items, chosen, most, !asks, position]);
-    if (name === look) return;
-    look = name;
-    list.ariaLabel = told?.title ?? named;
-    put(title, (told?.title ?? named) || "predictions");
+    const name = JSON.stringify([answer ?? items, chosen, most, !asks, position]);
+    if (name === drawnKey) return;
+    drawnKey = name;
+    list.ariaLabel = answer?.title ?? named;
+    setText(title, (answer?.title ?? named) || "predictions");
     const [logits, others] = buffers;
     let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
     shown = items;
-    put(kept, "");
-    if (told && logits && others) {
-      const numbers = Float32Array.from({ length: told.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
+    setText(remainder, "");
+    if (answer && logits && others) {
+      const numbers = Float32Array.from({ length: answer.ids.length }, (_, i) => logits.getFloat32(4 * i, true));
       const rest = doublesOf(others);
-      shown = told.ids.map((id, i) => ({ id, label: told.labels[i] as string }));
-      if (told.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
+      shown = answer.ids.map((id, i) => ({ id, label: answer.labels[i] as string }));
+      if (answer.multiple) probabilities = numbers.map((logit) => 1 / (1 + Math.exp(-logit)));
       else {
-        const all: Logits = { largest: numbers, rest, temperatures: told.temperatures, count: told.count };
-        const found = drawn(all, chosen);
-        probabilities = found.probabilities;
-        put(kept, keptWords(found, told, most));
+        const all: Logits = { largest: numbers, rest, temperatures: answer.temperatures, count: answer.count };
+        const distribution = samplingDistribution(all, chosen);
+        probabilities = distribution.probabilities;
+        setText(remainder, keptWords(distribution, answer, most));
       }
-      const { actual } = told;
+      const { actual } = answer;
       const rank = actual
-        ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${told.count}`
+        ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${answer.count}`
         : "";
-      if (rank) put(title, `${told.title}: ${rank}`);
+      if (rank) setText(title, `${answer.title}: ${rank}`);
     }
     shown = shown.slice(0, most);
-    put(more, most === FEW ? `show ${Math.min(MORE, told?.ids.length ?? items.length)}` : `show ${FEW}`);
-    fill(
+    setText(more, most === FEW ? `show ${Math.min(MORE, answer?.ids.length ?? items.length)}` : `show ${FEW}`);
+    setChildren(
       list,
       ...shown.map(({ label }, i) => {
         const probability = probabilities[i] as number;
@@ -180,19 +180,19 @@ export const renderPredictions = view((ctx, root, signal) => {
     const header = ctx.header();
     const asks = methodWithTargets(header);
     if (header.predictions.items.length === 0) return;
-    put(help, "");
+    setText(help, "");
     if (!asks || position !== null) return;
     const [target, foil] = shownTargets(ctx);
     shown.forEach(({ id }, i) => {
       const role = id === target?.id ? "target" : id === foil?.id ? "foil" : "";
       const button = list.children[i]?.firstElementChild;
       button?.setAttribute("aria-pressed", String(Boolean(role)));
-      if (button?.lastElementChild) put(button.lastElementChild, role);
+      if (button?.lastElementChild) setText(button.lastElementChild, role);
     });
     const now = methodWithTargets(header, ctx.source().method)
       ? ""
       : ` Then choose a method that explains it, such as ${asks.title}.`;
-    put(help, `Click: explain it (target). Shift-click or Shift+Enter: rather than it (foil).${now}`);
+    setText(help, `Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).${now}`);
   };
 
   /** Make an outcome the target or the foil, or clear it if it already is. */
@@ -220,7 +220,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     list,
     signal,
     { "Shift+Enter": () => choose(document.activeElement, true) },
-    "Enter: explain this outcome · Shift+Enter: rather than this one",
+    "Enter: explain this outcome · Shift+Enter: contrast with this one",
   );
   on(controls, signal, { input: () => draw() });
   on(temperature, signal, {
@@ -251,15 +251,15 @@ export const renderPredictions = view((ctx, root, signal) => {
 });
 
 function keptWords(
-  { kept, mass, rest, exact, probabilities }: ReturnType<typeof drawn>,
-  told: Told,
+  { kept, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
+  answer: OutcomesAnswer,
   most: number,
 ): string {
-  if (told.count <= probabilities.length && kept === told.count) return "";
+  if (answer.count <= probabilities.length && kept === answer.count) return "";
   let others = rest;
-  for (const one of probabilities.slice(most)) others += one;
+  for (const probability of probabilities.slice(most)) others += probability;
   const number = kept === null ? `more than ${probabilities.length}` : String(kept);
   const drawnFrom =
-    kept === told.count ? "" : ` · drawn from ${number} of ${told.count}, with ${percent(mass)} of the mass`;
+    kept === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
 }

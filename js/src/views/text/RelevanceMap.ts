@@ -1,6 +1,6 @@
 /** Attributions in one output: targets by sources, the text, and the values in every layer. */
 
-import { fill, h } from "../../dom.ts";
+import { h, setChildren } from "../../dom.ts";
 import { filterPlace } from "../base/filters.ts";
 import { plural, whereWords } from "../base/navigation.ts";
 import { createHeading, only, view } from "../base/view.ts";
@@ -13,7 +13,7 @@ export const renderRelevanceMap = view((ctx, root) => {
   const [map, strip, layers] = [h("div.panel"), h("div.panel"), h("div.panel")];
   root.classList.add("aw-relevance");
   root.role = "group";
-  fill(root, ...heading.elements, h("div.column", map, strip, layers));
+  setChildren(root, ...heading.elements, h("div.column", map, strip, layers));
   const inner = ctx.child({ title: "" });
   const update = (): void => {
     root.ariaLabel = heading.show(

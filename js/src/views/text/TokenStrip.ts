@@ -4,15 +4,27 @@
  */
 
 import type { Change, ViewContext } from "../../context.ts";
-import { assign, atEnd, createWatch, dress, fill, flag, h, on, put, quoted, reserve } from "../../dom.ts";
+import {
+  assign,
+  atEnd,
+  createWatch,
+  h,
+  on,
+  quoted,
+  reserve,
+  setChildren,
+  setFlag,
+  setStyles,
+  setText,
+} from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
-import { filtered, filterPlace, filtersOf, leavesOut, trimmed } from "../base/filters.ts";
+import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
-import { withSaved } from "../base/savedFallback.ts";
+import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
@@ -46,7 +58,7 @@ export function hasManyTargets(ctx: ViewContext): boolean {
 }
 
 export const renderTokenStrip = view((around, root, signal) => {
-  const ctx = withSaved(around);
+  const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
   const units = createUnits(ctx, signal);
   const heading = createHeading(ctx, units.element, filterPlace(ctx));
@@ -82,7 +94,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
-  let built = "";
+  let builtFor = "";
   let bound = new AbortController();
   let reading: Reading | null = null;
   let hoveredKey = -1;
@@ -90,7 +102,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  fill(root, ...heading.elements, texts, sums, foot, ...readout.elements);
+  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements);
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -121,11 +133,11 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (!isBuilt(queryAxis, keyAxis, source, ctx.options, ctx.header())) return;
     const breaks = paragraphs(ctx, keyAxis);
     const name = JSON.stringify([source.query, source.key, source.kind, marks, queryAxis.labels, keyAxis, [...breaks]]);
-    if (name === built) return;
-    built = name;
+    if (name === builtFor) return;
+    builtFor = name;
     bound.abort();
     bound = new AbortController();
-    fill(texts);
+    setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
@@ -151,7 +163,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     }
     if (!same && (several || !targets)) {
       queries = make(queryAxis, targets ? "target (choose)" : "to: query (choose)", true);
-      flag(queries.box, "data-tabs", targets);
+      setFlag(queries.box, "data-tabs", targets);
     }
     keys = [make(keyAxis, several ? "attributed to" : same || targets ? "" : "from: key (coloured)", same)];
     if (same) [queries = null] = keys;
@@ -185,7 +197,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { special } = ctx.axisOf(source.key);
     const mean = counted.received();
     const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
-    const values = leavesOut(chosen) ? trimmed(mean, special, { ...chosen, special: how }, false) : mean;
+    const values = hidesValues(chosen) ? filteredRow(mean, special, { ...chosen, special: how }, false) : mean;
     return { values, all, exact: false, query, preview: false };
   };
 
@@ -194,24 +206,25 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
     const { palette, scale, extent } = filtersOf(ctx);
-    const look = [theme, signed, palette, scale || "linear"] as const;
-    if (!isPainted(keys, reading.values, reading.all, ...look, extent, stochastic, intensity.value, line, edge)) return;
+    const colouring = [theme, signed, palette, scale || "linear"] as const;
+    if (!isPainted(keys, reading.values, reading.all, ...colouring, extent, stochastic, intensity.value, line, edge))
+      return;
     const rows = stacked() ? reading.all : [reading.values];
     const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
     const top = topOfScale([most], Number(intensity.value));
-    const colours = shades(...look);
+    const colours = shades(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
     });
-    dress(ramp, { background: gradient(...look) });
-    flag(legend, "data-signed", signed);
-    put(low, signed ? `−${tickText(top)}` : "0");
+    setStyles(ramp, { background: gradient(...colouring) });
+    setFlag(legend, "data-signed", signed);
+    setText(low, signed ? `−${tickText(top)}` : "0");
     const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
-    put(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
+    setText(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
   };
 
-  const say = ({ query, values, exact, preview }: Reading): void => {
+  const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
     const heads = headWords(ctx, ctx.resolved().head);
@@ -220,18 +233,18 @@ export const renderTokenStrip = view((around, root, signal) => {
     // The query is outlined; the key under the pointer of any linked view is underlined.
     queries?.mark("aw-query", query);
     for (const strip of keys) strip.mark("aw-key", key);
-    if (stacked()) put(what, "one scale for all");
-    else if (source.kind === "attributions") put(what, `attribution to target ${target}`);
+    if (stacked()) setText(what, "one scale for all");
+    else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
     else if (query < 0) {
-      put(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
-    } else put(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
+      setText(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
+    } else setText(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
     const { layer, head } = ctx.resolved();
     // A cell read from its tile is worded as in the heatmap.
-    const whole = tiles.get(source.id, layer, head);
-    const left = whole && filtered(ctx, whole);
+    const unfiltered = tiles.get(source.id, layer, head);
+    const left = unfiltered && filtered(ctx, unfiltered);
     const tile = exact || query < 0 ? undefined : left;
-    const isOut = leavesOut(filtersOf(ctx));
-    const pair = (i: number, sign: string): string => {
+    const isOut = hidesValues(filtersOf(ctx));
+    const valueWords = (i: number, sign: string): string => {
       const to = query >= 0 ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
@@ -249,11 +262,11 @@ export const renderTokenStrip = view((around, root, signal) => {
       return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
     };
     let words: string;
-    if (key >= 0) words = pair(key, exact ? "=" : "≈");
+    if (key >= 0) words = valueWords(key, exact ? "=" : "≈");
     else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
     else if (exact) {
       words = `largest: ${largestOf(values, MOST_NAMED)
-        .map((i) => pair(i, "="))
+        .map((i) => valueWords(i, "="))
         .join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     readout.show(words, true);
@@ -269,7 +282,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   };
   const showSum = (source: Source, query: number): void => {
     const other = ctx.counterpart();
-    put(sum, sumWords(source, query));
+    setText(sum, sumWords(source, query));
     reserve(sums, other ? sumWords(other.source, query) : "");
     sums.hidden = !(sum.textContent || sums.dataset.room);
   };
@@ -284,10 +297,10 @@ export const renderTokenStrip = view((around, root, signal) => {
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
     }
     reading = read(source);
-    flag(texts, "data-stale", !reading);
+    setFlag(texts, "data-stale", !reading);
     if (reading) {
       paint();
-      say(reading);
+      describe(reading);
       showSum(source, reading.query);
       return;
     }
@@ -314,9 +327,9 @@ export const renderTokenStrip = view((around, root, signal) => {
 function paragraphs(ctx: ViewContext, axis: Axis): Set<number> {
   const { axes, sources } = ctx.header();
   const { stack } = ctx.source();
-  const source = sources.find((one) => one.unit === "paragraph" && one.stack === stack);
-  const found = axes[source?.key ?? ""];
-  if (!found || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
-  const inside = found.labels.map((_, i) => i).filter((i) => !found.special[i]);
-  return new Set(inside.slice(1).map((i) => translateIndex(i, found, axis)));
+  const source = sources.find((candidate) => candidate.unit === "paragraph" && candidate.stack === stack);
+  const paragraphAxis = axes[source?.key ?? ""];
+  if (!paragraphAxis || axis.labels.some((label) => /[\n⏎↵]/u.test(label))) return new Set();
+  const inside = paragraphAxis.labels.map((_, i) => i).filter((i) => !paragraphAxis.special[i]);
+  return new Set(inside.slice(1).map((i) => translateIndex(i, paragraphAxis, axis)));
 }

@@ -46,15 +46,11 @@ export function createBand(count: number, caption: string, events: StripEvents, 
     pointerleave: () => events.hover(-1),
     click: (event) => events.pin(indexOf(event)),
   });
-  watchWidth(
-    line,
-    (now) => {
-      width = now;
-      draw();
-      follow();
-    },
-    signal,
-  );
+  watchWidth(line, signal, (now) => {
+    width = now;
+    draw();
+    follow();
+  });
   return {
     box,
     paint(colours) {

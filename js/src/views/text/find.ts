@@ -16,8 +16,8 @@ const plain = (text: string): string => text.replace(/[␣▁Ġ\s]/gu, " ").toLo
 
 /** The joined text of labels, cached while the reader types. */
 function joined(labels: readonly string[]): Joined {
-  let made = JOINED.get(labels);
-  if (!made) {
+  let cached = JOINED.get(labels);
+  if (!cached) {
     const spaced = !carriesSpaces(labels);
     const ends: number[] = [];
     let text = "";
@@ -26,22 +26,22 @@ function joined(labels: readonly string[]): Joined {
       text += plain(spaced && continues(label) ? label.slice(2) : label);
       ends.push(text.length);
     });
-    made = { text, ends };
-    JOINED.set(labels, made);
+    cached = { text, ends };
+    JOINED.set(labels, cached);
   }
-  return made;
+  return cached;
 }
 
 /** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */
 export function findHits(labels: readonly string[], wanted: string): Hit[] {
-  const looked = plain(wanted);
+  const pattern = plain(wanted);
   const { text, ends } = joined(labels);
   const hits: Hit[] = [];
   let element = 0;
-  for (let at = looked.trim() ? text.indexOf(looked) : -1; at >= 0; at = text.indexOf(looked, at + looked.length)) {
+  for (let at = pattern.trim() ? text.indexOf(pattern) : -1; at >= 0; at = text.indexOf(pattern, at + pattern.length)) {
     // Leading and trailing spaces of the search text need not lie inside the elements.
-    const first = at + looked.search(/\S/);
-    const last = at + looked.trimEnd().length;
+    const first = at + pattern.search(/\S/);
+    const last = at + pattern.trimEnd().length;
     while ((ends[element] as number) <= first) element += 1;
     const from = element;
     while ((ends[element] as number) < last) element += 1;

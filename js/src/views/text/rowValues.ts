@@ -31,15 +31,15 @@ export function meanReceived(cells: Cells): Float32Array {
 
 /** Indices of the `most` largest magnitudes in descending order; of equal ones the first. */
 export function largestOf(values: ArrayLike<number>, most: number): number[] {
-  const found: number[] = [];
+  const indices: number[] = [];
   const size = (at: number | undefined): number => Math.abs(values[at as number] as number) || 0;
   for (let i = 0; i < values.length; i += 1) {
-    if (found.length === most && !(size(i) > size(found[most - 1]))) continue;
-    let at = Math.min(found.length, most - 1);
-    for (; at > 0 && size(i) > size(found[at - 1]); at -= 1) found[at] = found[at - 1] as number;
-    found[at] = i;
+    if (indices.length === most && !(size(i) > size(indices[most - 1]))) continue;
+    let at = Math.min(indices.length, most - 1);
+    for (; at > 0 && size(i) > size(indices[at - 1]); at -= 1) indices[at] = indices[at - 1] as number;
+    indices[at] = i;
   }
-  return found;
+  return indices;
 }
 
 /** The largest absolute finite value; 0 if there is none. */

@@ -1,6 +1,6 @@
 /** One text on the page whose tokens can be hovered, chosen, and walked through with keys. */
 import type { ViewContext } from "../../context.ts";
-import { flag, h, keyboard, on } from "../../dom.ts";
+import { h, keyboard, on, setFlag } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { navigation, plural } from "../base/navigation.ts";
 import { step } from "./rowValues.ts";
@@ -36,7 +36,7 @@ export function createStrip(
   const { list, spans, chunks, rtl, spaced } = buildTokens(axis, name, marks, breaks);
   const layer = h("div.underlay", { "aria-hidden": "true" });
   const box = h("div.strip", layer, ...(caption ? [h("div.strip-name", caption)] : []), list);
-  flag(box, "data-spaced", spaced);
+  setFlag(box, "data-spaced", spaced);
   let active = 0;
   const marked: Record<string, HTMLElement | undefined> = {};
 

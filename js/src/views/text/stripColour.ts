@@ -52,14 +52,14 @@ const MADE = new Map<string, Map<number, string>>();
 /** The same from a cached table, for thousands of values. */
 export function shades(...look: Look): (t: number) => string {
   const name = look.join();
-  const made = MADE.get(name) ?? new Map<number, string>();
-  MADE.set(name, made);
+  const cache = MADE.get(name) ?? new Map<number, string>();
+  MADE.set(name, cache);
   return (t) => {
     const level = Math.round(Math.max(-1, Math.min(1, t)) * LEVELS);
-    let css = made.get(level);
+    let css = cache.get(level);
     if (css === undefined) {
       css = shade(level / LEVELS, ...look);
-      made.set(level, css);
+      cache.set(level, css);
     }
     return css;
   };

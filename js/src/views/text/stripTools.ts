@@ -1,6 +1,6 @@
 /** Tools below a strip: its density, where its colour lies, and a search field. */
 import type { ViewContext } from "../../context.ts";
-import { fill, flag, h, keyboard, on, put } from "../../dom.ts";
+import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
 import { plural } from "../base/navigation.ts";
 import { only, view } from "../base/view.ts";
@@ -37,21 +37,21 @@ export const renderStripTools = view((ctx, root, signal) => {
     return button;
   };
   const compact = toggle("compact", "Smaller type and narrower lines", (pressed) =>
-    flag(strip.texts, "data-compact", pressed),
+    setFlag(strip.texts, "data-compact", pressed),
   );
   const underline = toggle("underline", "Colour below the text instead of behind it", () => paint());
   const field = h("input.button", {
     type: "search",
     placeholder: "find",
     "aria-label": "find in the text",
-    title: "Press / to come here, Enter for the next place, Shift+Enter for the one before, Escape to go there.",
+    title: "Press / to search, Enter for the next match, Shift+Enter for the previous one, Escape to go to it.",
   });
   const count = h("output");
-  const less = h("button.button.icon", { type: "button", "aria-label": "previous place" }, "‹");
-  const more = h("button.button.icon", { type: "button", "aria-label": "next place" }, "›");
+  const less = iconButton(signal, "‹", "previous match", () => go(-1));
+  const more = iconButton(signal, "›", "next match", () => go(1));
   const find = h("span.field.find", field, count, less, more);
   const ranked = h("span.note");
-  fill(root, compact, underline, find, ranked);
+  setChildren(root, compact, underline, find, ranked);
 
   const { ranks } = ctx.options as TokenStripOptions;
   const hasRanks = (): boolean => ranks?.unit === ctx.source().unit;
@@ -67,7 +67,7 @@ export const renderStripTools = view((ctx, root, signal) => {
     const here = hasRanks();
     for (const el of strip.texts.querySelectorAll<HTMLElement>(".aw-tok")) {
       const i = Number(el.dataset.i);
-      flag(el, "data-unsettled", here && Boolean(ranks.unsettled[i]));
+      setFlag(el, "data-unsettled", here && Boolean(ranks.unsettled[i]));
       if (here && ranks.unsettled[i]) el.title = rank(i);
       else if (el.title.startsWith("rank ")) el.removeAttribute("title");
     }
@@ -76,7 +76,7 @@ export const renderStripTools = view((ctx, root, signal) => {
     const words = count
       ? `hatched: the ranking of ${of} does not survive`
       : `the ranking of all ${plural(ranks.unit)} survives`;
-    put(ranked, here ? `${words} ${choices()}` : `ranks are known of ${plural(ranks.unit)}`);
+    setText(ranked, here ? `${words} ${choices()}` : `ranks are known only for ${plural(ranks.unit)}`);
   };
 
   const paint = (): void => {
@@ -89,10 +89,10 @@ export const renderStripTools = view((ctx, root, signal) => {
     hits.forEach(([from, to], i) => {
       for (let k = from; k <= to; k += 1) if (covered.get(k) !== 2) covered.set(k, i === now ? 2 : 1);
     });
-    const found = hits.length > 0 ? `${now + 1} of ${hits.length}` : "not found";
-    put(count, field.value.trim() ? found : "");
+    const hitWords = hits.length > 0 ? `${now + 1} of ${hits.length}` : "not found";
+    setText(count, field.value.trim() ? hitWords : "");
     for (const button of [less, more]) button.disabled = hits.length < 2;
-    flag(find, "data-idle", !field.value);
+    setFlag(find, "data-idle", !field.value);
     paint();
   };
   const search = (): void => {
@@ -112,8 +112,6 @@ export const renderStripTools = view((ctx, root, signal) => {
       if (hits[0]) strip.reach(hits[0][0], false);
     },
   });
-  on(less, signal, { click: () => go(-1) });
-  on(more, signal, { click: () => go(1) });
   keyboard(field, signal, {
     Enter: () => go(1),
     "Shift+Enter": () => go(-1),
@@ -133,7 +131,7 @@ export const renderStripTools = view((ctx, root, signal) => {
       field.focus();
     },
   });
-  flag(find, "data-idle", true);
+  setFlag(find, "data-idle", true);
   return (changed) => {
     if (ranks && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
     if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stack", "header"].includes(what))) return;

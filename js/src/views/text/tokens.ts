@@ -47,12 +47,12 @@ function whitespace(signs: string): HTMLElement {
 }
 
 /** Write a label into an element, with its whitespace visible. */
-export function spell(span: HTMLElement, label: string): void {
+export function writeLabel(span: HTMLElement, label: string): void {
   if (label === "") span.append(h("span.white", { "data-sign": "∅" }));
-  const found = parts(label);
-  found.forEach(({ text, white }, i) => {
+  const pieces = parts(label);
+  pieces.forEach(({ text, white }, i) => {
     // Spaces between words are ordinary; those at the edges belong to the token.
-    const ordinary = !white || (text === " " && i > 0 && i < found.length - 1);
+    const ordinary = !white || (text === " " && i > 0 && i < pieces.length - 1);
     if (ordinary) span.append(safeText(text));
     // Long runs become one box of dots: a token of a thousand spaces must not create a thousand nodes.
     else if (text.length > 3) span.append(whitespace(text));
@@ -99,7 +99,7 @@ export function buildTokens(
     if (axis.grid) span.title = label;
     if (label.trim() === "" || /^[␣▁⏎↵⇥\s]+$/u.test(label)) span.setAttribute("aria-label", spoken(label));
     span.tabIndex = i === 0 ? 0 : -1;
-    spell(span, label);
+    writeLabel(span, label);
     holder.append(span);
     spans.push(span);
     (chunks[chunks.length - 1] as Chunk).spans.push(span);

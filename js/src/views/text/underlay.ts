@@ -82,14 +82,14 @@ export function createUnderlay(
   };
 
   // Only the strip's own size is observed; canvases are out of the flow, so there is no feedback.
-  const look = (box: DOMRectReadOnly): void => {
+  const resized = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;
     size = now;
     for (const sheet of sheets) sheet.measured = false;
     later();
   };
-  onResize(strip, look, signal);
+  onResize(strip, signal, resized);
   if (lazy) {
     const seen = new IntersectionObserver(
       (entries) => {
@@ -155,9 +155,9 @@ function fill(sheet: Sheet, { shade, line }: Paints): void {
   const { canvas, mask, cells, owners } = sheet;
   const pen = canvas.getContext("2d");
   if (!pen) return;
-  const look = String(line);
-  if (sheet.look !== look) {
-    sheet.look = look;
+  const shapeKey = String(line);
+  if (sheet.look !== shapeKey) {
+    sheet.look = shapeKey;
     cut(sheet, line);
   }
   pen.setTransform(1, 0, 0, 1, 0, 0);
@@ -186,13 +186,13 @@ function outline({ canvas, boxes, owners, scale }: Sheet, edge: (index: number) 
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.strokeStyle = ink;
   for (let i = 0; i < owners.length; i += 1) {
-    const around = edge(owners[i] as number);
-    if (!around) continue;
+    const lineWidth = edge(owners[i] as number);
+    if (!lineWidth) continue;
     const at = 4 * i;
     const [x, y] = [boxes[at] as number, boxes[at + 1] as number];
     const [width, height] = [boxes[at + 2] as number, boxes[at + 3] as number];
-    pen.lineWidth = around;
-    pen.strokeRect(x + around / 2, y + around / 2, Math.max(1, width - around), height - around);
+    pen.lineWidth = lineWidth;
+    pen.strokeRect(x + lineWidth / 2, y + lineWidth / 2, Math.max(1, width - lineWidth), height - lineWidth);
   }
 }
 

@@ -1,13 +1,13 @@
 /** The unit of the text: one button for each. */
 import type { ViewContext } from "../../context.ts";
-import { fill, h, on } from "../../dom.ts";
+import { h, on, setChildren } from "../../dom.ts";
 import { plural, unitsOf } from "../base/navigation.ts";
 
 export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: HTMLElement; show(): void } {
   const element = h("fieldset.segments", { "aria-label": "unit" });
   // Radio buttons are grouped by name across the whole page.
   const group = `aw-unit-${Math.random()}`;
-  let drawn = "";
+  let drawnUnits = "";
   on(element, signal, { change: ({ target }) => ctx.selection.set({ unit: (target as HTMLInputElement).value }) });
   return {
     element,
@@ -15,11 +15,11 @@ export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: H
       const source = ctx.source();
       const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), source, ctx.options.units);
       element.hidden = offered.length < 2;
-      if (drawn !== offered.join()) {
-        drawn = offered.join();
+      if (drawnUnits !== offered.join()) {
+        drawnUnits = offered.join();
         const button = (unit: string): HTMLElement =>
           h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
-        fill(element, ...offered.map(button));
+        setChildren(element, ...offered.map(button));
       }
       for (const button of element.querySelectorAll("input")) button.checked = button.value === source.unit;
     },

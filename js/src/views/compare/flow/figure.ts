@@ -1,6 +1,6 @@
 /** Tokens along the bottom, layers up the left side, and two canvases between: the front one for the followed token. */
 
-import { assign, density, dress, flag, h } from "../../../dom.ts";
+import { assign, density, h, setFlag, setStyles } from "../../../dom.ts";
 import type { Axis } from "../../../wire/wire.ts";
 import { createLabels, labelRoom } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
@@ -104,10 +104,10 @@ export function createFigure(): Figure {
     follow(spot, layer, over, pinned) {
       left.mark(spot ? levels - spot.level : undefined, levels - 1 - layer);
       bottom.mark(spot?.token ?? over, pinned);
-      flag(plot, "data-followed", spot !== null);
+      setFlag(plot, "data-followed", spot !== null);
       assign(front, { hidden: !spot });
       assign(mark, { hidden: !spot });
-      if (spot) dress(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
+      if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
     },
     reach(token) {
       const [from, until] = [element.scrollLeft, element.scrollLeft + element.clientWidth];

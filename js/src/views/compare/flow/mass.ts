@@ -20,7 +20,7 @@ export interface Flow {
   /** The edges drawn, weakest first. */
   edges: Edge[];
   /** The number of edges that reach the threshold, drawn or not. */
-  found: number;
+  count: number;
   /** The share of all mass that the drawn edges carry, 0 to 1. */
   share: number;
   /** The mass of every token at each level, from the input up; empty if all tokens are shown. */
@@ -108,9 +108,9 @@ function strongest(edges: Edge[], budget: number, total: number, masses: Float64
     edges.filter(({ query, key }) => query === key),
     budget - between.length,
   );
-  const kept = [...between, ...staying].sort(weakestFirst);
-  const sum = kept.reduce((all, edge) => all + edge.mass, 0);
-  return { edges: kept, found: edges.length, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
+  const drawn = [...between, ...staying].sort(weakestFirst);
+  const sum = drawn.reduce((all, edge) => all + edge.mass, 0);
+  return { edges: drawn, count: edges.length, share: total > 0 ? Math.min(1, sum / total) : 0, masses };
 }
 
 /** The threshold for a slider position from 0 to 1: 0.2 % to 50 %, on a logarithmic scale. */

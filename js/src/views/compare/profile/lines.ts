@@ -1,7 +1,7 @@
 /** The chart with a line for every explanation over the layers, its mode switch, and the values at the ends. */
 
 import type { ViewContext } from "../../../context.ts";
-import { put } from "../../../dom.ts";
+import { setText } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
 import { createFigure, type Figure } from "../../charts/figure.ts";
 import {
@@ -23,7 +23,7 @@ import type { Profile } from "./sources.ts";
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
   /** Draw values [line][layer] at a width of `width` px; `own`: each line has its own scale. */
-  draw(told: Profile, values: readonly number[][], own: boolean, width: number): void;
+  draw(profile: Profile, values: readonly number[][], own: boolean, width: number): void;
   /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
@@ -81,7 +81,7 @@ export function createLines(ctx: ViewContext): Lines {
       for (const [i, line] of lines.entries()) {
         const number = legend.children[i]?.querySelector("b");
         const value = line[hovered >= 0 ? hovered : now] ?? NaN;
-        if (number) put(number, Number.isFinite(value) ? printed(value, true) : "–");
+        if (number) setText(number, Number.isFinite(value) ? printed(value, true) : "–");
       }
     },
     placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),

@@ -2,7 +2,7 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { createWatch } from "../../../dom.ts";
-import { lookedAt, type Told } from "../rows.ts";
+import { currentElement, type ExplanationRows } from "../rows.ts";
 
 /** What `LayerProfile._profile` returns in addition to the values. */
 export interface Profile {
@@ -34,46 +34,46 @@ export interface Sources {
 }
 
 /** `changed` is called when the cues change. */
-export function createSources(ctx: ViewContext, told: Told<Profile>, changed: () => void): Sources {
+export function createSources(ctx: ViewContext, explanations: ExplanationRows<Profile>, changed: () => void): Sources {
   const { selection } = ctx;
   const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
   const isOther = createWatch();
-  let found = 0;
+  let strongestSource = 0;
 
-  const query = (): number => told.meta?.query ?? -1;
+  const query = (): number => explanations.meta?.query ?? -1;
   const pinned = (): number => ctx.cell("pinned")?.key ?? -1;
   /** The source with the highest value of the first line in any layer, without special tokens and the query itself. */
   const strongest = (): number => {
-    const { meta, shown } = told;
-    const { special } = told.axis();
-    if (!isOther(shown, special, query())) return found;
+    const { meta, shown } = explanations;
+    const { special } = explanations.axis();
+    if (!isOther(shown, special, query())) return strongestSource;
     let best = -1;
-    found = 0;
+    strongestSource = 0;
     for (let key = 0; key < special.length; key += 1) {
       if (special[key] || (meta?.rows && key === query())) continue;
       for (const row of shown.slice(0, meta?.layers.length)) {
         const size = Math.abs(row[key] as number);
-        if (size > best) [best, found] = [size, key];
+        if (size > best) [best, strongestSource] = [size, key];
       }
     }
-    return found;
+    return strongestSource;
   };
 
   return {
     cues,
-    isStrongest: () => lookedAt(ctx) < 0 && !cues.size,
+    isStrongest: () => currentElement(ctx) < 0 && !cues.size,
     keys() {
-      const key = lookedAt(ctx);
+      const key = currentElement(ctx);
       if (key >= 0) return [key];
-      const { length } = told.axis().labels;
+      const { length } = explanations.axis().labels;
       const some = [...cues].filter((cue) => cue < length);
       return some.length ? some : [strongest()];
     },
     sums(some) {
-      const { names, layers } = told.meta as Profile;
+      const { names, layers } = explanations.meta as Profile;
       return names.map((_, line) =>
         layers.map((_l, layer) => {
-          const row = told.shown[line * layers.length + layer];
+          const row = explanations.shown[line * layers.length + layer];
           const values = some.map((key) => row?.[key] ?? NaN).filter((value) => !Number.isNaN(value));
           return values.length ? values.reduce((sum, value) => sum + value) : NaN;
         }),
@@ -81,11 +81,11 @@ export function createSources(ctx: ViewContext, told: Told<Profile>, changed: ()
     },
     hover(key) {
       const { unit } = ctx.source();
-      selection.hover(key < 0 ? null : { unit, query: told.meta?.rows ? query() : -1, key });
+      selection.hover(key < 0 ? null : { unit, query: explanations.meta?.rows ? query() : -1, key });
     },
     pin(key, adding) {
       const { unit } = ctx.source();
-      const row = told.meta?.follows ? query() : -1;
+      const row = explanations.meta?.follows ? query() : -1;
       const now = pinned();
       if (adding) {
         if (now >= 0) cues.add(now);

@@ -4,12 +4,12 @@
  */
 
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, createWatch, fill, flag, h, keyboard, on, put } from "../../../dom.ts";
+import { atEnd, createWatch, h, keyboard, on, setChildren, setFlag, setText } from "../../../dom.ts";
 import { filtersOf } from "../../base/filters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { shades } from "../../text/stripColour.ts";
-import type { Told } from "../rows.ts";
+import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
 const SOURCES = "sources (choose; Shift adds)";
@@ -17,20 +17,20 @@ const SOURCES = "sources (choose; Shift adds)";
 export interface ProfileStrips {
   element: HTMLElement;
   /** Build the strips if they differ from those on the page. */
-  build(told: Profile): void;
+  build(profile: Profile): void;
   /** Colour by the first line in the layer with this index, whose values are `row`, and mark the chosen sources. */
-  paint(told: Profile, row: Float32Array, place: number, some: readonly number[]): void;
+  paint(profile: Profile, row: Float32Array, place: number, some: readonly number[]): void;
 }
 
 export function createProfileStrips(
   ctx: ViewContext,
   signal: AbortSignal,
-  told: Told<Profile>,
+  explanations: ExplanationRows<Profile>,
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts");
   const [isColoured, isCued] = [createWatch(), createWatch()];
-  let built = "";
+  let builtFor = "";
   let bound = new AbortController();
   let targets: Strip | null = null;
   let sources: Strip | null = null;
@@ -42,10 +42,10 @@ export function createProfileStrips(
   return {
     element,
     build({ follows }) {
-      const axis = told.axis();
+      const axis = explanations.axis();
       const name = JSON.stringify([axis, follows]);
-      if (name === built) return;
-      built = name;
+      if (name === builtFor) return;
+      builtFor = name;
       bound.abort();
       bound = new AbortController();
       const make = (caption: string, pin: (index: number) => void, hover: (index: number) => void): Strip =>
@@ -59,7 +59,7 @@ export function createProfileStrips(
       on(sources.box, bound.signal, { pointerdown: heed, keydown: heed });
       keyboard(sources.box, bound.signal, { "Shift+Enter": pinFocused, "Shift+ ": pinFocused });
       targets?.box.classList.add("aw-profile-targets");
-      fill(element, ...(targets ? [targets.box] : []), sources.box);
+      setChildren(element, ...(targets ? [targets.box] : []), sources.box);
     },
     paint({ names, layers, query }, row, place, some) {
       if (!sources) return;
@@ -72,12 +72,13 @@ export function createProfileStrips(
       }
       mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
       const caption = box.querySelector(".aw-strip-name");
-      if (caption) put(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
+      if (caption)
+        setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
       targets?.mark("aw-query", query ?? -1);
       const { cues } = chosen;
       if (!isCued(sources, some.length > 1, [...cues].join())) return;
       for (const cue of box.querySelectorAll<HTMLElement>(".aw-tok"))
-        flag(cue, "data-cue", some.length > 1 && cues.has(Number(cue.dataset.i)));
+        setFlag(cue, "data-cue", some.length > 1 && cues.has(Number(cue.dataset.i)));
     },
   };
 }

@@ -3,8 +3,8 @@
 import type { ViewContext } from "../../../context.ts";
 import { printed } from "../../../numbers.ts";
 import { nameOf } from "../../base/cellValues.ts";
-import { filtersOf, leavesOut } from "../../base/filters.ts";
-import type { Told } from "../rows.ts";
+import { filtersOf, hidesValues } from "../../base/filters.ts";
+import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
 /**
@@ -13,7 +13,7 @@ import type { Profile, Sources } from "./sources.ts";
  */
 export function wordsAt(
   ctx: ViewContext,
-  { meta, rows }: Told<Profile>,
+  { meta, rows }: ExplanationRows<Profile>,
   sources: Sources,
   sums: readonly number[][],
   some: readonly number[],
@@ -26,10 +26,10 @@ export function wordsAt(
   const kind = some.length > 1 ? " (sum)" : unchosen;
   const here = at >= 0 ? `layer ${ctx.layerName(layers[at] as number)}: ` : "";
   const values = names.map((name, line) => {
-    const found = sums[line]?.[at] ?? NaN;
-    if (!Number.isNaN(found)) return `${name} ${printed(found, true)}`;
+    const value = sums[line]?.[at] ?? NaN;
+    if (!Number.isNaN(value)) return `${name} ${printed(value, true)}`;
     const row = rows[line * layers.length + at];
-    const isOut = leavesOut(filtersOf(ctx)) && row && !Number.isNaN(row[some[0] ?? 0]);
+    const isOut = hidesValues(filtersOf(ctx)) && row && !Number.isNaN(row[some[0] ?? 0]);
     return `${name} ${isOut ? "left out" : "no such layer"}`;
   });
   const highest = names.map((name, line) => {

@@ -1,7 +1,7 @@
 /** The curve of an explanation beside chance and single removals, with a point at the current step. */
 
 import type { ViewContext } from "../../../context.ts";
-import { on, put } from "../../../dom.ts";
+import { on, setText } from "../../../dom.ts";
 import { roundUp } from "../../../numbers.ts";
 import { createFigure } from "../../charts/figure.ts";
 import {
@@ -49,7 +49,7 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
   let chart: Chart | null = null;
   let shown: Removal | null = null;
   let lines: Line[] = [];
-  let drawn = "";
+  let drawnKey = "";
 
   const draw = ({ order, steps, score, values, baselines }: Removal, mode: Mode, width: number): Chart => {
     const heights = values[mode];
@@ -62,7 +62,11 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
     const quiet: Look = { stroke: "currentColor", dash: "6 3" };
     const looks: Look[] = [lookOf(0, ctx.theme), quiet, { ...lookOf(1, ctx.theme), dash: "2 3" }];
     const names = ["this explanation", `${baselines?.draws ?? 0} random orders`, "single removals (oracle)"];
-    const notes = ["", "their mean, and from the lowest to the highest", "first what, removed alone, lowers it most"];
+    const notes = [
+      "",
+      "their mean, with the range from the lowest to the highest",
+      "in the order of how much each, removed alone, lowers it",
+    ];
     const texts = names.map((name) => `${name} ≈ 99.9 %`);
     const room = labelRoom(width, texts, legend);
     const axis = chartOf(width, room, order.length + 1, floor, most, Math.max(150, Math.min(190, width / 2)));
@@ -113,9 +117,9 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
     /** Only what moves with the slider is redrawn; the lines stay. */
     show(removal, mode, step, width) {
       shown = removal;
-      const look = JSON.stringify([removal.asked, Boolean(removal.baselines), mode, width, ctx.theme]);
-      if (look !== drawn || !chart) {
-        drawn = look;
+      const stateKey = JSON.stringify([removal.requestKey, Boolean(removal.baselines), mode, width, ctx.theme]);
+      if (stateKey !== drawnKey || !chart) {
+        drawnKey = stateKey;
         chart = draw(removal, mode, width);
       }
       const k = removal.steps[step] ?? 0;
@@ -124,7 +128,7 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
       point.style.display = Number.isNaN(value) ? "none" : "";
       setAttributes(point, { cx: x, cy: Number.isNaN(value) ? 0 : chart.y(value) });
       for (const [i, item] of [...legend.children].entries()) {
-        put(item.querySelector("b") as Element, valueAt(removal, lines[i] as Line, k));
+        setText(item.querySelector("b") as Element, valueAt(removal, lines[i] as Line, k));
       }
     },
   };

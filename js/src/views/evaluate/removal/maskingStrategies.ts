@@ -4,8 +4,8 @@ import type { Item } from "../../base/menu.ts";
 import type { Removal } from "./steps.ts";
 
 /** What a strategy does to a token that is struck out. */
-export const DONE: Record<string, string> = {
-  delete: "left out; what follows moves up",
+export const EFFECTS: Record<string, string> = {
+  delete: "removed; the following tokens move up",
   mask: "replaced by the mask token",
   pad: "replaced by the padding token",
   zero: "its embedding is zeros",
@@ -13,12 +13,12 @@ export const DONE: Record<string, string> = {
   attention_mask: "nothing attends to it",
 };
 
-export const operatorWords = (name: string): string => name.replace("_", " ");
+export const strategyName = (name: string): string => name.replace("_", " ");
 
 /** Items of the menu. A standalone page has only one strategy. */
 export function choicesOf({ operators, operator }: Removal, isPage: boolean): Item[] {
   return operators.map(([value, refusal]) => {
     const why = refusal || (isPage && value !== operator ? "needs a running kernel" : "");
-    return { value, label: operatorWords(value), note: why || DONE[value] || "", off: Boolean(why) };
+    return { value, label: strategyName(value), note: why || EFFECTS[value] || "", off: Boolean(why) };
   });
 }

@@ -1,15 +1,15 @@
 /** What the model still sees: the text, with removed tokens struck out. */
 
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, fill, flag, h, put } from "../../../dom.ts";
+import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { shade } from "../../text/stripColour.ts";
-import { DONE } from "./maskingStrategies.ts";
+import { EFFECTS } from "./maskingStrategies.ts";
 import { rowOf } from "./request.ts";
 import type { Removal } from "./steps.ts";
 
-export interface Seen {
+export interface RemainingText {
   element: HTMLElement;
   /** The text of the shown source. */
   build(): void;
@@ -19,12 +19,16 @@ export interface Seen {
   point(): void;
 }
 
-export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token: number) => void): Seen {
+export function createRemainingText(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  choose: (token: number) => void,
+): RemainingText {
   const element = h("div.texts");
   let strip: Strip | null = null;
   let tokens: HTMLElement[] = [];
   let colours = new Map<number, string>();
-  let [built, coloured] = ["", ""];
+  let [builtFor, colouredFor] = ["", ""];
   let bound = new AbortController();
   atEnd(signal, () => bound.abort());
 
@@ -33,9 +37,11 @@ export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token
     ctx.selection.hover(token < 0 ? null : { unit, query: -1, key: token });
   };
   const colour = ({ order, weights }: Removal, box: HTMLElement): void => {
-    const own = order.map((token) => weights[token] ?? 0);
-    const [top, signed] = [peak(own), own.some((weight) => weight < 0)];
-    colours = new Map(order.map((token, i) => [token, top ? shade((own[i] ?? 0) / top, ctx.theme, signed) : ""]));
+    const orderedWeights = order.map((token) => weights[token] ?? 0);
+    const [top, signed] = [peak(orderedWeights), orderedWeights.some((weight) => weight < 0)];
+    colours = new Map(
+      order.map((token, i) => [token, top ? shade((orderedWeights[i] ?? 0) / top, ctx.theme, signed) : ""]),
+    );
     tokens = [...box.querySelectorAll<HTMLElement>(".aw-tok")];
   };
   const point = (): void => strip?.mark("aw-key", ctx.cell("hover")?.key ?? -1);
@@ -46,31 +52,31 @@ export function createSeen(ctx: ViewContext, signal: AbortSignal, choose: (token
       const { key, kind } = ctx.source();
       const axis = ctx.axisOf(key);
       const name = JSON.stringify([axis, kind]);
-      if (name === built) return;
-      built = name;
+      if (name === builtFor) return;
+      builtFor = name;
       bound.abort();
       bound = new AbortController();
       strip = createStrip(ctx, axis, " ", new Set(), { hover, pin: choose }, bound.signal);
-      fill(element, strip.box);
+      setChildren(element, strip.box);
     },
     show(removal, gone) {
       if (!strip) return;
-      const { asked, standIn, operator } = removal;
+      const { requestKey: asked, standIn, operator } = removal;
       const isMap = ctx.source().kind === "map";
-      const hint = isMap ? "a token pins its row" : "a token goes to its place";
+      const hint = isMap ? "a token pins its row" : "a token moves the slider to its step";
       const name = strip.box.querySelector(".aw-strip-name");
-      const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : DONE[operator]}` : "";
-      if (name) put(name, `what the model still sees (${hint})${struck}`);
-      const look = JSON.stringify([asked, built, ctx.theme]);
-      const all = look !== coloured;
+      const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : EFFECTS[operator]}` : "";
+      if (name) setText(name, `what the model still sees (${hint})${struck}`);
+      const stateKey = JSON.stringify([asked, builtFor, ctx.theme]);
+      const all = stateKey !== colouredFor;
       if (all) {
-        coloured = look;
+        colouredFor = stateKey;
         colour(removal, strip.box);
       }
       for (const [i, token] of tokens.entries()) {
         const isGone = gone.has(i);
         if (!all && isGone === "gone" in token.dataset) continue;
-        flag(token, "data-gone", isGone);
+        setFlag(token, "data-gone", isGone);
         if (isGone && standIn) token.dataset.in = standIn;
         else delete token.dataset.in;
         token.style.backgroundColor = isGone ? "" : (colours.get(i) ?? "");

@@ -16,7 +16,7 @@ export function rowOf(ctx: ViewContext): number {
  * The arguments of the request for the shown source. The twin of `Removals._shown` in
  * attnwidgets/views/evaluate/handlers.py.
  */
-export function questionOf(ctx: ViewContext): Record<string, unknown> {
+export function requestOf(ctx: ViewContext): Record<string, unknown> {
   const { source, layer, head } = ctx.resolved();
   const target = ctx.options.method ? null : (shownTargets(ctx)[0]?.id ?? null);
   const operator = (ctx.options as { operator?: string }).operator ?? null;

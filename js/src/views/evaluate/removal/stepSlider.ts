@@ -1,10 +1,10 @@
 /** The current step: a slider, and a button that plays to the end. */
 
-import { atEnd, h, keyboard, on, put } from "../../../dom.ts";
+import { atEnd, h, keyboard, on, setText } from "../../../dom.ts";
 
 const PLAY_EVERY_MS = 450;
 
-export interface Player {
+export interface StepSlider {
   element: HTMLElement;
   at(): number;
   /** The last step. */
@@ -16,7 +16,7 @@ export interface Player {
 }
 
 /** `moved` is called whenever the step changes. */
-export function createPlayer(signal: AbortSignal, moved: () => void): Player {
+export function createStepSlider(signal: AbortSignal, moved: () => void): StepSlider {
   const play = h("button.button", { type: "button" }, "▷ play");
   const slider = h("input.range", { type: "range", min: "0", step: "1", value: "0" });
   const beside = h("output");
@@ -31,7 +31,7 @@ export function createPlayer(signal: AbortSignal, moved: () => void): Player {
   const stop = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    put(play, "▷ play");
+    setText(play, "▷ play");
   };
   const tick = (): void => {
     if (isLast()) {
@@ -52,7 +52,7 @@ export function createPlayer(signal: AbortSignal, moved: () => void): Player {
         go(at() + 1);
         return;
       }
-      put(play, "❚❚ pause");
+      setText(play, "❚❚ pause");
       timer = setTimeout(tick, PLAY_EVERY_MS);
     },
   });
@@ -74,7 +74,7 @@ export function createPlayer(signal: AbortSignal, moved: () => void): Player {
     go,
     stop,
     name(count, label, words) {
-      put(beside, count);
+      setText(beside, count);
       slider.ariaLabel = label;
       slider.ariaValueText = words;
     },

@@ -13,7 +13,7 @@ export type Mode = "gone" | "kept";
 export type Curves = Record<Mode, number[]>;
 
 /** The twin of `Removals._steps` in attnwidgets/views/evaluate/handlers.py. */
-interface Told {
+interface StepsAnswer {
   operator: string;
   operators: [name: string, refusal: string][];
   target: string;
@@ -35,9 +35,9 @@ interface Baselines {
   best: Curves;
 }
 
-export interface Removal extends Told {
+export interface Removal extends StepsAnswer {
   /** The arguments that it answers. */
-  asked: string;
+  requestKey: string;
   values: Curves;
   /** The index of the predicted outcome (NaN: none) and its probability. */
   decided: Curves;
@@ -61,7 +61,7 @@ export function removalAt(
   answers: Answers,
   question: Record<string, unknown>,
 ): [removal: Removal | null, topic: string, failure: string | undefined] {
-  const answer = answers.get<Told>("removal", question);
+  const answer = answers.get<StepsAnswer>("removal", question);
   const failure = answers.failure("removal", question);
   const { source, target, operator } = question;
   const others = { source, target, operator };
@@ -72,7 +72,7 @@ export function removalAt(
   const [mean, low, high, best] = (beside?.buffers ?? []).map(curvesOf);
   const removal: Removal = {
     ...answer.meta,
-    asked: JSON.stringify(question),
+    requestKey: JSON.stringify(question),
     values: curvesOf(values),
     decided: curvesOf(decided),
     certainty: curvesOf(certainty),
@@ -83,7 +83,7 @@ export function removalAt(
 }
 
 /** The value with all tokens. */
-export const wholeOf = ({ values }: Removal): number => values.gone[0] ?? NaN;
+export const valueWithAll = ({ values }: Removal): number => values.gone[0] ?? NaN;
 
 /** A value of the target, formatted. */
 export const valueWords = ({ score }: Removal, value = NaN): string =>

@@ -2,7 +2,7 @@
  * One chip per method: a click shows or hides it, a double click shows it alone, another double click shows all again.
  */
 
-import { fill, h, on, shortLabel } from "../../../dom.ts";
+import { h, on, setChildren, shortLabel } from "../../../dom.ts";
 import { drawSwatch, type Look } from "../../charts/lineChart.ts";
 import type { Shown } from "./scores.ts";
 
@@ -19,7 +19,7 @@ export function createMethodChips(
 ): MethodChips {
   const element = h("div.scores-chips", { role: "group", "aria-label": "methods" });
   let rows: Shown["card"]["rows"] = [];
-  let drawn = "";
+  let drawnKey = "";
   let beforeClick: readonly string[] = [];
 
   const rowOf = (event: Event): number => {
@@ -29,8 +29,8 @@ export function createMethodChips(
   /** Show one method alone, or all if it already was alone in `before`. */
   const solo = (row: number, before: readonly string[]): void => {
     const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
-    const own = rows[row]?.[0] ?? "";
-    const alone = names.every((name) => before.includes(name)) && !before.includes(own);
+    const method = rows[row]?.[0] ?? "";
+    const alone = names.every((name) => before.includes(name)) && !before.includes(method);
     hide(alone ? [] : names);
   };
   on(element, signal, {
@@ -38,7 +38,7 @@ export function createMethodChips(
       const [name = ""] = rows[rowOf(event)] ?? [];
       if (!name || event.detail > 1) return; // the second click of two
       beforeClick = hidden();
-      hide(beforeClick.includes(name) ? beforeClick.filter((one) => one !== name) : [...beforeClick, name]);
+      hide(beforeClick.includes(name) ? beforeClick.filter((other) => other !== name) : [...beforeClick, name]);
     },
     dblclick(event) {
       const row = rowOf(event);
@@ -57,11 +57,11 @@ export function createMethodChips(
     show({ card, shown, looks }) {
       rows = card.rows;
       const methods = rows.flatMap(([name, baseline], row) => (baseline ? [] : [{ name, row }]));
-      const look = JSON.stringify(methods);
+      const stateKey = JSON.stringify(methods);
       element.hidden = methods.length < 2;
-      if (look !== drawn) {
-        drawn = look;
-        fill(
+      if (stateKey !== drawnKey) {
+        drawnKey = stateKey;
+        setChildren(
           element,
           ...methods.map(({ name, row }) => {
             const hint = `${name}: click to show or hide, double click (or s) to show alone`;
@@ -74,7 +74,7 @@ export function createMethodChips(
       for (const chip of element.querySelectorAll("button")) {
         const row = Number(chip.dataset.row);
         chip.ariaPressed = String(shown.includes(row));
-        fill(chip.firstElementChild as Element, drawSwatch(looks[row] as Look));
+        setChildren(chip.firstElementChild as Element, drawSwatch(looks[row] as Look));
       }
     },
   };

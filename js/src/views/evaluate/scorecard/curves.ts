@@ -16,7 +16,7 @@ import {
   pointedAt,
   rangeOf,
 } from "../../charts/lineChart.ts";
-import { type Card, numbersOf, type Shown, said } from "./scores.ts";
+import { type Card, numbersOf, type Shown, scoreWords } from "./scores.ts";
 
 /** A baseline that is this many times higher than all methods would flatten their curves, and is cut off. */
 const FAR = 1.5;
@@ -51,10 +51,10 @@ export function drawCurves(figure: Figure, what: Shown, width: number, hovered: 
     some.flatMap((row) => lines.flatMap((part) => part[row] as number[])).filter(Number.isFinite);
   const highest = Math.max(0, ...ends(shown.filter(isMethod)));
   const isFar = (row: number): boolean => {
-    const own = (curves[row] as number[]).filter(Number.isFinite);
-    return !isMethod(row) && highest > 0 && own.length > 0 && Math.min(...own) > FAR * highest;
+    const values = (curves[row] as number[]).filter(Number.isFinite);
+    return !isMethod(row) && highest > 0 && values.length > 0 && Math.min(...values) > FAR * highest;
   };
-  const near = shown.filter((row) => !isFar(row));
+  const inRange = shown.filter((row) => !isFar(row));
   const nameOf = (row: number): string => shortLabel((rows[row] as [string, boolean])[0], 32);
   const room = labelRoom(
     width,
@@ -62,23 +62,23 @@ export function drawCurves(figure: Figure, what: Shown, width: number, hovered: 
     legend,
   );
   const tall = Math.max(190, 16 * shown.length + 40);
-  const axis = chartOf(width, room, labels.length, ...rangeOf(ends(near)), width < 520 ? 190 : tall);
+  const axis = chartOf(width, room, labels.length, ...rangeOf(ends(inRange)), width < 520 ? 190 : tall);
   const marks = hovered < 0 ? [] : [drawUpright(axis, places[hovered] ?? hovered, "aw-layer-over")];
-  const bands = near
+  const bands = inRange
     .filter(isMethod)
     .map((row) => drawBand(axis, lows[row] as number[], highs[row] as number[], (looks[row] as Look).stroke, places));
-  const paths = near.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, places));
+  const paths = inRange.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, places));
   const labelled = shown.map((row): LineEnd => {
     const heights = curves[row] as number[];
     const last = heights.findLastIndex(Number.isFinite);
     const away = isFar(row);
     return {
       name: `${nameOf(row)}${away ? " ↑" : ""}`,
-      value: said(hovered < 0 ? whole[0]?.[row] : mean[row]?.[hovered]),
+      value: scoreWords(hovered < 0 ? whole[0]?.[row] : mean[row]?.[hovered]),
       look: looks[row] as Look,
       x: last < 0 ? axis.right : axis.x(places[last] ?? last),
       y: last < 0 ? axis.bottom : away ? axis.top : axis.y(heights[last] as number),
-      title: away ? "beyond the top of the picture" : "",
+      title: away ? "above the top of the picture" : "",
     };
   });
   const leaders = labelLines(axis, legend, labelled);

@@ -1,6 +1,6 @@
 /** One number per row: a point with its interval, one line each. */
 
-import { fill, shortLabel } from "../../../dom.ts";
+import { setChildren, shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
 import type { Figure } from "../../charts/figure.ts";
 import { type Look, rangeOf } from "../../charts/lineChart.ts";
@@ -23,8 +23,8 @@ export function drawPoints(
   const x = (value: number): number => left + ((value - least) / (most - least)) * (right - left);
   const group = svg("g", { class: "aw-axes" });
   for (const value of [least, (least + most) / 2, most]) {
-    const look = { x: x(value), y: bottom + 15, "text-anchor": value === most ? "end" : "middle" };
-    group.append(rule(x(value), 0, x(value), bottom), svg("text", look, printed(value, false)));
+    const attributes = { x: x(value), y: bottom + 15, "text-anchor": value === most ? "end" : "middle" };
+    group.append(rule(x(value), 0, x(value), bottom), svg("text", attributes, printed(value, false)));
   }
   const lines = shown.flatMap((row, i) => {
     const y = ROW * i + ROW / 2 + 2;
@@ -40,6 +40,6 @@ export function drawPoints(
       : svg("circle", { cx: x(value), cy: y, r: 4.5, fill: stroke });
     return [label, ...span, shape];
   });
-  fill(legend);
+  setChildren(legend);
   put(width, bottom + 22, group, ...lines);
 }

@@ -61,19 +61,19 @@ export const numberOf = (value: Score | undefined): number => value ?? NaN;
 export const numbersOf = (values: readonly Score[]): number[] => values.map(numberOf);
 
 /** Three decimals, so that columns can be compared; smaller values have two digits. */
-export const said = (value: Score | undefined): string => {
+export const scoreWords = (value: Score | undefined): string => {
   if (value === null || value === undefined) return UNKNOWN;
   const size = Math.abs(value);
   return size >= 0.01 && size < 100 ? value.toFixed(3).replace("-", "−") : printed(value, false);
 };
 
 /** "0.1 to 0.2"; `none` if there is no interval. */
-export const saidEnds = (low: Score | undefined, high: Score | undefined, none: string): string =>
-  low === null || low === undefined ? none : `${said(low)} to ${said(high)}`;
+export const intervalWords = (low: Score | undefined, high: Score | undefined, none: string): string =>
+  low === null || low === undefined ? none : `${scoreWords(low)} to ${scoreWords(high)}`;
 
 export function shownOf({ cards, metric: wanted, hidden }: ScorecardOptions, theme: Theme): Shown {
   const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === wanted);
-  const card = cards.find((one) => indexIn(one) >= 0) ?? (cards[0] as Card);
+  const card = cards.find((candidate) => indexIn(candidate) >= 0) ?? (cards[0] as Card);
   const at = Math.max(0, indexIn(card));
   const { metrics, rows, places } = card;
   const [metric, way] = metrics[at] as [string, string];

@@ -1,7 +1,7 @@
 /** The means of the shown methods with their intervals, sorted by a column. */
 
-import { fill, flag, h, on, shortLabel } from "../../../dom.ts";
-import { numberOf, numbersOf, type Score, type Shown, said, saidEnds, wordsOf } from "./scores.ts";
+import { h, on, setChildren, setFlag, shortLabel } from "../../../dom.ts";
+import { intervalWords, numberOf, numbersOf, type Score, type Shown, scoreWords, wordsOf } from "./scores.ts";
 
 /** Rows sorted by a column; undefined values come last in either direction. */
 export function sortedRows(values: readonly (number | string)[], falling: boolean): number[] {
@@ -51,17 +51,17 @@ export function createScoreTable(signal: AbortSignal): ScoreTable {
       const line = h(
         "tr",
         h("th", { scope: "row", title: name }, shortLabel(name, 60)),
-        h("td", said(mean[row])),
-        h("td", saidEnds(low[row], high[row], "–")),
+        h("td", scoreWords(mean[row])),
+        h("td", intervalWords(low[row], high[row], "–")),
         h("td", String(least[row])),
       );
-      flag(line, "data-baseline", baseline);
-      flag(line, "data-best", sign !== 0 && !baseline && sign * numberOf(mean[row]) === top);
+      setFlag(line, "data-baseline", baseline);
+      setFlag(line, "data-best", sign !== 0 && !baseline && sign * numberOf(mean[row]) === top);
       return line;
     });
     const focused = element.querySelector("button:focus")?.getAttribute("data-column");
     const caption = h("caption.sr", `means of ${wordsOf(metric)}`);
-    fill(element, caption, h("thead", h("tr", ...head)), h("tbody", ...body));
+    setChildren(element, caption, h("thead", h("tr", ...head)), h("tbody", ...body));
     if (focused) element.querySelector<HTMLElement>(`[data-column="${focused}"]`)?.focus();
   };
   on(element, signal, {

@@ -1,6 +1,6 @@
 /** The values at a position, or their means, in words. */
 
-import { type Shown, said, saidEnds } from "./scores.ts";
+import { intervalWords, type Shown, scoreWords } from "./scores.ts";
 
 /** The position, and the value of every shown row; -1: the means over all positions. */
 export function wordsAt(
@@ -12,10 +12,10 @@ export function wordsAt(
   const from = isCurve && hovered < 0 ? whole : [mean, low, high].map((part) => part.map((row) => row[here] ?? null));
   const words = shown.map((row) => {
     const [value, least, most] = from.map((part) => part[row]);
-    const ends = saidEnds(least, most, "");
+    const ends = intervalWords(least, most, "");
     const n = isCurve && hovered >= 0 ? (count[row]?.[here] ?? 0) : 0;
     const some = n && n < examples ? `, n = ${n}` : "";
-    return `${rows[row]?.[0]} ${said(value)}${ends && ` (${ends})`}${some}`;
+    return `${rows[row]?.[0]} ${scoreWords(value)}${ends && ` (${ends})`}${some}`;
   });
   const remark = remarks[here] ? ` (${remarks[here]})` : "";
   const where = !isCurve ? "" : hovered < 0 ? `mean over ${axis}: ` : `${axis} ${places[hovered]}${remark}: `;

@@ -65,16 +65,17 @@ export function arrange(wanted: Wanted): Arrangement {
   const everyLayer = Array.from({ length: layers }, (_, layer) =>
     Array.from({ length: heads }, (_, head): Spot => ({ layer, head })),
   );
-  const kept = everyLayer.map((row) => row.filter(keeps));
-  const shown = kept.reduce((sum, row) => sum + row.length, 0);
+  const shownByLayer = everyLayer.map((row) => row.filter(keeps));
+  const shown = shownByLayer.reduce((sum, row) => sum + row.length, 0);
   if (order === "layers" || order === "within") {
     const lines = everyLayer.map((row, layer) => ({
       label: layerName(layer),
-      spots: order === "layers" ? row.map((spot) => (keeps(spot) ? spot : null)) : sorted(kept[layer] as Spot[]),
+      spots:
+        order === "layers" ? row.map((spot) => (keeps(spot) ? spot : null)) : sorted(shownByLayer[layer] as Spot[]),
     }));
     return { cols: heads, lines, shown };
   }
-  const all = sorted(kept.flat());
+  const all = sorted(shownByLayer.flat());
   const groups: Group[] = order === "all" ? [{ label: "", spots: all }] : bands(all, of);
   const [cols, needed] = columns(
     groups.map(({ spots }) => spots.length),
@@ -111,21 +112,21 @@ function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
     values.reduce((a, b) => Math.max(a, b), -Infinity),
   ];
   const step = high > low ? niceStep((high - low) / GROUPS) : 0;
-  const found: (Group & { key: number })[] = [];
+  const groups: (Group & { key: number })[] = [];
   for (const spot of sorted) {
     const value = of(spot);
     // The largest value belongs to the group below its edge, not to a group of its own.
     const place = step > 0 ? Math.floor(value / step + 1e-9) : 0;
     const key = Number.isNaN(value) ? NaN : value === high && step > 0 && place * step === high ? place - 1 : place;
-    let group = found.at(-1);
+    let group = groups.at(-1);
     if (!group || !Object.is(group.key, key)) {
       const ends = [key * step, (key + 1) * step].map((edge) => tickText(Number(edge.toPrecision(6))));
       group = { key, label: Number.isNaN(key) ? "–" : step > 0 ? ends.join("–") : tickText(value), spots: [] };
-      found.push(group);
+      groups.push(group);
     }
     group.spots.push(spot);
   }
-  return found;
+  return groups;
 }
 
 /** The smallest of 1, 2, 5 times a power of ten not below `size`. */
@@ -140,10 +141,10 @@ function niceStep(size: number): number {
  */
 export function headFilter(text: string): ((layer: string, head: string) => boolean) | null {
   const named: [string, string][] = [];
-  for (const one of text.split(/[\s,;]+/).filter(Boolean)) {
-    const found = /^L?(\*|\d+)(?:[.\-–H](\*|\d+))?$/i.exec(one);
-    if (!found) return null;
-    named.push([found[1] as string, found[2] ?? "*"]);
+  for (const word of text.split(/[\s,;]+/).filter(Boolean)) {
+    const match = /^L?(\*|\d+)(?:[.\-–H](\*|\d+))?$/i.exec(word);
+    if (!match) return null;
+    named.push([match[1] as string, match[2] ?? "*"]);
   }
   const fits = (wish: string, is: string): boolean => wish === "*" || wish === is;
   return (layer, head) => named.length === 0 || named.some(([l, h]) => fits(l, layer) && fits(h, head));

@@ -44,10 +44,10 @@ const tables = new WeakMap<ThumbSheet, Map<string, Uint32Array>>();
 /** Colours of one thumbnail. */
 export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, head }: Spot): Uint32Array {
   const { gamma, signed, scale } = sheet.meta;
-  const own = scale[layer]?.[head] ?? 0;
+  const peak = scale[layer]?.[head] ?? 0;
   const top = common ?? peaks[layer]?.[head] ?? 0;
   // Only the ratio of scale and range matters; it is 1 if the thumbnail has its own scale.
-  const ratio = top > 0 ? own / top : 0;
+  const ratio = top > 0 ? peak / top : 0;
   const name = `${map} ${mode} ${ratio.toPrecision(4)}`;
   const known = tables.get(sheet) ?? new Map<string, Uint32Array>();
   tables.set(sheet, known);

@@ -1,6 +1,6 @@
 /** Controls for ordering and filtering heads: by a statistic that the kernel computes, and by name. */
 
-import { h, on, put } from "../../../dom.ts";
+import { h, on, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { GridOptions, Source } from "../../../wire/wire.ts";
@@ -47,9 +47,9 @@ export interface Controls {
 
 const ORDERS: Record<Order, string> = {
   layers: "by layer and head",
-  within: "sorted in each layer",
+  within: "sorted within each layer",
   all: "sorted over all heads",
-  groups: "in groups of like value",
+  groups: "grouped by value",
 };
 const STEPS = 100;
 
@@ -67,7 +67,7 @@ export function createControls(
   /** The threshold from the options, until the slider moves. */
   let limit = start.only;
   let source: Source | null = null;
-  let found: Chosen | null = null;
+  let statistic: Chosen | null = null;
   let foundFor: unknown = null;
   let named = headFilter(start.heads);
   const tell = (): void =>
@@ -75,7 +75,7 @@ export function createControls(
       sort: chosen,
       order: order.value,
       lowest,
-      only: found && (limit !== null || least.value !== "0") ? edge(found) : limit,
+      only: statistic && (limit !== null || least.value !== "0") ? edge(statistic) : limit,
       heads: names.value,
     });
   const menu = createMenu("statistic", signal, (name) => {
@@ -158,21 +158,21 @@ export function createControls(
     return lowest ? high - share * (high - low) : low + share * (high - low);
   };
   const passes = (spot: Spot): boolean => {
-    if (!found || (limit === null && least.value === "0")) return true;
-    const value = found.of(spot);
-    const slack = 1e-6 * (found.high - found.low);
-    return lowest ? value <= edge(found) + slack : value >= edge(found) - slack;
+    if (!statistic || (limit === null && least.value === "0")) return true;
+    const value = statistic.of(spot);
+    const slack = 1e-6 * (statistic.high - statistic.low);
+    return lowest ? value <= edge(statistic) + slack : value >= edge(statistic) - slack;
   };
 
   const update = (shown: Source): void => {
     source = shown;
     const args = { source: shown.id };
     const offered = answers.get<Described[]>("statistics", args)?.meta ?? [];
-    const one = offered.find(({ name, refusal }) => name === chosen && !refusal);
+    const offer = offered.find(({ name, refusal }) => name === chosen && !refusal);
     row.hidden = offered.length === 0;
     menu.offer(
       [
-        { value: "", label: "no statistic", note: "heads stand by layer" },
+        { value: "", label: "no statistic", note: "heads are in the order of layers" },
         ...offered.map(({ name, title, definition, refusal }) => ({
           value: name,
           label: title,
@@ -180,15 +180,15 @@ export function createControls(
           off: Boolean(refusal),
         })),
       ],
-      one?.name ?? "",
+      offer?.name ?? "",
     );
-    const told = one && answers.get<Measured>("head_statistics", args);
-    const at = told ? told.meta.names.indexOf(chosen) : -1;
-    if (!told || at < 0) [found, foundFor] = [null, null];
+    const answer = offer && answers.get<Measured>("head_statistics", args);
+    const at = answer ? answer.meta.names.indexOf(chosen) : -1;
+    if (!answer || at < 0) [statistic, foundFor] = [null, null];
     else if (foundFor !== `${shown.id} ${chosen}`) {
       foundFor = `${shown.id} ${chosen}`;
-      const { heads } = told.meta;
-      const bytes = told.buffers[0] as DataView;
+      const { heads } = answer.meta;
+      const bytes = answer.buffers[0] as DataView;
       const size = shown.layers.length * heads;
       const start = bytes.byteOffset + 4 * at * size;
       const values = new Float32Array(bytes.buffer.slice(start, start + 4 * size));
@@ -196,48 +196,56 @@ export function createControls(
         values.reduce((a, b) => (b < a ? b : a), Infinity),
         values.reduce((a, b) => (b > a ? b : a), -Infinity),
       ];
-      found = { title: one?.title ?? "", of: ({ layer, head }) => values[layer * heads + head] ?? NaN, low, high };
+      statistic = {
+        title: offer?.title ?? "",
+        of: ({ layer, head }) => values[layer * heads + head] ?? NaN,
+        low,
+        high,
+      };
       if (limit !== null && high > low) {
         const share = (lowest ? high - limit : limit - low) / (high - low);
         least.value = String(Math.round(STEPS * Math.max(0, Math.min(1, share))));
       }
     }
-    const job = one && answers.job("head_statistics");
+    const job = offer && answers.job("head_statistics");
     work.hidden = !job;
-    put(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
+    setText(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
     bar.hidden = !job?.total;
     bar.max = job?.total ?? 1;
     bar.value = job?.done ?? 0;
-    const why = one && answers.failure("head_statistics", args);
-    const { low = 1, high = 0 } = found ?? {};
-    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has it.";
-    const ends = found ? ` ${bars}` : "";
-    put(line, why ? `${one.title}: ${why}` : one ? `${one.title}: ${one.definition} High: ${one.high}.${ends}` : "");
-    for (const el of [order, direction]) el.hidden = !found;
-    threshold.hidden = !found || !(found.high > found.low);
+    const why = offer && answers.failure("head_statistics", args);
+    const { low = 1, high = 0 } = statistic ?? {};
+    const bars = high >= low ? `Bars below the heads: ${tickText(low)} to ${tickText(high)}.` : "No head has a value.";
+    const ends = statistic ? ` ${bars}` : "";
+    setText(
+      line,
+      why ? `${offer.title}: ${why}` : offer ? `${offer.title}: ${offer.definition} High: ${offer.high}.${ends}` : "",
+    );
+    for (const el of [order, direction]) el.hidden = !statistic;
+    threshold.hidden = !statistic || !(statistic.high > statistic.low);
   };
 
   return {
     elements: [row, work, line],
     order: () => order.value as Order,
     lowest: () => lowest,
-    statistic: () => found,
+    statistic: () => statistic,
     keeps: (spot, layer, head) => passes(spot) && (named?.(layer, head) ?? true),
-    state: () => [chosen, found !== null, order.value, lowest, least.value, limit, names.value].join("|"),
+    state: () => [chosen, statistic !== null, order.value, lowest, least.value, limit, names.value].join("|"),
     update,
     count(shown, all) {
-      put(direction, lowest ? "lowest first" : "highest first");
+      setText(direction, lowest ? "lowest first" : "highest first");
       direction.ariaPressed = String(lowest);
-      const limit = found ? `${lowest ? "≤" : "≥"} ${tickText(edge(found))}` : "";
-      put(bound, limit);
+      const limit = statistic ? `${lowest ? "≤" : "≥"} ${tickText(edge(statistic))}` : "";
+      setText(bound, limit);
       least.ariaValueText = limit;
-      put(
+      setText(
         counted,
         named
           ? shown < all
             ? `${shown} of ${all}`
             : ""
-          : "write 3 for a layer, 3.7 for a head, *.7 for head 7 of all",
+          : "3: layer 3, 3.7: head 7 of layer 3, *.7: head 7 of every layer",
       );
     },
   };

@@ -1,7 +1,7 @@
 /** Heads of a grid that are knocked out: by `k` or a right click, and crossed out. */
 
 import type { ViewContext } from "../../../context.ts";
-import { fill, h, on, place } from "../../../dom.ts";
+import { h, on, place, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
 import type { Spot } from "./arrange.ts";
@@ -20,19 +20,19 @@ export function createKnockout(
   answers: Answers,
   signal: AbortSignal,
   spotted: () => Spot | null,
-  said: () => void,
+  changed: () => void,
 ): Knockout {
   const crosses = h("div", { "aria-hidden": "true" });
-  let drawn = "";
+  let drawnKey = "";
   let refusal = "";
   const act = (): void => {
     const source = ctx.source();
     const at = spotted();
     if (!at || !source.heads || source.kind !== "map") return;
-    const told = answers.get<{ refusal: string }>("interventions");
-    refusal = told?.meta.refusal ?? answers.failure("interventions") ?? "";
+    const answer = answers.get<{ refusal: string }>("interventions");
+    refusal = answer?.meta.refusal ?? answers.failure("interventions") ?? "";
     if (!refusal) knock(ctx, source.stack, source.layers[at.layer] as number, source.heads[at.head] as number, "zero");
-    said();
+    changed();
   };
   plot.append(crosses);
   plot.dataset.awKeys += ` · ${KNOCKS}`;
@@ -52,10 +52,10 @@ export function createKnockout(
         const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
         return at ? [at] : [];
       });
-      const look = `${spots.join(" ")}|${side}`;
-      if (look === drawn) return;
-      drawn = look;
-      fill(
+      const stateKey = `${spots.join(" ")}|${side}`;
+      if (stateKey === drawnKey) return;
+      drawnKey = stateKey;
+      setChildren(
         crosses,
         ...spots.map(([row, col]) => {
           const cross = h("div.spot.grid-out");

@@ -1,7 +1,7 @@
 /** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, flag, h, put, setSizes } from "../../../dom.ts";
+import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
 import { maxPool, paintCells } from "../../maps/paint.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
@@ -21,14 +21,14 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
   const element = h("div.grid-preview", { "aria-hidden": "true" }, picture, caption);
   let timer: ReturnType<typeof setTimeout> | undefined;
   let painted = "";
-  let asked = "";
+  let requested = "";
   atEnd(signal, () => clearTimeout(timer));
 
   return {
     element,
     show(atlas, spot, side, words) {
       const { source, sheet, map, mode } = atlas;
-      put(caption, words);
+      setText(caption, words);
       element.hidden = !spot;
       if (!spot) return;
       const layer = source.layers[spot.layer] as number;
@@ -36,9 +36,9 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       const tile = ctx.tiles.get(source.id, layer, head);
       const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common].join();
       const place = [source.id, layer, head].join();
-      if (!tile && asked !== place && source.computed?.includes(layer) !== false) {
+      if (!tile && requested !== place && source.computed?.includes(layer) !== false) {
         clearTimeout(timer);
-        asked = place;
+        requested = place;
         timer = setTimeout(() => ctx.tiles.request(source.id, layer, head, "preview"), RESTS_MS);
       }
       if (name === painted) return;
@@ -52,10 +52,13 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
-      const whole = tile
+      const fullMatrix = tile
         ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
         : { codes, start: start as number, ...sized(meta) };
-      const matrix = maxPool(whole, Math.max(1, Math.ceil(Math.max(whole.rows, whole.cols) / (2 * side))));
+      const matrix = maxPool(
+        fullMatrix,
+        Math.max(1, Math.ceil(Math.max(fullMatrix.rows, fullMatrix.cols) / (2 * side))),
+      );
       const top = atlas.common ?? tile?.peak() ?? 0;
       const table = tile
         ? lut(map, {
@@ -70,7 +73,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       [canvas.width, canvas.height] = [image.width, image.height];
       canvas.getContext("2d")?.putImageData(image, 0, 0);
       picture.style.aspectRatio = `${matrix.cols} / ${matrix.rows}`;
-      flag(picture, "data-causal", whole.causal);
+      setFlag(picture, "data-causal", fullMatrix.causal);
     },
   };
 }

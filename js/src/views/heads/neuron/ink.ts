@@ -29,7 +29,11 @@ export function inkOf(theme: Theme, el: Element): Ink {
 }
 
 /** Set a canvas's size in CSS px, clear it, and return a context that draws in CSS px; null if there is none. */
-export function sharp(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+export function sharpContext(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+): CanvasRenderingContext2D | null {
   const dots = Math.max(1, Math.min(3, density()));
   const [across, down] = [Math.round(width * dots), Math.round(height * dots)];
   const pen = canvas.getContext("2d");

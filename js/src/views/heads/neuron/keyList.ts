@@ -1,9 +1,9 @@
 /**
  * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
  */
-import { flag, h, on, put, shortLabel } from "../../../dom.ts";
+import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { type Ink, shadeOf, sharp } from "./ink.ts";
+import { type Ink, shadeOf, sharpContext } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
@@ -96,14 +96,14 @@ export function createKeyList(signal: AbortSignal): KeyList {
   let [names, measured] = [0, ""];
 
   const rowFor = (i: number): (typeof pool)[number] => {
-    let found = pool[i];
-    if (!found) {
+    let line = pool[i];
+    if (!line) {
       const [name, value] = [h("bdi.neuron-name"), h("span.neuron-value")];
-      found = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
-      pool.push(found);
-      space.append(found.line);
+      line = { line: h("div.neuron-key", { "aria-hidden": "true" }, name, value), name, value };
+      pool.push(line);
+      space.append(line.line);
     }
-    return found;
+    return line;
   };
 
   /** The numbers of the visible keys as an image, one pixel each. */
@@ -129,7 +129,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     const { row, step, labels, special, order, key, width, ink } = now;
     const first = Math.max(0, Math.floor(list.scrollTop / LINE));
     const last = Math.min(row.count, Math.ceil((list.scrollTop + tall) / LINE));
-    const pen = sharp(canvas, width, tall);
+    const pen = sharpContext(canvas, width, tall);
     const left = names;
     const room = Math.max(1, width - left - VALUES - 8);
     const isStrip = step === "vectors" || step === "product";
@@ -143,12 +143,12 @@ export function createKeyList(signal: AbortSignal): KeyList {
       line.style.top = `${place * LINE}px`;
       name.style.width = `${left}px`;
       const label = shortLabel(labels[at] ?? "");
-      if (put(name, label)) name.title = label;
-      flag(name, "data-special", Boolean(special[at]));
-      flag(line, "data-chosen", at === key);
-      flag(line, "data-hovered", at === hovered);
+      if (setText(name, label)) name.title = label;
+      setFlag(name, "data-special", Boolean(special[at]));
+      setFlag(line, "data-chosen", at === key);
+      setFlag(line, "data-hovered", at === hovered);
       const number = numberOf(row, step, at);
-      put(value, isStrip ? "" : number === -Infinity ? "masked" : exact(number));
+      setText(value, isStrip ? "" : number === -Infinity ? "masked" : exact(number));
       if (!pen) continue;
       const y = place * LINE - list.scrollTop;
       const x = left + 8;
@@ -215,7 +215,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     },
     point(key) {
       hovered = key;
-      for (const [i, { line }] of pool.entries()) flag(line, "data-hovered", now?.order[begins + i] === key);
+      for (const [i, { line }] of pool.entries()) setFlag(line, "data-hovered", now?.order[begins + i] === key);
     },
     leave() {
       before = shown;

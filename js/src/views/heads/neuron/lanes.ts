@@ -1,7 +1,7 @@
 /** One query and one key, dimension by dimension: q, k, their products and the running sum, in lanes. */
-import { h, put } from "../../../dom.ts";
+import { h, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
-import { type Ink, largest, sharp } from "./ink.ts";
+import { type Ink, largest, sharpContext } from "./ink.ts";
 import { type Row, type Step, vectorOf } from "./row.ts";
 
 const LANE = 56;
@@ -39,7 +39,7 @@ export function createLanes(): Lanes {
   return {
     plot,
     draw(row, step, key, width, ink, grown) {
-      const pen = sharp(canvas, width, HEIGHT);
+      const pen = sharpContext(canvas, width, HEIGHT);
       if (!pen) return;
       [count, room] = [row.dim, Math.max(1, width - ROOM)];
       const k = vectorOf(row, "vectors", key);
@@ -57,7 +57,7 @@ export function createLanes(): Lanes {
         const most = i < 2 ? top : largest(values);
         const isHere = i < reached;
         sides[i]?.toggleAttribute("data-later", !isHere);
-        put(ranges[i] as HTMLElement, isHere ? `±${tickText(most)}` : "");
+        setText(ranges[i] as HTMLElement, isHere ? `±${tickText(most)}` : "");
         const middle = i * (LANE + GAP) + LANE / 2;
         pen.fillStyle = ink.line;
         pen.fillRect(ROOM, middle - 0.5, room, 1);

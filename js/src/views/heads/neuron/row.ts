@@ -41,18 +41,25 @@ const rows = new WeakMap<Answer<RowMeta>, Row>();
 
 /** The row, if it and its keys are here; otherwise they are requested. */
 export function rowAt(answers: Answers, { stack, layer, head, query }: Place): Row | string | undefined {
-  const asked = { stack, layer, head, query };
-  const answer = answers.get<RowMeta>("attention_row", asked);
-  if (!answer) return answers.failure("attention_row", asked);
+  const args = { stack, layer, head, query };
+  const answer = answers.get<RowMeta>("attention_row", args);
+  if (!answer) return answers.failure("attention_row", args);
   const known = rows.get(answer);
   if (known) return known;
   const { meta, buffers } = answer;
   const keys = { stack, layer, head: meta.kvHead };
-  const told = answers.get<{ keys: number }>("attention_keys", keys);
-  if (!told) return answers.failure("attention_keys", keys);
+  const keyAnswer = answers.get<{ keys: number }>("attention_keys", keys);
+  if (!keyAnswer) return answers.failure("attention_keys", keys);
   const by = Object.fromEntries(meta.series.map((name, i) => [name, floats(buffers[i + 1])]));
   const steps = ["vectors", "product", ...meta.series.filter((name) => name !== "recorded")] as Step[];
-  const row: Row = { ...meta, q: floats(buffers[0]), k: floats(told.buffers[0]), count: told.meta.keys, by, steps };
+  const row: Row = {
+    ...meta,
+    q: floats(buffers[0]),
+    k: floats(keyAnswer.buffers[0]),
+    count: keyAnswer.meta.keys,
+    by,
+    steps,
+  };
   rows.set(answer, row);
   return row;
 }
@@ -112,9 +119,9 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       const scores = by.masked ?? new Float32Array();
       const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
       const sum = scores.reduce((total, score) => total + Math.exp(score - most), 0);
-      const own = at("masked");
-      const power = own === -Infinity ? "e^−∞" : `e^(${exact(own)} ${plus(-most)})`;
-      const share = `${power} / its sum over keys = ${exact(Math.exp(own - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
+      const score = at("masked");
+      const power = score === -Infinity ? "e^−∞" : `e^(${exact(score)} ${plus(-most)})`;
+      const share = `${power} / its sum over keys = ${exact(Math.exp(score - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
       const recorded = at("recorded");
       const same = exact(recorded) === exact(at("softmax"));
       const model = same ? "as recorded" : `recorded ${exact(recorded)}: the model computes in ${row.dtype}`;

@@ -1,24 +1,24 @@
 /** Continuations: greedy, sampled, or by beam search; computed on request, each with its probability. */
 
 import type { ViewContext } from "../../../context.ts";
-import { fill, h, on, put, shortLabel } from "../../../dom.ts";
+import { h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
-import type { Drawing } from "./decoding.ts";
+import type { SamplingOptions } from "./decoding.ts";
 import { percent } from "./percent.ts";
 
-interface Told {
+interface ContinuationsAnswer {
   items: { tokens: string[]; logs: number[]; ended: boolean }[];
 }
 
 const TOPIC = "continuations";
-const WAYS = { greedy: "most probable, step by step", sample: "drawn at random", beam: "most probable (beams)" };
+const WAYS = { greedy: "greedy", sample: "sampled", beam: "beam search" };
 
 export function createContinuations(
   _: ViewContext,
   answers: Answers,
   signal: AbortSignal,
-  drawing: () => Drawing,
+  drawing: () => SamplingOptions,
 ): { element: HTMLElement; show(offered: boolean): void } {
   const how = h(
     "select.button",
@@ -31,19 +31,19 @@ export function createContinuations(
   const write = h("button.button", { type: "button" }, "write");
   const stop = h("button.button", { type: "button" }, "Cancel");
   const several = h("label.field", many, "texts of");
-  const [said, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];
+  const [message, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];
   const element = h(
     "details.section",
     h("summary", "continuations"),
     h("div.row", how, several, h("label.field", length, "tokens"), write, stop),
     note,
-    said,
+    message,
     list,
   );
   /** The arguments of the last request. */
-  let asked: Record<string, unknown> | null = null;
+  let request: Record<string, unknown> | null = null;
   let seed = 0;
-  let drawn = "";
+  let drawnKey = "";
 
   const number_ = (field: HTMLInputElement): number =>
     Math.max(1, Math.min(Number(field.max), Math.round(Number(field.value) || 1)));
@@ -51,21 +51,21 @@ export function createContinuations(
     const { temperature, topK, topP } = drawing();
     const way = how.value === "sample" && temperature === 0 ? "greedy" : how.value;
     const n = way === "greedy" ? 1 : number_(many);
-    asked = { how: way, n, length: number_(length) };
-    if (way === "sample") asked = { ...asked, temperature, top_k: topK, top_p: topP, seed: seed++ };
+    request = { how: way, n, length: number_(length) };
+    if (way === "sample") request = { ...request, temperature, top_k: topK, top_p: topP, seed: seed++ };
     answers.retry(TOPIC);
     show(true);
     // Request it here, not on every redraw.
-    answers.get(TOPIC, asked);
+    answers.get(TOPIC, request);
     show(true);
   };
   const words = (): string => {
     const { temperature, topK, topP } = drawing();
     if (how.value !== "sample") return "";
-    if (temperature === 0) return "At temperature 0 nothing is drawn.";
-    return `Drawn at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
+    if (temperature === 0) return "At temperature 0 nothing is sampled.";
+    return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
   };
-  const item = ({ tokens, logs, ended }: Told["items"][number]): HTMLElement => {
+  const item = ({ tokens, logs, ended }: ContinuationsAnswer["items"][number]): HTMLElement => {
     const sum = logs.reduce((total, one) => total + one, 0);
     const text = h(
       "bdi.continued",
@@ -79,20 +79,20 @@ export function createContinuations(
     element.hidden = !offered;
     if (!offered) return;
     several.hidden = how.value === "greedy";
-    put(note, words());
-    const job = asked && answers.job(TOPIC);
-    const told = asked && !job ? answers.get<Told>(TOPIC, asked) : undefined;
+    setText(note, words());
+    const job = request && answers.job(TOPIC);
+    const answer = request && !job ? answers.get<ContinuationsAnswer>(TOPIC, request) : undefined;
     stop.hidden = !job;
     write.disabled = Boolean(job);
-    put(write, how.value === "sample" && told ? "draw again" : "write");
-    const failure = (asked && answers.failure(TOPIC, asked)) ?? "";
+    setText(write, how.value === "sample" && answer ? "sample again" : "write");
+    const failure = (request && answers.failure(TOPIC, request)) ?? "";
     const waits =
       job?.done === null ? "waits for the running cell" : `${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;
-    put(said, job ? waits : failure);
-    const look = JSON.stringify(told?.meta ?? null);
-    if (look === drawn || (!told && !failure)) return;
-    drawn = look;
-    fill(list, ...(told?.meta.items ?? []).map(item));
+    setText(message, job ? waits : failure);
+    const stateKey = JSON.stringify(answer?.meta ?? null);
+    if (stateKey === drawnKey || (!answer && !failure)) return;
+    drawnKey = stateKey;
+    setChildren(list, ...(answer?.meta.items ?? []).map(item));
   };
   on(write, signal, { click: ask });
   on(stop, signal, { click: () => answers.cancel(TOPIC) });

@@ -12,7 +12,7 @@ export interface Logits {
   count: number;
 }
 
-export interface Drawing {
+export interface SamplingOptions {
   /** 0: greedy. Otherwise one of `temperatures`. */
   temperature: number;
   /** 0: all. */
@@ -20,7 +20,7 @@ export interface Drawing {
   topP: number;
 }
 
-export interface Drawn {
+export interface Distribution {
   /** Probabilities of the largest; 0 if excluded from sampling. */
   probabilities: Float64Array;
   /** Of all others together. */
@@ -39,10 +39,10 @@ function softened({ largest, rest, temperatures }: Logits, temperature: number):
   const others = rest[temperatures.findIndex((t) => Math.abs(t - temperature) < 1e-6)] ?? -Infinity;
   const top = Math.max(scaled[0] ?? -Infinity, others);
   const sum = scaled.reduce((total, one) => total + Math.exp(one - top), Math.exp(others - top));
-  return [scaled.map((one) => Math.exp(one - top) / sum), Math.exp(others - top) / sum];
+  return [scaled.map((logit) => Math.exp(logit - top) / sum), Math.exp(others - top) / sum];
 }
 
-export function drawn(logits: Logits, { temperature, topK, topP }: Drawing): Drawn {
+export function samplingDistribution(logits: Logits, { temperature, topK, topP }: SamplingOptions): Distribution {
   const n = logits.largest.length;
   if (temperature === 0) {
     const probabilities = new Float64Array(n);
@@ -57,15 +57,15 @@ export function drawn(logits: Logits, { temperature, topK, topP }: Drawing): Dra
   // If top k exceeds the known logits, the others have at most this weight.
   const unknown = cut > n ? others : 0;
   const exact = cut <= n || cut === logits.count;
-  const whole = mass + unknown;
-  if (topP >= 1) return finish(all, known, unknown, whole, cut, exact);
+  const total = mass + unknown;
+  if (topP >= 1) return finish(all, known, unknown, total, cut, exact);
   let sum = 0;
   for (let i = 0; i < known; i += 1) {
     sum += all[i] as number;
     // The outcome that reaches the sum is included.
-    if (sum >= topP * whole) return finish(all, i + 1, 0, sum, i + 1, exact);
+    if (sum >= topP * total) return finish(all, i + 1, 0, sum, i + 1, exact);
   }
-  return finish(all, known, topP * whole - mass, topP * whole, null, false);
+  return finish(all, known, topP * total - mass, topP * total, null, false);
 }
 
 function finish(
@@ -75,7 +75,7 @@ function finish(
   mass: number,
   kept: number | null,
   exact: boolean,
-): Drawn {
-  const probabilities = all.map((one, i) => (i < known ? one / mass : 0));
+): Distribution {
+  const probabilities = all.map((weight, i) => (i < known ? weight / mass : 0));
   return { probabilities, rest: Math.max(0, unknown / mass), kept, mass, exact };
 }

@@ -1,7 +1,7 @@
 /** The text, coloured by how unexpected each token was; a click shows the predictions at its position. */
 
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, fill, h, put, quoted } from "../../../dom.ts";
+import { atEnd, h, quoted, setChildren, setText } from "../../../dom.ts";
 import { printed, tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { Axis } from "../../../wire/wire.ts";
@@ -10,7 +10,7 @@ import { createStrip, type Strip } from "../strip.ts";
 import { gradient, shades } from "../stripColour.ts";
 import { percent } from "./percent.ts";
 
-interface Told {
+interface SurprisalAnswer {
   labels: string[];
   special: number[];
   mean: number;
@@ -50,20 +50,20 @@ export function createSurprisal(
     strip?.mark("aw-query", chosen ?? -1);
     const bits = values[at];
     if (bits === undefined) {
-      put(readout, "Hover a token to read it, click it for what the model expected there.");
+      setText(readout, "Hover a token to read its surprisal, click it to see what the model expected there.");
       return;
     }
     const name = quoted(axis.labels, at, ctx.options.indexBase);
     const words = Number.isNaN(bits)
-      ? "follows nothing, and has no surprisal"
+      ? "is the first token, and has no surprisal"
       : `${printed(bits, true)} bits, probability ${percent(2 ** -bits)}`;
-    put(readout, `${name}: ${words}`);
+    setText(readout, `${name}: ${words}`);
   };
-  const build = (told: Told, buffer: DataView): void => {
+  const build = (answer: SurprisalAnswer, buffer: DataView): void => {
     bound.abort();
     bound = new AbortController();
-    values = Float32Array.from(told.labels, (_, i) => buffer.getFloat32(4 * i, true));
-    const { labels, special } = told;
+    values = Float32Array.from(answer.labels, (_, i) => buffer.getFloat32(4 * i, true));
+    const { labels, special } = answer;
     axis = { unit: "token", labels, special, spans: null, segment: labels.map(() => 0), boundary: null, grid: null };
     const events = {
       hover(index: number) {
@@ -76,28 +76,28 @@ export function createSurprisal(
       },
     };
     strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
-    fill(place, strip.box);
-    put(mean, `mean ${tickText(told.mean)} bits a token, perplexity ${tickText(2 ** told.mean)}`);
+    setChildren(place, strip.box);
+    setText(mean, `mean ${tickText(answer.mean)} bits a token, perplexity ${tickText(2 ** answer.mean)}`);
   };
-  let built: unknown;
+  let builtAnswer: unknown;
   const show = (offered: boolean, now: number | null): void => {
     element.hidden = !offered;
     chosen = now;
     if (!offered || !element.open) return;
-    const told = answers.get<Told>(TOPIC);
+    const answer = answers.get<SurprisalAnswer>(TOPIC);
     const why = answers.failure(TOPIC);
-    if (why) put(readout, why);
-    const [buffer] = told?.buffers ?? [];
-    if (!told || !buffer) return;
-    if (built !== told.meta) {
-      built = told.meta;
-      build(told.meta, buffer);
+    if (why) setText(readout, why);
+    const [buffer] = answer?.buffers ?? [];
+    if (!answer || !buffer) return;
+    if (builtAnswer !== answer.meta) {
+      builtAnswer = answer.meta;
+      build(answer.meta, buffer);
     }
     const top = peak(values);
     const colour = shades(ctx.theme, false);
     strip?.underlay.paint((i) => colour((values[i] as number) / (top || 1)));
     ramp.style.background = gradient(ctx.theme, false);
-    put(high, `${tickText(top)} bits`);
+    setText(high, `${tickText(top)} bits`);
     say();
   };
   element.addEventListener("toggle", () => show(!element.hidden, chosen), { signal });
