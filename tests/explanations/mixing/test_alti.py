@@ -104,7 +104,7 @@ def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() 
     assert "what its blocks read from the encoder is left out" in rolled.warning
     assert "left out" in rollout(found, stack="decoder").warning
     assert not own.warning
-    with pytest.raises(ValueError, match="after=.norm2. needs blocks with self-attention"):
+    with pytest.raises(ValueError, match=r"after=.norm2. needs blocks with self-attention"):
         alti(found, after="norm2", stack="cross")
     with pytest.raises(ValueError, match="needs a map of self-attention"):
         alti(found, rolled_out=True, stack="cross")

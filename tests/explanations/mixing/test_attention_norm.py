@@ -72,7 +72,7 @@ def test_wrong_options_name_what_is_taken() -> None:
         attention_norm(found, "resln")
     with pytest.raises(ValueError, match="normalize 'rows'"):
         attention_norm(found, normalize="rows")
-    with pytest.raises(ValueError, match="per_head requires variant=.attn."):
+    with pytest.raises(ValueError, match=r"per_head requires variant=.attn."):
         attention_norm(found, "res", per_head=True)
     with pytest.raises(IndexError, match="layer 7 is out of range"):
         attention_norm(found, layers=7)
