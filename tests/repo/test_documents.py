@@ -34,7 +34,7 @@ def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)
     assert blocks
-    world = {"aw": aw}
+    world = {"aw": aw, "__name__": name}  # methods are registered by module
     for block in blocks:
         exec(compile(block, f"{name}.md", "exec"), world)
 
