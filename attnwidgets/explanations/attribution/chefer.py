@@ -14,7 +14,7 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
-from attnwidgets.explanations.attribution.lrp import trusted
+from attnwidgets.explanations.attribution.lrp import require_conservation
 from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
@@ -202,7 +202,7 @@ def _gradients(trace: Trace, targets: TargetSet, *, relevance: bool = False) -> 
 
 def _relevance_gradients(trace: Trace, targets: TargetSet) -> AttentionGradients:
     """Return gradients by attention, with the attention's relevance in place of its weights."""
-    trusted(trace, "chefer", force=False)
+    require_conservation(trace, "chefer", force=False)
     plain, ruled = _gradients(trace, targets), _gradients(trace, targets, relevance=True)
     relevance = {
         stack: tuple(ruled.product(stack, layer) for layer in range(len(layers)))

@@ -154,8 +154,8 @@ class EmbeddingGradients:
             for first in progress(range(0, len(share), size), desc=self.run.purpose.replace("_", " ")):
                 batch = slice(first, first + size)
                 allowed = [batch.stop < len(share) or bool(so_far.any()) for so_far in mean]
-                found = replace(self, targets=targets).at(points(batch), allow_zero=allowed)
-                for number, (gradient, _) in enumerate(found):
+                by_target = replace(self, targets=targets).at(points(batch), allow_zero=allowed)
+                for number, (gradient, _) in enumerate(by_target):
                     mean[number] += torch.einsum("s,std->td", share[batch].to(mean), gradient.double())
             yield mean
 
@@ -250,7 +250,7 @@ def gradient_attributions(
     import torch
 
     with embedding_gradients(trace, targets, method, stack) as model:
-        values = torch.cat([reduce_dimensions(read(*found), reduce) for found in model.at()])
+        values = torch.cat([reduce_dimensions(read(*pair), reduce) for pair in model.at()])
     common = provenance_of(
         trace, stack, method, title=title, paper=paper, options={"reduce": reduce}, notes=targets.notes
     )

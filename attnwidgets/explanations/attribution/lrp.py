@@ -137,7 +137,7 @@ def lrp(
     require_choice("precision", precision, ("float32", "model"))
     targets = resolve_target_set(trace, target, foil, "lrp")
     stack = embedding_stack(trace, stack)
-    verdict = trusted(trace, "lrp", force=force)
+    verdict = require_conservation(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
 
@@ -187,7 +187,7 @@ def lrp(
     )
 
 
-def trusted(trace: Trace, method: str, *, force: bool) -> Conservation | None:
+def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservation | None:
     """Return the verdict on a trace's architecture; None for a module, which its residual tests.
 
     Raises:

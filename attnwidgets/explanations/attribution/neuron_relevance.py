@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
-from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, trusted
+from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, require_conservation
 from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
@@ -86,7 +86,7 @@ def neuron_relevance(
     targets = resolve_target_set(trace, target, foil, "neuron_relevance").single("neuron_relevance")
     stack = embedding_stack(trace, stack)
     hook_point = resolve_hook_point(unwrap(trace.model), site)
-    verdict = trusted(trace, "neuron_relevance", force=force)
+    verdict = require_conservation(trace, "neuron_relevance", force=force)
     propagated = propagate(
         trace,
         targets.scores,

@@ -17,7 +17,7 @@ from attnwidgets.explanations.targets.resolve import (
     embedding_target,
     function_target,
     logits_of,
-    predicted,
+    predicted_target,
     span_target,
     token_target,
 )
@@ -218,7 +218,7 @@ def resolve_target(
     elif callable(target):
         target = function(target)
     if target is None:
-        resolved = predicted(trace, name, method)
+        resolved = predicted_target(trace, name, method)
     elif isinstance(target, NamedTarget):
         resolved = _resolve_named(trace, target, name, method, like)
     elif isinstance(target, Target):

@@ -65,7 +65,7 @@ def logits_of(trace: Trace, name: str, method: str) -> Tensor:
     return trace.logits
 
 
-def predicted(trace: Trace, name: str, method: str) -> Target:
+def predicted_target(trace: Trace, name: str, method: str) -> Target:
     """Return the model's prediction: the most probable class, next token, or token at the first mask."""
     logits = logits_of(trace, name, method)
     best = trace.predictions(1)

@@ -106,8 +106,8 @@ class Beside:
             f"({name} {row.own:.4g}, {self.reference} {row.other:.4g})"
             for row in self.rows
         ]
-        found = [f"  not comparable: {self.unlike}"] if self.unlike else rows
-        return [f"beside {self.reference}, on {self.on}", *found]
+        lines = [f"  not comparable: {self.unlike}"] if self.unlike else rows
+        return [f"beside {self.reference}, on {self.on}", *lines]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.user_methods.check_report import Beside, CheckReport, Failure, Result
 from attnwidgets.explanations.user_methods.invariants import Invariant, Violation, differences
-from attnwidgets.explanations.user_methods.small_inputs import SmallInput, shrunk, small_inputs
+from attnwidgets.explanations.user_methods.small_inputs import SmallInput, shrink, small_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,7 +190,7 @@ class Checking:
             again.on_small(small)
             return again
 
-        small = shrunk(trace, stack, lambda part: name in tried(part).failed)
+        small = shrink(trace, stack, lambda part: name in tried(part).failed)
         if small is not None:
             failure = tried(small).failed[name]
             self.failed[name] = replace(failure, on=f"{small.words} of {_in_words(trace)}")

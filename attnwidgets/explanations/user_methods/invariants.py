@@ -76,65 +76,65 @@ def _invariant(name: str) -> Invariant:
     return INVARIANTS[name]
 
 
-def matrices(found: Explanation) -> Iterator[tuple[int | None, str, Array]]:
+def matrices(result: Explanation) -> Iterator[tuple[int | None, str, Array]]:
     """Yield (layer, place in words, values [query, key] or [source]) of every matrix of an explanation."""
-    if isinstance(found, MixingMap):
-        for number in found.layers:
-            layer = found.layer(number)
-            if found.heads is None:
+    if isinstance(result, MixingMap):
+        for number in result.layers:
+            layer = result.layer(number)
+            if result.heads is None:
                 yield number, f"layer {number}", layer
             else:
-                for head, matrix in zip(found.heads, layer, strict=False):
+                for head, matrix in zip(result.heads, layer, strict=False):
                     yield number, f"layer {number}, head {head}", matrix
-    elif isinstance(found, Attributions):
-        for target, values in zip(found.targets, np.atleast_2d(found.values), strict=True):
+    elif isinstance(result, Attributions):
+        for target, values in zip(result.targets, np.atleast_2d(result.values), strict=True):
             yield None, f"target {target!r}" if target else "", values
 
 
-def _row(found: Explanation, place: str, query: int | None) -> str:
+def _row(result: Explanation, place: str, query: int | None) -> str:
     """Return a place in words: "layer 0, row 1 ('b')"."""
-    labels = found.query_labels if isinstance(found, MixingMap) else ()
+    labels = result.query_labels if isinstance(result, MixingMap) else ()
     named = f"row {query} ({labels[query]!r})" if query is not None and labels else ""
     return ", ".join(part for part in (place, named) if part) or "the values"
 
 
-def _rows_sum_to_one(found: Explanation, _: Any, tolerance: float) -> Violation | None:
-    for layer, place, values in matrices(found):
+def _rows_sum_to_one(result: Explanation, _: Any, tolerance: float) -> Violation | None:
+    for layer, place, values in matrices(result):
         sums = np.atleast_1d(values.sum(-1, dtype=np.float64))
         errors = np.abs(sums - 1)
         if errors.max() > tolerance:
             worst = int(errors.argmax())
-            where = _row(found, place, worst if values.ndim > 1 else None)
+            where = _row(result, place, worst if values.ndim > 1 else None)
             return Violation(f"{where}: the sum is {sums[worst]:.6g}, not 1", layer, values)
     return None
 
 
-def _nonnegative(found: Explanation, _: Any, tolerance: float) -> Violation | None:
-    for layer, place, values in matrices(found):
+def _nonnegative(result: Explanation, _: Any, tolerance: float) -> Violation | None:
+    for layer, place, values in matrices(result):
         if values.min() < -tolerance:
             at = np.unravel_index(int(values.argmin()), values.shape)
-            said = f"{_row(found, place, None)}: {values.min():.6g} at {_cell(found, at)} is negative"
+            said = f"{_row(result, place, None)}: {values.min():.6g} at {_cell(result, at)} is negative"
             return Violation(said, layer, values)
     return None
 
 
-def _cell(found: Explanation, at: tuple[Any, ...]) -> str:
+def _cell(result: Explanation, at: tuple[Any, ...]) -> str:
     """Return "query 1 ('b'), key 0 ('a')", or "source 0 ('a')"."""
-    if isinstance(found, MixingMap):
+    if isinstance(result, MixingMap):
         query, key = (int(place) for place in at[-2:])
-        return f"query {query} ({found.query_labels[query]!r}), key {key} ({found.key_labels[key]!r})"
-    labels = found.labels if isinstance(found, Attributions) else ()
+        return f"query {query} ({result.query_labels[query]!r}), key {key} ({result.key_labels[key]!r})"
+    labels = result.labels if isinstance(result, Attributions) else ()
     return f"source {int(at[-1])} ({labels[int(at[-1])]!r})"
 
 
-def _causal(found: Explanation, _: Any, tolerance: float) -> Violation | None:
-    if not isinstance(found, MixingMap):
-        return Violation(f"'causal' applies to maps, and {found.kind} were returned")
-    for layer, place, values in matrices(found):
+def _causal(result: Explanation, _: Any, tolerance: float) -> Violation | None:
+    if not isinstance(result, MixingMap):
+        return Violation(f"'causal' applies to maps, and {result.kind} were returned")
+    for layer, place, values in matrices(result):
         later = np.triu(np.abs(values), 1)
         if later.max() > tolerance:
             at = np.unravel_index(int(later.argmax()), later.shape)
-            said = f"{place}: {values[at]:.6g} at {_cell(found, at)}, a key that the query cannot see"
+            said = f"{place}: {values[at]:.6g} at {_cell(result, at)}, a key that the query cannot see"
             return Violation(said, layer, values)
     return None
 
@@ -143,24 +143,24 @@ def _causal_unasked(trace: Any) -> str:
     return "" if trace.is_causal(trace.default_stack) else "the attention is not causal"
 
 
-def _complete(found: Explanation, trace: Any, tolerance: float) -> Violation | None:
+def _complete(result: Explanation, trace: Any, tolerance: float) -> Violation | None:
     from attnwidgets.explanations.targets.named import resolve_target
 
-    if not isinstance(found, Attributions):
-        return Violation(f"'complete' applies to Attributions, and a {found.kind} was returned")
+    if not isinstance(result, Attributions):
+        return Violation(f"'complete' applies to Attributions, and a {result.kind} was returned")
 
     def logit(named: str | None, name: str, like: Any = None) -> tuple[Any, float]:
         target = resolve_target(trace, named or None, name=name, method="complete", logit=True, like=like)
         row = trace.logits if target.position is None else trace.logits[target.position]
         return target, float(row[target.index])
 
-    for target, values in zip(found.targets, np.atleast_2d(found.values), strict=True):
+    for target, values in zip(result.targets, np.atleast_2d(result.values), strict=True):
         resolved, score = logit(target, "target")
-        if found.foil:
-            score -= logit(found.foil, "foil", resolved)[1]
+        if result.foil:
+            score -= logit(result.foil, "foil", resolved)[1]
         total = float(values.sum(dtype=np.float64))
         if abs(total - score) > tolerance * max(1.0, abs(score)):
-            contrast = f" less that of {found.foil!r}" if found.foil else ""
+            contrast = f" less that of {result.foil!r}" if result.foil else ""
             said = f"the values sum to {total:.6g}; the logit of {resolved.label!r}{contrast} is {score:.6g}"
             return Violation(said, None, values)
     return None
@@ -195,40 +195,40 @@ class Difference:
     expected: Array
 
 
-def differences(found: Explanation, other: Explanation) -> list[Difference]:
-    """Return where `found` differs most from `other`, for every matrix of it.
+def differences(result: Explanation, other: Explanation) -> list[Difference]:
+    """Return where `result` differs most from `other`, for every matrix of it.
 
     Raises:
         ValueError: If the two cannot be compared; the message says why.
     """
-    alike = found.kind == other.kind
-    if isinstance(found, MixingMap) and isinstance(other, MixingMap):
-        alike = set(found.layers) <= set(other.layers) and (found.heads is None) == (other.heads is None)
-        other = other.select(layer=found.layers) if alike else other
-    pairs = list(zip(matrices(found), matrices(other), strict=False)) if alike else []
-    if not alike or found.shape != other.shape or any(a[2].shape != b[2].shape for a, b in pairs):
-        raise ValueError(f"{_axes(found)} was returned, and {other.method} is {_axes(other)}")
+    alike = result.kind == other.kind
+    if isinstance(result, MixingMap) and isinstance(other, MixingMap):
+        alike = set(result.layers) <= set(other.layers) and (result.heads is None) == (other.heads is None)
+        other = other.select(layer=result.layers) if alike else other
+    pairs = list(zip(matrices(result), matrices(other), strict=False)) if alike else []
+    if not alike or result.shape != other.shape or any(a[2].shape != b[2].shape for a, b in pairs):
+        raise ValueError(f"{_axes(result)} was returned, and {other.method} is {_axes(other)}")
     rows = []
     for (layer, place, own), (_, _, expected) in pairs:
         errors = np.abs(own.astype(np.float64) - expected)
         at = np.unravel_index(int(errors.argmax()), errors.shape)
-        values = float(errors[at]), _cell(found, at), float(own[at]), float(expected[at])
+        values = float(errors[at]), _cell(result, at), float(own[at]), float(expected[at])
         rows.append(Difference(place, *values, layer, own, expected))
     return rows
 
 
-def _axes(found: Explanation) -> str:
-    sizes = zip(found.axis_names, found.shape, strict=True)
-    return f"{found.kind} [{', '.join(f'{name} {size}' for name, size in sizes)}]"
+def _axes(result: Explanation) -> str:
+    sizes = zip(result.axis_names, result.shape, strict=True)
+    return f"{result.kind} [{', '.join(f'{name} {size}' for name, size in sizes)}]"
 
 
 def _equals(name: str) -> Invariant:
     reference = methods()[name[len(EQUALS) :].strip()]
 
-    def check(found: Explanation, trace: Any, tolerance: float) -> Violation | None:
+    def check(result: Explanation, trace: Any, tolerance: float) -> Violation | None:
         expected = reference.function(trace)
         try:
-            rows = differences(found, expected)
+            rows = differences(result, expected)
         except ValueError as error:
             return Violation(str(error))
         worst = next((row for row in rows if row.largest > tolerance), None)

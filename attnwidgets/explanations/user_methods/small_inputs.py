@@ -89,7 +89,7 @@ def _shares(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
 
 
-def shrunk(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
+def shrink(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> SmallInput | None:
     """Return the smallest part of a trace's attention that still fails, or None if no part does.
 
     Parts are the first tokens, layers and heads, with rows rescaled to one. Each number is halved, then
