@@ -120,9 +120,10 @@ export async function planned(root, options) {
         write: false,
       });
       const text = outputFiles[0].text.trim();
-      const returned = /export\{([\w$]+) as style,([\w$]+) as views\};$/;
-      if (!returned.test(text)) throw new Error(`src/parts/${name}.ts exports more, or less, than style and views`);
-      return `${FREE}=>{${text.replace(returned, "return{style:$1,views:$2}")}}\n`;
+      const returned = /export\{(?:([\w$]+) as style,)?([\w$]+) as views\};$/;
+      const [exported, style, views] = text.match(returned) ?? [];
+      if (!exported) throw new Error(`src/parts/${name}.ts exports views, and style if it has one, and nothing else`);
+      return `${FREE}=>{${text.replace(returned, `return{style:${style ?? '""'},views:${views}}`)}}\n`;
     },
   };
 }
