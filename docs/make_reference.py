@@ -12,11 +12,13 @@ from attnwidgets._facade import groups
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+METHODS = aw.methods()
 PAGE = Path(__file__).with_name("reference.md")
 HEAD = """# Reference
 
-Every public name, by the question it answers. `help(aw.rollout)`, or `aw.rollout?` in a notebook, documents
-parameters, shapes, units, errors and sources, with an example. `make reference` writes this page.
+Every public name, by the question it answers, and the paper of every method. `help(aw.rollout)`, or
+`aw.rollout?` in a notebook, documents parameters, shapes, units and errors, with an example.
+`make reference` writes this page.
 """
 
 
@@ -45,7 +47,8 @@ def rows(prefix: str, names: list[str], home: Any) -> Iterator[str]:
         item = getattr(home, name)
         if callable(item):
             call = "" if is_result(item) else f"({parameters(item)})"
-            yield f"| **`{prefix}{name}`**{call} | {summary(item)} |"
+            paper = f" *{METHODS[name].paper}*" if name in METHODS and METHODS[name].paper else ""
+            yield f"| **`{prefix}{name}`**{call} | {summary(item)}{paper} |"
 
 
 def is_result(item: Any) -> bool:

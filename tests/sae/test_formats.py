@@ -416,7 +416,7 @@ def test_damaged_files_are_named(tmp_path):
 def test_what_is_neither_folder_nor_hub_id_says_what_is_taken():
     with pytest.raises(FileNotFoundError, match="does not exist and is not a hub id"):
         aw.SAE.from_pretrained("nothing-here")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'saeid'"):
+    with pytest.raises(TypeError, match=r"takes no keyword 'saeid'.*Did you mean 'sae_id'"):
         aw.SAE.from_pretrained("nothing-here", saeid="x")
 
 

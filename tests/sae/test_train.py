@@ -432,7 +432,7 @@ def test_max_tokens_and_stacks_are_taken(bert):
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"lr": 0.0}, ValueError, "lr must be positive"),
         ({"site": "blocks.3.hook_resid_post"}, ValueError, "no block 3"),
-        ({"dsae": 3}, TypeError, "unexpected keyword argument 'dsae'"),
+        ({"dsae": 3}, TypeError, "takes no keyword 'dsae'.*Did you mean 'd_sae'"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(bert, tmp_path, options, error, message):

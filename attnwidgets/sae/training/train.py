@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._errors import suggests_keywords
 from attnwidgets.sae.corpus import CONTEXT, Corpus
 from attnwidgets.sae.dependencies import states_about
 from attnwidgets.sae.training.harvest import by_windows, harvest
@@ -36,6 +37,7 @@ L1 = 1.8
 """Default weight of the lecture penalty, used if neither l1 nor k is given."""
 
 
+@suggests_keywords
 def train(
     model: Any,
     tokenizer: Any,

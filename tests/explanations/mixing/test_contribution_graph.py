@@ -273,7 +273,7 @@ def test_wrong_requests_name_what_is_taken() -> None:
         match="target 'nothing' is the label of 0 tokens of this graph; name it by its position, 0 to 6",
     ):
         graph.routes("nothing")
-    with pytest.raises(ValueError, match="threshold is a share"):
+    with pytest.raises(ValueError, match="threshold must be a share"):
         graph.routes(0, 1.5)
     with pytest.raises(ValueError, match="routes need consecutive layers, not 0, 2"):
         graph.select(layer=[0, 2]).routes()
@@ -285,7 +285,7 @@ def test_wrong_requests_name_what_is_taken() -> None:
             mlp_residual=graph.mlp_residual,
             query=axis(),
         )
-    with pytest.raises(ValueError, match="a graph takes"):
+    with pytest.raises(ValueError, match="a graph needs"):
         ContributionGraph(
             graph.values[:, 0],
             residual=graph.residual,
