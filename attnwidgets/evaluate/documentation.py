@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-F = TypeVar("F", bound="Callable[..., Any]")
+from attnwidgets._documentation import documenter
 
 SHARED = {
     "traces": "What `aw.trace` returned, or a list of such traces.",
@@ -39,18 +32,4 @@ SHARED = {
 }
 """Descriptions by placeholder."""
 
-_ENTRY = re.compile(r"^( +)(\w+): \{(\w+)\}(.*(?:\n\1 +\S.*)*)", re.MULTILINE)
-
-
-def documented(function: F) -> F:
-    """Fill placeholders such as `operator: {operator}` in the Args section of a docstring from `SHARED`."""
-
-    def entry(match: re.Match[str]) -> str:
-        indent, name, key, rest = match.groups()
-        text = " ".join(f"{name}: {SHARED[key]} {rest}".split())
-        return textwrap.fill(
-            text, 110, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
-        )
-
-    function.__doc__ = _ENTRY.sub(entry, function.__doc__ or "")
-    return function
+documented = documenter(SHARED)

@@ -1,17 +1,8 @@
-"""Documentation that methods share: one text for a parameter that means the same in many of them."""
+"""Descriptions of parameters that methods share, filled into their docstrings."""
 
 from __future__ import annotations
 
-import re
-import textwrap
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from attnwidgets._errors import suggest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-F = TypeVar("F", bound="Callable[..., Any]")
+from attnwidgets._documentation import documenter
 
 FRAGMENTS = {
     "trace": "What `aw.trace` returned.",
@@ -31,27 +22,4 @@ FRAGMENTS = {
 }
 """Texts by placeholder: `target: {target}` in a docstring becomes `target: What to explain: ...`."""
 
-_ENTRY = re.compile(r"^( +)([\w, ]+: )\{(\w+)\}(.*(?:\n\1 +\S.*)*)$", re.MULTILINE)
-_WIDTH = 110
-
-
-def documented(function: F) -> F:
-    """Fill the placeholders in a function's docstring; each is the beginning of an entry of Args or Raises.
-
-    Raises:
-        ValueError: If there is no fragment of that name; the message suggests the nearest.
-    """
-    function.__doc__ = _ENTRY.sub(_filled_entry, function.__doc__ or "") or None
-    return function
-
-
-def _filled_entry(entry: re.Match[str]) -> str:
-    indent, name, fragment, rest = entry.groups()
-    if fragment not in FRAGMENTS:
-        raise ValueError(
-            f"docstring entry {name}{{{fragment}}}: there is no such fragment.{suggest(fragment, FRAGMENTS)}"
-        )
-    text = " ".join(f"{name}{FRAGMENTS[fragment]}{rest}".split())
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_on_hyphens=False
-    )
+documented = documenter(FRAGMENTS)
