@@ -131,7 +131,7 @@ def test_the_line_under_the_text_says_what_it_sums_to(asked, lab):
     line = asked.locator(".aw-strip-view .aw-line").inner_text()
     assert f"{total:.4g} (sum of the tokens)" in line
     assert f"{abs(residual):.4g} (with no token) = {total + residual:.4g} (target)" in line
-    assert "no error: under AttnLRP the softmax of attention" in line
+    assert "not an error: under AttnLRP the softmax of attention" in line
     assert "every operation of BertForSequenceClassification has a working rule" in line
     lab.do("explorer.selection.method = 'saliency'")
     asked.locator(".aw-strip-view .aw-line").wait_for(state="hidden")
