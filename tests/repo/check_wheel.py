@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIGHT = ("anywidget>=0.11,<0.12", "ipywidgets", "numpy")
+LIGHT = ("anywidget>=0.11,<0.12", "ipywidgets", "lazy-loader>=0.4", "numpy")
 
 PROBE = """
 import sys
@@ -28,6 +28,7 @@ assert "site-packages" in aw.__file__, f"imported from {aw.__file__}, not from t
 assert aw.__version__ == version("attnwidgets"), (aw.__version__, version("attnwidgets"))
 heavy = {"torch", "transformers", "matplotlib"} & set(sys.modules)
 assert not heavy, f"import attnwidgets loaded {heavy}"
+assert "Explorer" in dir(aw), "the stub of the public names is not in the wheel"
 print(f"wheel of attnwidgets {aw.__version__}: imported")
 """
 
