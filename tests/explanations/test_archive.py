@@ -6,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
+import attnwidgets as aw
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.mixing.rollout import rollout
@@ -259,3 +261,15 @@ def test_pickles_of_old_name_the_same_function_and_open():
     function, (described, arrays) = saved.__reduce__()
     assert f"{function.__module__}.{function.__qualname__}" == "attnwidgets.explanations.explanation.restore"
     assert function(before_stacks(described), arrays).stack == "decoder"
+
+
+def test_numbers_too_large_for_float32_are_damage_and_not_infinite(tmp_path):
+    path = aw.head_statistics(attention_map()).save(tmp_path / "stats.safetensors")
+    tensors = load_file(path)
+    with safe_open(path, "np") as file:
+        about = file.metadata()
+    [name] = tensors
+    tensors[name].reshape(-1)[0] = 1e300
+    save_file(tensors, path, metadata=about)
+    with pytest.raises(ArchiveError, match="too large for float32"):
+        load(path)

@@ -34,7 +34,7 @@ def array(r: Any) -> Any:
         numbers = numbers * r.choice([1e38, 1e300, -1, 0, 1e-45])
     with suppress(TypeError, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        numbers = numbers.astype(r.choice(TYPES) if r.random() < 0.4 else np.float32)
+        numbers = np.asarray(numbers.astype(r.choice(TYPES) if r.random() < 0.4 else np.float32))
     return _contained(r, numbers)
 
 

@@ -153,9 +153,18 @@ def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explan
         )
     try:
         require_described(described)
+        if described.get("dtype") != "float64":
+            _require_float32(arrays)
         return restore(described, arrays)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ArchiveError(f"{str(path)!r} is damaged: {error}") from error
+
+
+def _require_float32(arrays: Mapping[str, Array]) -> None:
+    """Raise ValueError if an array holds numbers that would be infinite in float32."""
+    for name, array in arrays.items():
+        if array.dtype == np.float64 and (np.abs(array[np.isfinite(array)]) > np.finfo(np.float32).max).any():
+            raise ValueError(f"{name!r} holds numbers that are too large for float32")
 
 
 def _is_ours(folder: Path) -> bool:
