@@ -294,3 +294,19 @@ def test_statistics_that_someone_changed_are_refused(stats, tmp_path, change, sa
     (folder / "explanation.json").write_text(json.dumps(described))
     with pytest.raises(ValueError, match=f"{folder.name}.*{says}"):
         aw.load(folder)
+
+
+def test_a_file_that_claims_any_number_of_features_takes_no_memory_for_them(stats, tmp_path):
+    import json
+    import tracemalloc
+
+    folder = stats.save(tmp_path / "stats")
+    described = json.loads((folder / "explanation.json").read_text())
+    described["facts"]["d_sae"] = 30_000_000
+    (folder / "explanation.json").write_text(json.dumps(described))
+    tracemalloc.start()
+    try:
+        aw.load(folder)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()

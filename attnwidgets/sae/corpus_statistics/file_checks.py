@@ -10,7 +10,7 @@ from attnwidgets.sae.corpus_statistics.tally import INTERVALS
 from attnwidgets.sae.corpus_statistics.top_examples import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -47,19 +47,20 @@ def require_whole(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) 
     if not features.size or len(np.unique(features)) != len(features):
         raise ValueError("the features are empty or not unique")
     for name in ("features", "near", "along"):
-        _require_in(name, arrays[name], range(facts["d_sae"]))
+        # Never as a list of all features: a damaged file may claim any number of them.
+        _require_each(name, arrays[name], lambda numbers: (numbers >= 0) & (numbers < facts["d_sae"]))
     known = [int(number) for number in facts["pieces"]]
     for name in _IDS:
-        _require_in(name, arrays.get(name, np.zeros(0, int)), known)
+        _require_each(name, arrays.get(name, np.zeros(0, int)), lambda numbers: np.isin(numbers, known))
     for which in ("top", "drawn"):
         central = arrays[f"{which}.ids"][..., facts["before"]]
         if np.any((central == NONE) & (arrays[f"{which}.text"] != NONE)):
             raise ValueError(f"an example in {which!r} lacks its central token")
 
 
-def _require_in(name: str, values: NDArray[Any], known: Any) -> None:
+def _require_each(name: str, values: NDArray[Any], is_known: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
     """Raise ValueError for a number that is neither known nor `NONE`."""
-    if values.dtype.kind not in "iu" or not np.isin(values, [NONE, *known]).all():
+    if values.dtype.kind not in "iu" or not ((values == NONE) | is_known(values)).all():
         raise ValueError(f"the array {name!r} refers to unknown features or tokens")
 
 
