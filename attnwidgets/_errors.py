@@ -20,7 +20,7 @@ R = TypeVar("R")
 def suggest(name: str, choices: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" if none is near."""
     known = {choice.casefold(): choice for choice in choices}
-    near = difflib.get_close_matches(_RENAMED.get(name, str(name)).casefold(), known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(_RENAMED.get(str(name), str(name)).casefold(), known, n=1, cutoff=0.6)
     return f" Did you mean {known[near[0]]!r}?" if near else ""
 
 
