@@ -61,6 +61,7 @@ class Explorer(Intervening):
     SHOWS_ALL_HEADS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _OPTIONS = FilterOptions
+    _HEIGHT = 540
     _MANY_METHODS = True
     _MARKS = "both"
 

@@ -84,6 +84,7 @@ class View(anywidget.AnyWidget):
 
     _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
+    _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
     _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
     _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
@@ -127,7 +128,7 @@ class View(anywidget.AnyWidget):
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-            "height": checked_height(self._VIEW, given["height"]),
+            "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()

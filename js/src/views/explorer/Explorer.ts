@@ -1,6 +1,6 @@
 /** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
 
-import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createFrame } from "../base/frame.ts";
@@ -22,9 +22,6 @@ import { createAnswer } from "./answer.ts";
 import { createChips } from "./chips.ts";
 import { createFollow } from "./follow.ts";
 import { createPanes, type Panel } from "./tabs.ts";
-
-/** px; an Explorer never changes it by itself. */
-const HEIGHT = 540;
 
 export const renderExplorer = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => refresh());
@@ -52,25 +49,19 @@ export const renderExplorer = view((ctx, root, signal) => {
     };
     return [{ name, title, element: h("section", { "data-of": name }, inside), open, roomy: true }];
   };
-  const panes = createPanes(
-    signal,
-    heads,
-    middle,
-    [
-      { name: "answer", title: "In words", element: answer.element },
-      ...holding("Predictions", "predictions"),
-      ...holding("InterventionView", "what if a head or a row changed"),
-      ...holding("RemovalView", "what if tokens were removed"),
-      ...holding("FeatureStrip", "features"),
-    ],
-    () => undefined,
-  );
+  const panes = createPanes(signal, heads, middle, [
+    { name: "answer", title: "In words", element: answer.element },
+    ...holding("Predictions", "predictions"),
+    ...holding("InterventionView", "what if a head or a row changed"),
+    ...holding("RemovalView", "what if tokens were removed"),
+    ...holding("FeatureStrip", "features"),
+  ]);
+  watchWidth(root, signal, panes.fit);
   panes.element.dataset.awKeys = KNOCKS;
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
     lead: [chips.element, text],
     body: [panes.element],
-    height: HEIGHT,
   });
   root.classList.add("aw-explorer");
   root.role = "group";

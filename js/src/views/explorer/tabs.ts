@@ -6,6 +6,9 @@
 import { h, on, setFlag } from "../../dom.ts";
 import { createMenu, type Item } from "../base/menu.ts";
 
+/** px below which there is one pane at a time; parts/explorer.css has the same. */
+const PHONE = 600;
+
 export interface Panel {
   name: string;
   title: string;
@@ -20,8 +23,8 @@ export interface Panes {
   element: HTMLElement;
   /** Say which panels there are now. */
   offer(isOffered: (name: string) => boolean): void;
-  show(name: string): void;
-  shown(): string;
+  /** Follow the width of the page. */
+  fit(width: number): void;
 }
 
 /** The first panel is shown at first, and stands in the tabs; the others are in a menu. */
@@ -30,7 +33,6 @@ export function createPanes(
   heads: HTMLElement,
   map: HTMLElement,
   panels: readonly Panel[],
-  changed: () => void,
 ): Panes {
   const tab = (name: string, title: string): HTMLButtonElement =>
     h("button.tab", { type: "button", role: "tab", "data-name": name }, title);
@@ -40,7 +42,7 @@ export function createPanes(
   const bar = h("div.tabs", { role: "tablist", "aria-label": "panels" }, ...tabs, more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
   const element = h("div.panes", { role: "group", "aria-label": "all panels" }, bar, heads, map, side);
-  let now = "";
+  let now = "map";
   let chosen = first?.name ?? "";
   let offered: readonly Panel[] = panels;
 
@@ -57,7 +59,6 @@ export function createPanes(
     for (const button of tabs) button.ariaSelected = String(button.dataset.name === (panel ? chosen : now));
     const items: Item[] = offered.slice(1).map(({ name: value, title: label }) => ({ value, label }));
     more.offer([{ value: "", label: "more" }, ...items], items.some(({ value }) => value === chosen) ? chosen : "");
-    changed();
   };
   on(bar, signal, {
     click({ target }) {
@@ -67,8 +68,10 @@ export function createPanes(
   });
   return {
     element,
-    show,
-    shown: () => chosen,
+    fit(width) {
+      const isPhone = width < PHONE;
+      if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
+    },
     offer(isOffered) {
       offered = panels.filter(({ name }) => isOffered(name));
       if (offered.some(({ name }) => name === chosen)) show(now);
