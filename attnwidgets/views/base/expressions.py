@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
     Path: TypeAlias = tuple[Any, ...]
     """Code in pieces: text, and objects that stand for the name that the reader gave them."""
-    Kinds: TypeAlias = Mapping[str, Callable[..., Iterable[Path]]]
+    Kinds: TypeAlias = dict[str, Callable[..., Iterable[Path]]]
     """Kinds of number by name; each takes the place of one, and returns paths to it, the best first."""
     Given: TypeAlias = Sequence[tuple[str, Any]]
+
+
+FEW = 10
+"""Number of predictions that `trace.predictions()` returns."""
 
 
 def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
@@ -126,10 +130,17 @@ def cell_paths(
 
     if trace is not None and not rescales:
         yield from _recorded(trace, shown, (layer, head, query, key), float(row[key]), value)
-    for start, held in _held([*given, *((one.method, one.explanation) for one in view.store.sources())], shown):
+    for start, held in _held(
+        [*given, *((one.method, one.explanation) for one in view.store.sources())], shown
+    ):
         yield *start, value(held)
     called = listed(shown.method, stack=None if shown.stack == "self" else shown.stack)
     yield view, f".explanation({called}){value(shown.explanation)}"
+
+
+def outcome_code(place: int) -> str:
+    """Return the code, after a trace, of the probability of its most probable outcome but `place`."""
+    return f".predictions({'' if place < FEW else place + 1})[{place}].probability"
 
 
 def _recorded(
@@ -168,5 +179,9 @@ def _held(known: Given, shown: Source) -> Iterator[tuple[Path, Any]]:
             continue
         if key == shown.method:
             yield (held,), held
-        elif by_layer(key) == shown.method and held.map is not None and shown.unit in held.map.available_units():
+        elif (
+            by_layer(key) == shown.method
+            and held.map is not None
+            and shown.unit in held.map.available_units()
+        ):
             yield (held, ".map"), held.map

@@ -164,7 +164,9 @@ class View(anywidget.AnyWidget):
         common = {
             "csv": Handler(self._csv),
             "page": Handler(self._copy, runs_model=True),
-            "expression": Handler(partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple),
+            "expression": Handler(
+                partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
+            ),
         }
         self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
         self.on_msg(lambda _, content, __: self._requests.receive(content))
@@ -215,7 +217,9 @@ class View(anywidget.AnyWidget):
             AttributeError: It was given an explanation, which does not hold its trace.
         """
         if self._trace is None:
-            raise AttributeError(f"this {self._VIEW} was given no trace; view.explanation() is what it shows.")
+            raise AttributeError(
+                f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
+            )
         return self._trace
 
     def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
@@ -231,7 +235,8 @@ class View(anywidget.AnyWidget):
 
         Example:
             >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
-            >>> view.explanation().value(2, 1, layer=0, head=3) == view.trace.attention_layer(0)[3, 2, 1].item()
+            >>> weight = view.explanation("attention").value(2, 1, layer=0, head=3)
+            >>> weight == view.trace.attention_layer(0)[3, 2, 1].item()
             True
         """
         wanted = method or self._options["method"] or self.selection.method

@@ -2,6 +2,7 @@
 
 import { createWatch, h, on, setChildren, setFlag, setText } from "../dom.ts";
 import { createAnswers } from "../wire/answers.ts";
+import { createCopyButton } from "./base/copyPython.ts";
 import { filterPlace } from "./base/filters.ts";
 import { createMenu } from "./base/menu.ts";
 import { chooseMethod } from "./base/methodChoice.ts";
@@ -22,6 +23,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   // In reading order on a narrow page; on a wide page the second column moves to the left.
   const [main, side] = [h("div.column", map, strip, layers), h("div.column.side", grid, predictions)];
   const features = panel();
+  const copy = createCopyButton(ctx, signal);
   const specs = h("div");
   const message = h("div.warning", { role: "status" });
   /** A view that is drawn when unfolded; empty if the view is not loaded. */
@@ -47,7 +49,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   root.classList.add("aw-explorer");
   root.role = "group";
   root.ariaLabel = "attention explorer";
-  setChildren(root, ...heading.elements, message, specs, body);
+  setChildren(root, ...heading.elements, message, specs, body, copy.element);
   const answers = createAnswers(ctx, signal, () => undefined);
   onK(root, signal, () => {
     const at = shownHeadOf(ctx);
@@ -67,6 +69,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     const header = ctx.header();
     const { source } = ctx.resolved();
     heading.show("", header.model);
+    copy.show();
     const lost = ctx.tiles.status().state === "no-kernel";
     if (!isOther(header, options, source, ctx.layered().source, lost)) return;
     const next = ctx.counterpart()?.source.method;
