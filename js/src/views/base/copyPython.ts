@@ -1,7 +1,7 @@
 /** "Copy as Python": the expression that returns the pinned number, in the names that the reader gave. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, reserve, setChildren, setText } from "../../dom.ts";
+import { assign, h, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 
 /** Where a number stands: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
@@ -47,6 +47,9 @@ export function createCopyButton(
   const close = (): void => assign(told, { hidden: true });
   /** Say something beside the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
+    const view = element.closest(".aw-root") ?? document.body;
+    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect());
+    setFlag(told, "data-left", Boolean(own && whole && own.left + own.right < whole.left + whole.right));
     assign(told, { hidden: false });
     assign(text, { value: code });
     setText(note, words);
