@@ -323,7 +323,7 @@ class MixingMap(ReadByUnits):
 
         Example:
             >>> attention = aw.attention(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
-            >>> attention.value(2, 1, layer=0, head=3) == attention.layer(0)[3, 2, 1]
+            >>> attention.value(2, 1, layer=0, head=3) == attention.layer(0)[3, 2, 1].item()
             True
         """
         require_choice("special", special, ("show", "renormalise"))
