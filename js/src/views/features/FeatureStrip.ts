@@ -6,6 +6,7 @@ import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
@@ -105,7 +106,17 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
   };
 
+  const copy = createCopyButton(ctx, signal, () => {
+    const current = sae();
+    const token = current ? tokenAt(ctx, "pinned", current) : -1;
+    if (!current || token < 0) return null;
+    const feature = ctx.selection.get("feature") ?? tabs[0] ?? 0;
+    return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
+  });
+  if (root === ctx.el) root.append(copy.element);
+
   const update = (): void => {
+    copy.show();
     const current = sae();
     const { saes = [], tabs: first = [] } = optionsOf(ctx);
     if (!current) return;

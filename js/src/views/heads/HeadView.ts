@@ -5,6 +5,7 @@
 import type { Change } from "../../context.ts";
 import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
+import { createCopyButton, pinnedCell } from "../base/copyPython.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
 import { headAddress, moveLayer, plural, stacksOf, whereWords } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
@@ -59,6 +60,10 @@ export const renderHeadView = view((ctx, root, signal) => {
   const names = [h("span"), h("span")] as const;
   const readout = createReadout();
   const caption = h("div.line");
+  const copy = createCopyButton(ctx, signal, () => {
+    const place = heads.length === 1 ? pinnedCell(ctx) : null;
+    return place && { ...place, head: heads[0] };
+  });
   const numbers = createNumbers(ctx, signal, () => point());
 
   let alone = false;
@@ -100,7 +105,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   const controls = h("div.row.hv-controls", chips.element, everything, budget, between.element);
   const sides = h("div.hv-sides", { "aria-hidden": "true" }, ...names);
-  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
+  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption, copy.element);
   renderLayerSlider(ctx.child({ title: "" }), slider);
 
   // ---- the current token ----

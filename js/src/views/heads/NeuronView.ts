@@ -17,6 +17,7 @@ import {
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { headWords } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
@@ -49,6 +50,12 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const keys = createKeyList(signal);
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
+  const copy = createCopyButton(ctx, signal, () => {
+    const { layer, head, query } = place();
+    return ctx.cell("pinned") && row
+      ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
+      : null;
+  });
   const pair = h(
     "div.row",
     h(
@@ -68,7 +75,18 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const body = h("div.neuron-body", lanes.plot, keys.list);
   root.classList.add("aw-neuron");
   root.role = "region";
-  setChildren(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
+  setChildren(
+    root,
+    ...heading.elements,
+    controls,
+    pair,
+    walk,
+    formula,
+    trouble,
+    body,
+    ...readout.elements,
+    copy.element,
+  );
   ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
 
   const answers = createAnswers(ctx, signal, () => update());
@@ -190,6 +208,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
 
   const say = (): void => {
+    copy.show();
     if (!row) return;
     const key = keyOf(row, true);
     if (number >= 0 && number < row.dim) {

@@ -10,6 +10,7 @@ import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createScale } from "../base/colourScale.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filterPlace, filtersOf, hidesValues, setFilters } from "../base/filters.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
@@ -37,6 +38,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const scale = createScale(signal, true, () =>
     setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
   );
+  const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const exactRows = createExactRows(ctx, () => point());
   let width = 0;
   let size: Size | null = null;
@@ -50,7 +52,7 @@ export const renderHeatmap = view((around, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  setChildren(root, ...heading.elements, figure, ...readout.elements, scale.element);
+  setChildren(root, ...heading.elements, figure, ...readout.elements, ...(copy ? [copy.element] : []), scale.element);
 
   const words = (): void => {
     const source = ctx.source();
@@ -159,6 +161,7 @@ export const renderHeatmap = view((around, root, signal) => {
     crosshair.move(size, hover, pinned);
     left.mark(hover?.query, pinned?.query);
     top.mark(hover?.key, pinned?.key);
+    copy?.show();
     const text = describeCells(ctx, exactRows, tile, hover, pinned);
     readout.show(text, spoken || root.contains(document.activeElement));
   };

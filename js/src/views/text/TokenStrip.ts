@@ -17,11 +17,12 @@ import {
   setStyles,
   setText,
 } from "../../dom.ts";
-import { printed, tickText } from "../../numbers.ts";
+import { approximately, printed, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
@@ -91,6 +92,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     note: () => "",
   };
   const readout = createReadout();
+  const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
@@ -102,7 +104,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements);
+  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements, ...(copy ? [copy.element] : []));
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -182,6 +184,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (!isMap && query < 0) query = 0;
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
+    exactRows.rest(query >= 0 && hoveredKey >= 0 ? cell(query, hoveredKey) : null);
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
@@ -249,7 +252,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
       if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
-      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${host.note(i)}${others(i)}`;
+      const number = tile ? approximately(tile.text(query, i)) : `${sign} ${printed(value, exact)}`;
+      return `${name} ${number}${host.note(i)}${others(i)}`;
     };
     /** The values of the same element for the other targets. */
     const others = (i: number): string => {
@@ -258,7 +262,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       const rows = [...labels.keys()].filter((row) => row !== query);
       const size = (row: number): number => Math.abs(left.value(row, i));
       const listed = rows.length > MOST_OTHERS ? rows.sort((a, b) => size(b) - size(a)).slice(0, MOST_OTHERS) : rows;
-      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ≈ ${left.text(row, i)}`);
+      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ${approximately(left.text(row, i))}`);
       return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
     };
     let words: string;
@@ -294,6 +298,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       build(source);
       const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}`);
       units.show();
+      copy?.show();
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
     }
     reading = read(source);
