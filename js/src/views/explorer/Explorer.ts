@@ -3,6 +3,7 @@
 import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { icon } from "../base/icons.ts";
 import { whereWords } from "../base/navigation.ts";
@@ -33,6 +34,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   );
   const chips = createChips(ctx, signal, answers);
   const answer = createAnswer(ctx, signal, answers);
+  const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
   const [text, heads, map, layers] = [h("div.reading"), h("div.pane.heads"), h("div.map"), h("div.map")];
   const message = h("div.warning", { role: "status" });
@@ -62,6 +64,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls: controls.elements,
     lead: [chips.element, text],
     body: [panes.element],
+    actions: [copy.element],
   });
   root.classList.add("aw-explorer");
   root.role = "group";
@@ -94,6 +97,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const refresh = (): void => {
     controls.show();
     chips.show();
+    copy.show();
     answer.show();
     follow.show();
   };
