@@ -293,7 +293,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     "Shift+ArrowDown": () => move(1, 0),
     Home: () => walkBy(-Infinity),
     End: () => walkBy(Infinity),
-    Escape: () => ctx.selection.pin(null),
+    Escape: () => ctx.selection.clear(),
   };
   const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
   for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);
