@@ -178,3 +178,52 @@ def test_cells_of_a_layer_are_outlined_there_only(trace, page_of):
     drag(page, at(plot, 1, 2, 3), at(plot, 2, 3, 3))
     assert outlines(layers) == 8
     assert outlines(page.locator(".aw-root.aw-heatmap")) == 0  # it shows layer 0
+
+
+LIVE = (
+    """import numpy as np, attnwidgets as aw
+powers = np.exp(np.random.default_rng(0).normal(size=(3, 4, 12, 12)))
+weights = (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
+trace = aw.from_attentions(weights, [f"word{i}" for i in range(12)])
+map_, text, grid = aw.Heatmap(trace), aw.TokenStrip(trace), aw.HeadGrid(trace)
+chosen = map_.selection
+saved = []
+chosen.observe(lambda change: saved.append(change.name), ["pins", "heads", "span"])
+map_""",
+    "text",
+    "grid",
+)
+
+
+def test_in_a_notebook_all_of_it_arrives_in_python_and_comes_back(lab):
+    lab.write("sets.ipynb", *LIVE)
+    page = lab.open("sets.ipynb", viewport={"width": 1000, "height": 2200})
+    lab.run_all()
+    page.locator(".aw-grid-plot[aria-busy=false]").wait_for(timeout=90_000)
+    heatmap, grid = page.locator(".aw-heatmap").first, page.locator(".aw-headgrid").first
+    plot, heads = heatmap.locator(".aw-plot"), grid.locator(".aw-grid-plot")
+    heatmap.locator(".aw-plot:not([data-stale])").wait_for()
+    page.mouse.click(*at(plot, 2, 3))
+    click(page, at(plot, 5, 6))
+    lab.until("chosen.pins", [[2, 3], [5, 6]])
+    assert lab.ask("chosen.pinned") == [5, 6]
+    drag(page, at(plot, 7, 1), at(plot, 8, 2))
+    lab.until("chosen.pins", [[7, 1], [7, 2], [8, 1], [8, 2]])
+    assert lab.ask("saved") == ["pins"] * 3  # one message each, nothing while dragging
+    click(page, at(heads, 2, 3, 3, 4))
+    lab.until("chosen.heads", [[0, 0], [2, 3]])
+    drag(page, at(heads, 0, 1, 3, 4), at(heads, 1, 1, 3, 4))
+    lab.until("chosen.heads", [[0, 1], [1, 1]])
+    token = page.locator(".aw-strip .aw-tok")
+    token.nth(6).scroll_into_view_if_needed()
+    boxes = [token.nth(i).bounding_box() for i in (6, 9)]
+    drag(page, *[(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes])
+    lab.until("chosen.span", [6, 10, "token", "query"])
+    assert lab.ask("saved")[-1] == "span"
+    lab.do("chosen.pins, chosen.heads, chosen.span = [(1, 1), (4, 4)], [(2, 0)], (0, 2)")
+    page.wait_for_function("document.querySelectorAll('.aw-strip .aw-in-span').length === 2")
+    assert tokens(page, "aw-tok-chosen") == [1, 4]
+    assert (outlines(heatmap), outlines(grid)) == (8, 4)
+    plot.focus()
+    page.keyboard.press("Escape")
+    lab.until("[chosen.pins, chosen.heads, chosen.span, chosen.pinned]", [[], [], None, None])

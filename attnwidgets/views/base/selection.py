@@ -471,7 +471,9 @@ class Selection(SharedModel):
                 f"span={given!r} is neither None nor (start, stop), (start, stop, unit) nor "
                 "(start, stop, unit, side)."
             )
-        start, stop, unit, side = (*given, *(self.unit, "query")[len(given) - 2 :])
+        start, stop = given[:2]
+        unit = given[2] if len(given) > 2 else self.unit  # noqa: PLR2004
+        side = given[3] if len(given) > 3 else "query"  # noqa: PLR2004
         if side not in {"query", "key"}:
             raise ValueError(f"span side {side!r} is neither 'query' nor 'key'.")
         sizes = dict(zip(("query", "key"), self._sizes("span", unit), strict=False))

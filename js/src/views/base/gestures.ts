@@ -86,6 +86,7 @@ export function createPicking(el: HTMLElement, picture: Picture, signal: AbortSi
   };
 
   el.classList.add("aw-picks");
+  keepFromNotebook(el, signal);
   on(el, signal, {
     pointerdown(event) {
       stop();
@@ -130,6 +131,17 @@ export function createPicking(el: HTMLElement, picture: Picture, signal: AbortSi
     if (at) picks.toggle(at);
     return at !== null;
   });
+}
+
+/** JupyterLab selects cells of the notebook with Shift + click. */
+function keepFromNotebook(el: HTMLElement, signal: AbortSignal): void {
+  on(el, signal, { mousedown: (event) => adds(event) && event.stopPropagation() });
+}
+
+/** Handle a click with Shift, Ctrl or Cmd before the view does, unless the result is false. */
+export function onAddingClick(el: HTMLElement, signal: AbortSignal, handled: (event: MouseEvent) => boolean): void {
+  keepFromNotebook(el, signal);
+  onClick(el, signal, (event) => adds(event) && handled(event));
 }
 
 /** Handle a click before the view does; if it is `handled`, the view does not see it. */
@@ -210,7 +222,7 @@ export function pinAnother(ctx: ViewContext, size: { rows: number; cols: number 
 
 /** Move the last pinned cell, or remove it (null); the others stay. */
 export function movePinned(ctx: ViewContext, to: Cell | null): void {
-  ctx.selection.pinAll([...ctx.pins().slice(0, -1), ...(to ? [to] : [])]);
+  ctx.selection.pinAll(joined(ctx.pins().slice(0, -1), to ? [to] : []));
 }
 
 export interface TextPicks {
@@ -249,8 +261,8 @@ export function pickText(
       if (covered) picks.span(...covered);
     },
   });
-  onClick(list, signal, (event) => {
-    const token = adds(event) ? (event.target as Element).closest<HTMLElement>(".aw-tok") : null;
+  onAddingClick(list, signal, (event) => {
+    const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
     if (token) picks.toggle(Number(token.dataset.i));
     return token !== null;
   });

@@ -17,6 +17,7 @@ import {
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
+import { onAddingClick, togglePin } from "../base/gestures.ts";
 import { headWords } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
@@ -275,6 +276,11 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keys.keyAt(event);
     return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
   };
+  onAddingClick(keys.list, signal, (event) => {
+    const cell = cellAt(event);
+    if (cell) togglePin(ctx, cell);
+    return cell !== null;
+  });
   on(keys.list, signal, {
     pointermove: (event) => ctx.selection.hover(cellAt(event)),
     pointerleave: () => ctx.selection.hover(null),
