@@ -1,7 +1,7 @@
 /** What is chosen in a picture: pinned cells and heads as outlines, a span as a bar along its axis. */
 import type { ViewContext } from "../../context.ts";
 import { createWatch } from "../../dom.ts";
-import type { Cell } from "../../wire/wire.ts";
+import type { Cell, Span } from "../../wire/wire.ts";
 import { setAttributes, svg } from "../charts/svg.ts";
 
 /** Distance in px of a span's bar from the picture, and its ends. */
@@ -81,15 +81,30 @@ export function boxOf({ query, key }: Pick<Cell, "query" | "key">, size: Cells):
   ];
 }
 
+/** The place of an element among the drawn rows or columns; -1: it is not drawn. */
+export type Place = (side: Span["side"], element: number) => number;
+
 /** Outline the cells of a map that are pinned together, and draw the span at its sides. */
-export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells): void {
+export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: Place = (_, element) => element): void {
   const { layer } = ctx.resolved();
   const pins = ctx.pins();
   const here = pins.length > 1 ? pins.filter((cell) => (cell.layer ?? layer) === layer) : [];
-  const [rows, cols] = [ctx.span("query"), ctx.span("key")];
-  chosen.draw(
-    here.map((cell) => boxOf(cell, size)),
-    rows && [rows[0] * size.cellHeight, rows[1] * size.cellHeight],
-    cols && [cols[0] * size.cellWidth, cols[1] * size.cellWidth],
-  );
+  const boxes = here.flatMap((cell) => {
+    const at = {
+      query: cell.query < 0 ? -1 : place("query", cell.query),
+      key: cell.key < 0 ? -1 : place("key", cell.key),
+    };
+    const isOut = (cell.query >= 0 && at.query < 0) || (cell.key >= 0 && at.key < 0);
+    return isOut ? [] : [boxOf(at, size)];
+  });
+  const bar = (side: Span["side"], cell: number): [number, number] | null => {
+    const [start, stop] = ctx.span(side) ?? [0, 0];
+    let [from, to] = [Number.POSITIVE_INFINITY, -1];
+    for (let i = start; i < stop; i += 1) {
+      const at = place(side, i);
+      if (at >= 0) [from, to] = [Math.min(from, at), Math.max(to, at)];
+    }
+    return to < 0 ? null : [from * cell, (to + 1) * cell];
+  };
+  chosen.draw(boxes, bar("query", size.cellHeight), bar("key", size.cellWidth));
 }
