@@ -5,9 +5,14 @@
 import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
+<<<<<<< HEAD
 import type { Cell } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
+=======
+import type { Axis, Cell } from "../../wire/wire.ts";
+>>>>>>> house-sets
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
@@ -106,6 +111,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
   };
 
+<<<<<<< HEAD
   const copy = createCopyButton(ctx, signal, () => {
     const current = sae();
     const token = current ? tokenAt(ctx, "pinned", current) : -1;
@@ -114,6 +120,15 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
   });
   if (root === ctx.el) root.append(copy.element);
+=======
+  /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
+  const isShown = (axis: Axis): boolean => ctx.axisOf(ctx.source().key) === axis;
+  const toggle = (i: number): void => {
+    const cell = cellAt(i);
+    if (cell) togglePin(ctx, cell);
+  };
+  const span = (first: number, last: number): void => chooseSpan(ctx, "key", first, last);
+>>>>>>> house-sets
 
   const update = (): void => {
     copy.show();
@@ -139,7 +154,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const shown = ctx.selection.get("feature") ?? tabs[0] ?? 0;
     if (!tabs.includes(shown)) tabs = [...tabs, shown];
     drawTabs(current, shown);
-    const name = JSON.stringify([axis.labels, unit]);
+    const name = JSON.stringify([axis.labels, unit, isShown(axis)]);
     if (name !== builtFor) {
       builtFor = name;
       bound.abort();
@@ -150,6 +165,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
           const again = tokenAt(ctx, "pinned", current) === i;
           ctx.selection.pin(again ? null : cellAt(i));
         },
+        ...(isShown(axis) ? { toggle, span } : {}),
       };
       strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
       setChildren(text, strip.box);
@@ -158,6 +174,9 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const [pinned, hovered] = [tokenAt(ctx, "pinned", current), tokenAt(ctx, "hover", current)];
     strip?.mark("aw-query", pinned);
     strip?.mark("aw-key", hovered);
+    const pins = isShown(axis) ? ctx.pins() : [];
+    const together = pins.length > 1 ? pins.map(({ query, key }) => (key < 0 ? query : key)) : [];
+    strip?.choose(together, [], isShown(axis) ? ctx.span("key") : null);
     const token = hovered >= 0 ? hovered : pinned;
     if (!data) return;
     const values = data.of(shown);

@@ -7,6 +7,7 @@ import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watc
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
 import { createCopyButton, pinnedCell } from "../base/copyPython.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { headAddress, moveLayer, plural, stacksOf, whereWords } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -117,6 +118,8 @@ export const renderHeadView = view((ctx, root, signal) => {
         selection.hover(index < 0 ? null : cellOf(side, index));
       },
       pin: (index: number) => pin(cellOf(side, index)),
+      toggle: (index: number) => togglePin(ctx, cellOf(side, index)),
+      span: (first: number, last: number) => chooseSpan(ctx, side, first, last),
       scrolled(): void {
         const other = opposite(side);
         const top = columns[side].top();
@@ -353,7 +356,7 @@ export const renderHeadView = view((ctx, root, signal) => {
       End: step(Infinity),
       PageUp: () => moveLayer(ctx, -1),
       PageDown: () => moveLayer(ctx, 1),
-      Escape: () => selection.pin(null),
+      Escape: () => selection.clear(),
       Enter: () => {
         const cell = ctx.cell("hover");
         if (cell) pin(cell);
@@ -396,6 +399,12 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (pairs) numbers.gather(heads, pairs);
     words(query, key);
     if (changed.has("pinned")) followPin();
+    const pins = ctx.pins();
+    const several = pins.length > 1 ? pins : [];
+    for (const side of SIDES) {
+      const tokens = several.flatMap((cell) => (cell[side] < 0 ? [] : [cell[side]]));
+      columns[side].choose(tokens, ctx.span(side));
+    }
     point();
   }
   return update;

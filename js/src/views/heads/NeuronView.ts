@@ -17,7 +17,11 @@ import {
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
+<<<<<<< HEAD
 import { createCopyButton } from "../base/copyPython.ts";
+=======
+import { onAddingClick, togglePin } from "../base/gestures.ts";
+>>>>>>> house-sets
 import { headWords } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
@@ -294,6 +298,11 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keys.keyAt(event);
     return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
   };
+  onAddingClick(keys.list, signal, (event) => {
+    const cell = cellAt(event);
+    if (cell) togglePin(ctx, cell);
+    return cell !== null;
+  });
   on(keys.list, signal, {
     pointermove: (event) => ctx.selection.hover(cellAt(event)),
     pointerleave: () => ctx.selection.hover(null),
@@ -312,7 +321,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     "Shift+ArrowDown": () => move(1, 0),
     Home: () => walkBy(-Infinity),
     End: () => walkBy(Infinity),
-    Escape: () => ctx.selection.pin(null),
+    Escape: () => ctx.selection.clear(),
   };
   const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
   for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);

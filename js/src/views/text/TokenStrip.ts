@@ -24,6 +24,7 @@ import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -144,7 +145,13 @@ export const renderTokenStrip = view((around, root, signal) => {
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
     const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
-      const events = { hover: (i: number) => hover(i, chooses, row), pin: (i: number) => pin(i, chooses, row) };
+      const events = {
+        hover: (i: number) => hover(i, chooses, row),
+        pin: (i: number) => pin(i, chooses, row),
+        toggle: (i: number) =>
+          togglePin(ctx, chooses ? cell(i, -1) : cell(row >= 0 ? row : (ctx.cell("pinned")?.query ?? -1), i)),
+        span: (first: number, last: number) => chooseSpan(ctx, chooses ? "query" : "key", first, last),
+      };
       const strip = createStrip(
         ctx,
         axis,
@@ -276,6 +283,18 @@ export const renderTokenStrip = view((around, root, signal) => {
     readout.show(words, true);
   };
 
+  /** Mark the tokens chosen together, and the span. */
+  const markChosen = (): void => {
+    const pins = ctx.pins();
+    const several = pins.length > 1 ? pins : [];
+    const [queried, keyed] = [several.map(({ query }) => query), several.map(({ key }) => key)];
+    if (queries !== keys[0]) queries?.choose(queried, [], ctx.span("query"));
+    keys.forEach((strip, row) => {
+      const here = several.flatMap(({ query, key }) => (stacked() && query !== row ? [] : [key]));
+      strip.choose(queries === strip ? queried : [], stacked() ? here : keyed, ctx.span("key"));
+    });
+  };
+
   /** What the values sum to, for a method that conserves its target: in every strip, or in the row shown. */
   const sumWords = (source: Source, query: number): string => {
     const labels = ctx.axisOf(source.query).labels;
@@ -300,6 +319,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       units.show();
       copy?.show();
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
+      markChosen();
     }
     reading = read(source);
     setFlag(texts, "data-stale", !reading);
