@@ -5,12 +5,8 @@
 import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
-<<<<<<< HEAD
-import type { Cell } from "../../wire/wire.ts";
-import { createCopyButton } from "../base/copyPython.ts";
-=======
 import type { Axis, Cell } from "../../wire/wire.ts";
->>>>>>> house-sets
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { only, view } from "../base/view.ts";
@@ -111,7 +107,6 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
   };
 
-<<<<<<< HEAD
   const copy = createCopyButton(ctx, signal, () => {
     const current = sae();
     const token = current ? tokenAt(ctx, "pinned", current) : -1;
@@ -120,7 +115,6 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
   });
   if (root === ctx.el) root.append(copy.element);
-=======
   /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
   const isShown = (axis: Axis): boolean => ctx.axisOf(ctx.source().key) === axis;
   const toggle = (i: number): void => {
@@ -128,7 +122,6 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (cell) togglePin(ctx, cell);
   };
   const span = (first: number, last: number): void => chooseSpan(ctx, "key", first, last);
->>>>>>> house-sets
 
   const update = (): void => {
     copy.show();

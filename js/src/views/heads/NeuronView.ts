@@ -17,11 +17,8 @@ import {
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
-<<<<<<< HEAD
 import { createCopyButton } from "../base/copyPython.ts";
-=======
 import { onAddingClick, togglePin } from "../base/gestures.ts";
->>>>>>> house-sets
 import { headWords } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
