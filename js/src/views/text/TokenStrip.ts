@@ -3,6 +3,7 @@
  * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
  */
 
+import { SCALE } from "../../colour.ts";
 import type { Change, ViewContext } from "../../context.ts";
 import {
   assign,
@@ -28,7 +29,7 @@ import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shades } from "./stripColour.ts";
+import { fills, gradient } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
 import { createUnits } from "./units.ts";
 
@@ -206,13 +207,13 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
     const { palette, scale, extent } = filtersOf(ctx);
-    const colouring = [theme, signed, palette, scale || "linear"] as const;
+    const colouring = [theme, signed, palette, scale || SCALE] as const;
     if (!isPainted(keys, reading.values, reading.all, ...colouring, extent, stochastic, intensity.value, line, edge))
       return;
     const rows = stacked() ? reading.all : [reading.values];
     const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
     const top = topOfScale([most], Number(intensity.value));
-    const colours = shades(...colouring);
+    const colours = fills(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
