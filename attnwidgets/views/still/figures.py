@@ -118,7 +118,7 @@ def strip_figure(view: View) -> Figure:
     queries, keys = state.labels
     row = state.pinned[0] if state.pinned else -1
     row = row if row < len(queries) else -1
-    names, about = [""], ""
+    names, about, top = [""], "", 0.0
     if source.of_targets:
         rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
         values = state.filtered(source.matrix(state.layer, state.head))[rows]
@@ -129,7 +129,11 @@ def strip_figure(view: View) -> Figure:
     else:
         values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
         names = [queries[row]]
-    top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0
+        # A value has one colour in the text and in the map.
+        matrix, _ = source.overview(state.layer, state.head)
+        top = _top(state, matrix if source.coarse else state.filtered(matrix))
+    all_alike = filters.get("extent") == "all" and source.stochastic
+    top = 1.0 if all_alike else top or _peak(values) or 1.0
     ranks = view.options.get("ranks") or {}
     hatched = []
     if ranks and ranks["unit"] == source.unit:
