@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
   barColours,
@@ -106,6 +107,13 @@ test("the tables have their page at zero, and evenly ever darker or paler colour
     const bars = barColours(theme);
     for (const css of Object.values(bars)) assert.ok(contrast(seen({ css: `${css} 1` }, [0, 0, 0]), PAGE[theme]) >= 3);
     assert.equal(new Set(Object.values(bars)).size, 3);
+    const css = readFileSync(`${process.cwd()}/src/styles/tokens.css`, "utf8").split('[data-aw-theme="dark"]')[i] ?? "";
+    for (const [name, bar] of Object.entries(bars)) {
+      const hex = css.match(new RegExp(`--aw-${name}: #(\\w{6})`))?.[1] ?? "";
+      const rgb = [0, 2, 4].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+      const off = [...bar.matchAll(/\d+/g)].map((c, at) => Math.abs(Number(c) - (rgb[at] ?? 0)));
+      assert.ok(Math.max(...off) <= 2, `--aw-${name} in ${theme}: ${bar}, not #${hex}`);
+    }
   }
 });
 
