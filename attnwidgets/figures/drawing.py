@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import colormaps, font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize
+from matplotlib.colors import Colormap, FuncNorm, Normalize
 from matplotlib.figure import Figure
 
 from attnwidgets._files import write_bytes
 from attnwidgets.figures.labels import cells, printable
-from attnwidgets.figures.palettes import DECADES
+from attnwidgets.figures.palettes import DECADES, SCALE, heat_map
+from attnwidgets.figures.ramps import luminance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_LABELS = 80  # longer axes get numbers instead of labels
-_SRGB_KNEE = 0.04045  # below it sRGB is linear
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
     "DejaVu Sans",
@@ -103,8 +103,7 @@ def colour_scale(
     cmap: str | Colormap | None,
     vmin: float | None,
     vmax: float | None,
-    text: bool = False,
-    scale: str = "linear",
+    scale: str = SCALE,
 ) -> tuple[Colormap, Normalize]:
     """Return colours and their range: from zero for shares, centred on zero for signed values.
 
@@ -115,11 +114,7 @@ def colour_scale(
     top = vmax if vmax is not None else largest or 1.0
     bottom = vmin if vmin is not None else (-top if signed else 0.0)
     if cmap is None:
-        cmap = "RdBu_r" if signed else "viridis"
-        if text and not signed:  # text needs a light end: white for zero
-            return LinearSegmentedColormap.from_list(
-                "aw-text", ["#ffffff", "#c7dcf0", "#5b9fd0", "#0b4a8f"]
-            ), Normalize(bottom, top)
+        cmap = heat_map("", signed=signed)
     colours = colormaps[cmap] if isinstance(cmap, str) else cmap
     if scale == "linear":
         return colours, Normalize(bottom, top)
@@ -139,9 +134,7 @@ def colour_scale(
 
 def ink_on(colour: Any) -> str:
     """Return black or white, whichever contrasts more with `colour` (relative luminance, WCAG 2)."""
-    channels = np.asarray(colour[:3], dtype=float)
-    linear = np.where(channels <= _SRGB_KNEE, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return "black" if float(linear @ [0.2126, 0.7152, 0.0722]) > _EQUAL_CONTRAST else "white"
+    return "black" if luminance(np.asarray(colour[:3], dtype=float)) > _EQUAL_CONTRAST else "white"
 
 
 def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:

@@ -29,7 +29,7 @@ from attnwidgets.figures.drawing import (
     side_of,
 )
 from attnwidgets.figures.labels import cells, printable
-from attnwidgets.figures.palettes import LEFT_OUT
+from attnwidgets.figures.palettes import LEFT_OUT, SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def heatmap(
     cmap: str | Colormap | None = None,
     vmin: float | None = None,
     vmax: float | None = None,
-    scale: str = "linear",
+    scale: str = SCALE,
     ax: Axes | None = None,
 ) -> Figure:
     """Return a heatmap of one matrix [query, key]: queries left, keys on top, the colour bar on the right."""
@@ -93,6 +93,7 @@ def strip(
     cmap: str | Colormap | None = None,
     vmin: float | None = None,
     vmax: float | None = None,
+    scale: str = SCALE,
     ax: Axes | None = None,
     signed: bool = False,
     hatched: Sequence[int] = (),
@@ -109,7 +110,7 @@ def strip(
         values, labels = values[:, :shown_tokens], labels[:shown_tokens]
     size, line = 9.0, 1.75
     colours, norm = colour_scale(
-        values, signed=signed or bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, text=True
+        values, signed=signed or bool((values < 0).any()), cmap=cmap, vmin=vmin, vmax=vmax, scale=scale
     )
     shown = [printable(label) or "·" for label in labels]
     boxes: list[FancyBboxPatch] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.ticker import MaxNLocator
 
 from attnwidgets.figures.drawing import figure_of, heading
+from attnwidgets.figures.palettes import heat_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,7 @@ def panels(stats: HeadStatistics, *, title: str | None = None) -> Figure:
         axes.set_axis_off()
     for axes, about in zip(places, stats.statistics, strict=False):
         values = stats[about.name].reshape(len(stats.layers), -1)
-        image = axes.imshow(values, aspect="auto", cmap="viridis", interpolation="nearest")
+        image = axes.imshow(values, aspect="auto", cmap=heat_map("", signed=False), interpolation="nearest")
         figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02)
         axes.set_title(about.title, fontsize=9)
         heads = stats.heads or ("",)

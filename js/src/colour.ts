@@ -1,7 +1,6 @@
-/** Turns codes into colours: a table of 256 colours for each (encoding, range, scale, map). */
+/** Turns codes into colours: the colours of all codes for each (encoding, range, scale, map). */
 
 import { COLORMAPS } from "./colormaps.ts";
-
 import { HIDDEN, valueTable } from "./wire/codec.ts";
 
 export type Theme = "light" | "dark";
@@ -9,20 +8,25 @@ export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";
 export type Rgb = readonly [number, number, number];
 
+/** The scale of every view where none was chosen: linked views give a value one colour. */
+export const SCALE: Mode = "linear";
+
 /** Log scales show this many decades below the top of the range. */
 const DECADES = 4;
 
+/** The last colour of a table. Tables are odd, so that the middle of a diverging map is exactly zero. */
+const LAST = 256;
 const tables = new Map<MapName, Uint8Array>();
 
-/** 256 RGB triples of a colour map, interpolated between the baked ones. */
+/** 257 RGB triples of a colour map, interpolated between the baked ones. */
 export function mapTable(name: MapName): Uint8Array {
   let table = tables.get(name);
   if (!table) {
     const knots = atob(COLORMAPS[name]);
     const last = knots.length / 3 - 1;
-    table = new Uint8Array(768);
-    for (let i = 0; i < 768; i += 1) {
-      const at = (Math.floor(i / 3) / 255) * last;
+    table = new Uint8Array(3 * LAST + 3);
+    for (let i = 0; i < table.length; i += 1) {
+      const at = (Math.floor(i / 3) / LAST) * last;
       const low = Math.min(last - 1, Math.floor(at));
       const [a, b] = [knots.charCodeAt(3 * low + (i % 3)), knots.charCodeAt(3 * low + 3 + (i % 3))];
       table[i] = Math.round(a + (b - a) * (at - low));
@@ -32,18 +36,30 @@ export function mapTable(name: MapName): Uint8Array {
   return table;
 }
 
+/** The colour at a place, 0 to 1, of a map. */
+export function colourAt(name: MapName, at: number): Rgb {
+  const i = 3 * Math.round(LAST * at);
+  const [r = 0, g = 0, b = 0] = mapTable(name).subarray(i, i + 3);
+  return [r, g, b];
+}
+
 /**
  * Palettes by name, all safe for colour-blind readers, each with a map for light pages and one for dark pages. The
- * first is the default.
+ * first is the default: zero is the page, from which amounts grow to ink, or orange (for) and violet (against).
  */
 export const PALETTES: readonly [Palettes, Palettes] = [
-  { viridis: ["viridis", "viridis"], cividis: ["cividis", "cividis"], greys: ["greys", "ink"] },
-  { "red-blue": ["rdbu", "berlin"], "orange-purple": ["puor", "managua"] },
+  {
+    paper: ["paper", "paperNight"],
+    viridis: ["viridis", "viridis"],
+    cividis: ["cividis", "cividis"],
+    greys: ["greys", "ink"],
+  },
+  { "orange-violet": ["sides", "sidesNight"], "red-blue": ["rdbu", "berlin"], "orange-purple": ["puor", "managua"] },
 ];
 
 type Palettes = Record<string, readonly [light: MapName, dark: MapName]>;
 
-/** The map for a heatmap: signed values diverge from a middle that looks like the page. */
+/** The map of a palette, for all that draws values: signed ones diverge from a middle that looks like the page. */
 export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName {
   const known = PALETTES[isSigned ? 1 : 0];
   const [light, dark] = (known[palette] ?? Object.values(known)[0]) as Palettes[string];
@@ -91,7 +107,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const rgb = mapTable(name);
   const out = new Uint32Array(HIDDEN + 1); // hidden cells have no colour
   for (let byte = 0; byte < 256; byte += 1) {
-    const at = 3 * Math.round(255 * place(values[byte] ?? 0, range, mode));
+    const at = 3 * Math.round(LAST * place(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;
   }
   return out;
@@ -103,11 +119,9 @@ const ramps = new Map<MapName, string>();
 export function rampCss(name: MapName): string {
   const cached = ramps.get(name);
   if (cached) return cached;
-  const rgb = mapTable(name);
   const stops: string[] = [];
   for (let i = 0; i <= 16; i += 1) {
-    const at = 3 * Math.round((255 * i) / 16);
-    stops.push(`rgb(${rgb[at]} ${rgb[at + 1]} ${rgb[at + 2]})`);
+    stops.push(cssOf(colourAt(name, i / 16)));
   }
   const css = `linear-gradient(90deg, ${stops.join(", ")})`;
   ramps.set(name, css);
@@ -122,3 +136,25 @@ export function luminance([r, g, b]: Rgb): number {
   };
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
 }
+
+/** Black or white, whichever contrasts more with a colour: always 4.5 or more. */
+export function inkOn(rgb: Rgb): "#000" | "#fff" {
+  return luminance(rgb) > 0.179 ? "#000" : "#fff";
+}
+
+/** How far along a ramp the colours of bars and lines are, which have no length of ramp to be compared with. */
+const BAR = 0.7;
+
+export interface BarColours {
+  amount: string;
+  for: string;
+  against: string;
+}
+
+/** Colours of bars and lines: on the ramps, with a contrast to the page of 3 or more. */
+export function barColours(theme: Theme, palette = ""): BarColours {
+  const css = (signed: boolean, at: number): string => cssOf(colourAt(heatMap(signed, theme, palette), at));
+  return { amount: css(false, BAR), for: css(true, (1 + BAR) / 2), against: css(true, (1 - BAR) / 2) };
+}
+
+export const cssOf = (rgb: Rgb): string => `rgb(${rgb.join(" ")})`;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { headColour, inkOn } from "../src/views/heads/colours.ts";
+import { headColour, headInk } from "../src/views/heads/colours.ts";
 import { along, limited, pairsOf, relations, strongest } from "../src/views/heads/pairs.ts";
 import { decodeTile } from "../src/wire/codec.ts";
 import type { Tile } from "../src/wire/tile.ts";
@@ -112,5 +112,5 @@ test("sixteen heads have colours of their own on either page, with a legible num
     assert.equal(headColour(16, theme), colours[0]);
     assert.match(colours.join(), /^(#[0-9a-f]{6},?)+$/);
   }
-  assert.deepEqual(["#ffffff", "#000000"].map(inkOn), ["#000", "#fff"]);
+  assert.deepEqual(["#ffffff", "#000000"].map(headInk), ["#000", "#fff"]);
 });

@@ -1,13 +1,22 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { heatMap, luminance, mapTable } from "../src/colour.ts";
+import {
+  barColours,
+  colourAt,
+  heatMap,
+  inkOn,
+  luminance,
+  type MapName,
+  PALETTES,
+  place,
+  type Rgb,
+} from "../src/colour.ts";
 import { printed } from "../src/numbers.ts";
 import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/text/rowValues.ts";
-import { end, gradient, INK, opacity, shade } from "../src/views/text/stripColour.ts";
+import { fillOf, gradient } from "../src/views/text/stripColour.ts";
 import { isRightToLeft, parts, spoken } from "../src/views/text/tokens.ts";
 import type { Axis } from "../src/wire/wire.ts";
-
-type Rgb = readonly [number, number, number];
 
 function cells(rows: number[][]): { rows: number; cols: number; value(r: number, c: number): number } {
   return { rows: rows.length, cols: rows[0]?.length ?? 0, value: (r, c) => rows[r]?.[c] ?? Number.NaN };
@@ -17,56 +26,107 @@ function axis(labels: string[], special: number[] = labels.map(() => 0)): Axis {
   return { unit: "token", labels, spans: null, special, segment: labels.map(() => 0), boundary: null, grid: null };
 }
 
+const THEMES = ["light", "dark"] as const;
+const PAGE = { light: [255, 255, 255], dark: [17, 17, 17] } as const;
+const INK = { light: [0, 0, 0], dark: [255, 255, 255] } as const;
+const MODES = ["linear", "sqrt", "log"] as const;
+
 function contrast(a: Rgb, b: Rgb): number {
   const [x, y] = [luminance(a), luminance(b)];
   return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
 }
 
-test("text on the strip keeps a contrast of 4.5 on every shade, in both themes", () => {
-  const pages: Record<"light" | "dark", Rgb[]> = {
-    light: [
-      [255, 255, 255],
-      [253, 246, 227],
-    ],
-    dark: [
-      [0, 0, 0],
-      [17, 17, 17],
-      [40, 44, 52],
-    ],
-  };
-  for (const theme of ["light", "dark"] as const) {
-    for (const page of pages[theme]) {
-      for (const hue of [end(theme, 0), end(theme, 1), end(theme, -1)]) {
-        for (let t = 0; t <= 1; t += 0.05) {
-          const alpha = opacity(t);
-          const shown = page.map((p, i) => p * (1 - alpha) + (hue[i] ?? 0) * alpha) as unknown as Rgb;
-          assert.ok(contrast(INK[theme], shown) >= 4.5, `${theme} ${page} t=${t}: ${contrast(INK[theme], shown)}`);
+/** What is seen of a fill on a page. */
+function seen({ css }: { css: string }, page: Rgb): Rgb {
+  const [r = 0, g = 0, b = 0, alpha = 0] = (css.match(/[\d.]+/g) ?? []).map(Number);
+  return [r, g, b].map((c, i) => c * alpha + (page[i] ?? 0) * (1 - alpha)) as unknown as Rgb;
+}
+
+test("text keeps a contrast of 4.5 on every fill, in both themes and every palette", () => {
+  for (const theme of THEMES) {
+    const other = theme === "light" ? "dark" : "light";
+    for (const signed of [false, true]) {
+      for (const palette of Object.keys(PALETTES[signed ? 1 : 0])) {
+        for (let t = -1; t <= 1; t += 0.02) {
+          const fill = fillOf(t, theme, signed, palette);
+          const found = contrast(INK[fill.flips ? other : theme], seen(fill, PAGE[theme]));
+          assert.ok(found >= 4.45, `${theme} ${palette} t=${t}: ${found}`);
         }
       }
     }
   }
 });
 
-test("signed values take two hues, centred on nothing at zero", () => {
-  assert.equal(shade(0, "light", true), "");
-  assert.equal(shade(Number.NaN, "light", true), shade(Number.NaN, "light", false));
-  assert.notEqual(shade(Number.NaN, "light", true), "", "what is no number is no zero");
-  const alpha = (css: string): string | undefined => css.match(/\/ ([\d.]+)\)/)?.[1];
-  assert.notEqual(shade(0.5, "light", true), shade(-0.5, "light", true));
-  assert.equal(alpha(shade(0.5, "light", true)), alpha(shade(-0.5, "light", true)));
-  assert.ok(shade(2, "dark", true).endsWith("/ 1.000)"), "values beyond the scale keep the full colour");
-  const stops = gradient("light", true);
-  assert.ok(stops.indexOf(end("light", -1).join(" ")) < stops.indexOf("transparent"));
-  assert.ok(stops.indexOf("transparent") < stops.indexOf(end("light", 1).join(" ")));
+test("a value has the same colour in text and map, on every scale", () => {
+  for (const theme of THEMES) {
+    for (const signed of [false, true]) {
+      for (const scale of MODES) {
+        for (const t of [0.04, 0.3, 0.96, 1, 7, ...(signed ? [-0.3, -1] : [])]) {
+          const map = colourAt(heatMap(signed, theme), place(Math.min(1, t), signed ? [-1, 1] : [0, 1], scale));
+          const text = seen(fillOf(t, theme, signed, "", scale), PAGE[theme]);
+          text.forEach((c, i) => {
+            assert.ok(Math.abs(c - (map[i] ?? 0)) <= 1.5, `${theme} ${scale} ${t}: ${text} is not ${map}`);
+          });
+        }
+      }
+    }
+  }
 });
 
-test("strips and heatmaps show signs in the same colours, which unsigned weights do not use", () => {
-  for (const theme of ["light", "dark"] as const) {
-    const table = mapTable(heatMap(true, theme));
-    const colours = Array.from({ length: 256 }, (_, i) => [...table.subarray(3 * i, 3 * i + 3)].join(" "));
-    assert.ok(colours.slice(0, 100).includes(end(theme, -0.2).join(" ")), `${theme}: negative`);
-    assert.ok(colours.slice(156).includes(end(theme, 0.2).join(" ")), `${theme}: positive`);
-    assert.ok(!colours.includes(end(theme, 0).join(" ")), `${theme}: a weight`);
+test("zero is nothing on any page, and what is no number is no zero", () => {
+  for (const theme of THEMES) {
+    for (const signed of [false, true]) assert.deepEqual(fillOf(0, theme, signed), { css: "", flips: false });
+    const grey: Rgb = [56, 56, 56];
+    const faint = seen(fillOf(0.01, theme, false), grey);
+    assert.ok(
+      faint.every((c) => Math.abs(c - 56) < 6),
+      `${theme}: ${faint}`,
+    );
+  }
+  assert.notEqual(fillOf(Number.NaN, "light", true).css, "");
+  const stops = gradient("light", true).split(/, (?=rgb|transparent)/);
+  assert.equal(stops[9], "transparent");
+});
+
+test("the tables have their page at zero, and evenly ever darker or paler colours", () => {
+  for (const [i, theme] of THEMES.entries()) {
+    const maps = PALETTES.map((palettes) => Object.values(palettes)[0]?.[i] as MapName) as [MapName, MapName];
+    const along = (map: MapName, from: number, to: number): number[] =>
+      Array.from({ length: 33 }, (_, k) => luminance(colourAt(map, from + ((to - from) * k) / 32)));
+    for (const light of [along(maps[0], 0, 1), along(maps[1], 0.5, 1), along(maps[1], 0.5, 0)]) {
+      assert.equal(light[0], luminance(PAGE[theme]));
+      for (let k = 1; k < light.length; k += 1) {
+        const [before = 0, now = 0] = light.slice(k - 1, k + 1);
+        assert.ok(theme === "light" ? now < before : now > before, `${theme}: step ${k}`);
+      }
+    }
+    for (let t = 0; t <= 0.5; t += 0.05) {
+      const [one, other] = [colourAt(maps[1], 0.5 - t), colourAt(maps[1], 0.5 + t)].map(luminance) as [number, number];
+      assert.ok(Math.abs(Math.cbrt(one) - Math.cbrt(other)) < 0.01, `${theme} ${t}: ${one} and ${other}`);
+    }
+    const bars = barColours(theme);
+    for (const css of Object.values(bars)) assert.ok(contrast(seen({ css: `${css} 1` }, [0, 0, 0]), PAGE[theme]) >= 3);
+    assert.equal(new Set(Object.values(bars)).size, 3);
+    const css = readFileSync(`${process.cwd()}/src/styles/tokens.css`, "utf8").split('[data-aw-theme="dark"]')[i] ?? "";
+    for (const [name, bar] of Object.entries(bars)) {
+      const hex = css.match(new RegExp(`--aw-${name}: #(\\w{6})`))?.[1] ?? "";
+      const rgb = [0, 2, 4].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+      const off = [...bar.matchAll(/\d+/g)].map((c, at) => Math.abs(Number(c) - (rgb[at] ?? 0)));
+      assert.ok(Math.max(...off) <= 2, `--aw-${name} in ${theme}: ${bar}, not #${hex}`);
+    }
+  }
+});
+
+test("ink is whichever of black and white has more contrast", () => {
+  for (let level = 0; level < 256; level += 5) {
+    for (const rgb of [
+      [level, level, level],
+      [level, 0, 255 - level],
+      [255, level, 0],
+    ] as Rgb[]) {
+      const [dark, light] = [contrast(rgb, INK.light), contrast(rgb, INK.dark)];
+      assert.equal(inkOn(rgb), dark > light ? "#000" : "#fff", `${rgb}`);
+    }
   }
 });
 

@@ -137,7 +137,7 @@ def table(
     Args:
         card: The scores.
         title: Heading; by default what was evaluated and on how many examples.
-        cmap: Colour map; by default white to blue.
+        cmap: Colour map; by default paper to ink.
         vmax: Value of the last colour; by default the largest that a method reaches.
         numbers: Whether cells show their value; by default if there is room.
     """
@@ -156,7 +156,7 @@ def table(
     for metric, axes in enumerate(panels):
         values = card.mean[metric][rows]
         top = scale_of(card, metric) if vmax is None else vmax
-        colours, norm = colour_scale(values, signed=False, cmap=cmap, vmin=None, vmax=top, text=True)
+        colours, norm = colour_scale(values, signed=False, cmap=cmap, vmin=None, vmax=top)
         image = axes.imshow(values, cmap=colours, norm=norm, aspect="auto", interpolation="nearest")
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")

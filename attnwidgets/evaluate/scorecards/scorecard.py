@@ -325,7 +325,7 @@ class Scorecard(Explanation):
         Args:
             kind: "lines", one panel per metric, or "table", a row for every method.
             title: Heading; by default what was evaluated and on how many examples.
-            cmap: For "table": colour map; by default white to blue.
+            cmap: For "table": colour map; by default paper to ink.
             vmax: For "table": value of the last colour; by default the largest that a method reaches.
             numbers: For "table": whether cells show their value; by default if there is room.
 

@@ -299,7 +299,7 @@ class Attributions(Explanation):
             target: Number or label of one target; all by default.
             ax: Axes to draw into, instead of a new figure.
             title: Heading; by default the method and the operations on its numbers.
-            cmap: Colour map; by default blues, or a diverging one centred on zero for signed values.
+            cmap: Colour map; by default paper to ink; for signed values orange (for) and violet (against).
             vmin: Value of the first colour; by default zero, or -vmax for signed values.
             vmax: Value of the last colour; by default the largest.
 

@@ -370,7 +370,7 @@ class MixingMap(ReadByUnits):
             query: Number of the row to show as a strip.
             ax: Axes to draw a heatmap or strip into, instead of a new figure.
             title: Heading; by default the method and the operations on its numbers.
-            cmap: Colour map; by default viridis, or a diverging one centred on zero for signed values.
+            cmap: Colour map; by default paper to ink; for signed values orange (for) and violet (against).
             vmin: Value of the first colour; by default zero, or -vmax for signed values.
             vmax: Value of the last colour; by default the largest.
 

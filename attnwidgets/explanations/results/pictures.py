@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.figures.drawing import colour_scale, figure_of, heading, put
 from attnwidgets.figures.maps import heatmap, small_png, strip
+from attnwidgets.figures.palettes import SCALE
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -66,7 +67,7 @@ def head_grid(
     *,
     title: str | None = None,
     cmap: str | Colormap | None = None,
-    scale: str = "sqrt",
+    scale: str = SCALE,
     common: bool = False,
 ) -> Figure:
     """Return a grid of thumbnails, a row for every layer and a column for every head.
@@ -110,7 +111,8 @@ def head_grid(
     axes.set_yticks(np.arange(high) * (rows + gap) + rows / 2 - 0.5, [str(number) for number in shown.layers])
     axes.set_ylabel("layer", fontsize=8)
     axes.tick_params(length=0, labelsize=7)
-    axes.set_frame_on(False)
+    axes.set_facecolor("0.93")  # a masked cell or a gap is not a zero
+    axes.spines[:].set_visible(False)
     note = f"one scale for all, up to {overall:.2g}" if common else "each scaled to its largest value"
     put(axes.text, 0, -0.01, note, transform=axes.transAxes, va="top", fontsize=7, color="0.35")
     heading(axes, shown.title if title is None else title)

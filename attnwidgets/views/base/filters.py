@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SCALES = ("linear", "sqrt", "log")
 RANGES = ("map", "all")
-PALETTES = ("viridis", "cividis", "greys", "red-blue", "orange-purple")
-"""Palettes of weights, then of signed values; colour-blind readers can tell their colours apart."""
+PALETTES = ("paper", "viridis", "cividis", "greys", "orange-violet", "red-blue", "orange-purple")
+"""Palettes of weights, then of signed values, defaults first; colour-blind readers can tell colours apart."""
 
 
 def checked_filters(

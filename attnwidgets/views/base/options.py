@@ -51,10 +51,11 @@ class ColorOptions(ViewOptions, total=False):
     """Options of views that colour numbers.
 
     Args:
-        scale: Colour scale: "linear", "sqrt" or "log"; None: "sqrt" for matrices, "linear" for text.
+        scale: Colour scale: "linear", "sqrt" or "log"; None: "linear".
         color_range: "map": each map has its own range; "all": one range for all layers and heads.
-        palette: "viridis", "cividis" or "greys" for weights, "red-blue" or "orange-purple" for signed
-            values; the view's own palette where this one does not fit.
+        palette: "paper" (to ink), "viridis", "cividis" or "greys" for weights; "orange-violet" (for and
+            against), "red-blue" or "orange-purple" for signed values; the first of its kind where this one
+            does not fit.
     """
 
     scale: str | None

@@ -9,13 +9,14 @@ from matplotlib.patches import Rectangle
 
 from attnwidgets.explanations.results.pictures import head_grid
 from attnwidgets.figures.maps import heatmap, small_png, strip
-from attnwidgets.figures.palettes import heat_map, round_up, sign_colours, text_colours
+from attnwidgets.figures.palettes import SCALE, heat_map, round_up, sign_colours
 from attnwidgets.views.still.head_figure import head_figure
 from attnwidgets.views.still.view_state import ViewState
 from attnwidgets.views.wire.pooling import even, pool
 from attnwidgets.views.wire.units import in_unit
 
 if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -38,7 +39,7 @@ def matrix_figure(view: View) -> Figure:
         value_name=_value_name(state),
         cmap=_palette(state),
         vmax=_top(state, matrix),
-        scale=state.filters.get("scale") or "sqrt",
+        scale=state.filters.get("scale") or SCALE,
     )
     axes = figure.axes[0]
     axes.set_facecolor("0.93")  # a masked or hidden cell is not a zero
@@ -68,7 +69,6 @@ def overview_png(view: View) -> bytes:
         title=state.title(state.head),
         signed=state.source.signed,
         value_name=_value_name(state),
-        scale="sqrt",
     )
     return small_png(figure)
 
@@ -77,7 +77,7 @@ def _value_name(state: ViewState) -> str:
     return "share of the row" if state.source.stochastic else state.source.title
 
 
-def _palette(state: ViewState) -> str:
+def _palette(state: ViewState) -> Colormap:
     return heat_map(state.filters.get("palette", ""), signed=state.source.signed)
 
 
@@ -106,7 +106,7 @@ def grid_figure(view: View) -> Figure:
         explanation,
         title=view.options["title"] or source.title,
         cmap=_palette(state),
-        scale=state.filters.get("scale") or "sqrt",
+        scale=state.filters.get("scale") or SCALE,
         common=state.filters.get("extent") == "all",
     )
 
@@ -118,7 +118,7 @@ def strip_figure(view: View) -> Figure:
     queries, keys = state.labels
     row = state.pinned[0] if state.pinned else -1
     row = row if row < len(queries) else -1
-    names, about = [""], ""
+    names, about, top = [""], "", 0.0
     if source.of_targets:
         rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
         values = state.filtered(source.matrix(state.layer, state.head))[rows]
@@ -129,7 +129,11 @@ def strip_figure(view: View) -> Figure:
     else:
         values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
         names = [queries[row]]
-    top = 1.0 if filters.get("extent") == "all" and source.stochastic else _peak(values) or 1.0
+        # A value has one colour in the text and in the map.
+        matrix, _ = source.overview(state.layer, state.head)
+        top = _top(state, matrix if source.coarse else state.filtered(matrix))
+    all_alike = filters.get("extent") == "all" and source.stochastic
+    top = 1.0 if all_alike else top or _peak(values) or 1.0
     ranks = view.options.get("ranks") or {}
     hatched = []
     if ranks and ranks["unit"] == source.unit:
@@ -142,7 +146,8 @@ def strip_figure(view: View) -> Figure:
         title=state.title(state.head, about),
         hatched=hatched,
         signed=source.signed,
-        cmap=text_colours(filters.get("palette", ""), filters.get("scale") or "linear", signed=source.signed),
+        cmap=_palette(state),
+        scale=filters.get("scale") or SCALE,
         vmin=-top if source.signed else 0.0,
         vmax=top,
     )

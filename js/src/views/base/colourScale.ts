@@ -1,5 +1,5 @@
 /** The colour scale beside every picture: its ramp, its range in numbers, and its settings. */
-import { type MapName, type Mode, rampCss, valueAt } from "../../colour.ts";
+import { type MapName, type Mode, rampCss, SCALE, valueAt } from "../../colour.ts";
 import { assign, h, on, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 
@@ -22,11 +22,11 @@ export interface ColourScale {
   follow(mode: Mode, common: boolean): void;
 }
 
-const MODES: Record<Mode, string> = { sqrt: "√ scale", linear: "linear", log: "log scale" };
+const MODES: Record<Mode, string> = { linear: "linear", sqrt: "√ scale", log: "log scale" };
 
-/** A square-root scale; `modes` adds a menu of scales. `changed` is called when the reader chooses. */
+/** A scale; `modes` adds a menu of scales. `changed` is called when the reader chooses. */
 export function createScale(signal: AbortSignal, modes: boolean, changed: () => void): ColourScale {
-  let mode: Mode = "sqrt";
+  let mode: Mode = SCALE;
   let common = false;
   const ramp = h("span.ramp", { "aria-hidden": "true" });
   const [low, middle, high, words] = [h("span"), h("span"), h("span"), h("span")];

@@ -1,7 +1,7 @@
 /** The agreement of every two explanations as a small matrix of coloured numbers. Clicking a cell compares the two. */
 
 import type { Theme } from "../../colour.ts";
-import { heatMap, luminance, mapTable, place, type Rgb } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
 import { h, keyboard, on, setChildren, setFlag } from "../../dom.ts";
 
 /** One measure in the answer of `CompareView._agreement`. */
@@ -89,27 +89,23 @@ export function createAgreementTable(
         build(names);
       }
       const signed = chance === 0;
-      const colours = mapTable(heatMap(signed, theme));
+      const map = heatMap(signed, theme);
+      const range = signed ? ([-1, 1] as const) : ([0, 1] as const);
       cells.forEach((cell, index) => {
         const [row, col] = at(index);
         const value = values[row]?.[col] ?? NaN;
-        const rgb = colourOf(value, signed, colours);
+        const rgb = colourAt(map, place(Number.isFinite(value) ? value : 0, range, "linear"));
         cell.textContent = value
           .toFixed(2)
           .replace(/^-0\.00$/, "0.00")
           .replace("-", "−");
         // The diagonal is trivial and stays uncoloured.
-        cell.style.background = row === col ? "" : `rgb(${rgb.join(" ")})`;
-        cell.style.color = row === col ? "" : luminance(rgb) > 0.18 ? "#000" : "#fff";
+        cell.style.background = row === col ? "" : cssOf(rgb);
+        cell.style.color = row === col ? "" : inkOn(rgb);
         cell.ariaLabel = `${names[row]} and ${names[col]}: ${cell.textContent}`;
         cell.title = `${title}: ${cell.ariaLabel}`;
         cell.ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));
       });
     },
   };
-}
-
-function colourOf(value: number, signed: boolean, colours: ReturnType<typeof mapTable>): Rgb {
-  const at = 3 * Math.round(255 * place(Number.isFinite(value) ? value : 0, signed ? [-1, 1] : [0, 1], "linear"));
-  return [colours[at] ?? 0, colours[at + 1] ?? 0, colours[at + 2] ?? 0];
 }

@@ -2,6 +2,7 @@
  * Explanations of one text, one below the other: each as a text, or as a band of colour if there are too many words.
  */
 
+import { SCALE } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
@@ -9,7 +10,7 @@ import { filtersOf } from "../base/filters.ts";
 import { type Band, createBand } from "../text/band.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip, type StripEvents } from "../text/strip.ts";
-import { gradient, shades } from "../text/stripColour.ts";
+import { fills, gradient } from "../text/stripColour.ts";
 import { difference } from "./differences.ts";
 import type { ExplanationRows } from "./rows.ts";
 
@@ -94,8 +95,8 @@ export function createStrips(
 
   const paintRow = (row: Row, of: Float32Array, top: number, signed: boolean, words: string): void => {
     const { palette, scale } = filtersOf(ctx);
-    const colouring = [ctx.theme, signed, palette, scale || "linear"] as const;
-    const colours = shades(...colouring);
+    const colouring = [ctx.theme, signed, palette, scale || SCALE] as const;
+    const colours = fills(...colouring);
     const { underlay } = row.strip as Partial<Strip>;
     (underlay ?? (row.strip as Band)).paint((i) => colours((of[i] ?? 0) / (top || 1)));
     const [low, ramp, high] = row.ends;

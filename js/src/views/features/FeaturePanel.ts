@@ -2,6 +2,7 @@
  * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
  */
 
+import type { Theme } from "../../colour.ts";
 import { h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
@@ -10,6 +11,7 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
+import { fillOf } from "../text/stripColour.ts";
 import { createFeatureNames, nameField } from "./featureNames.ts";
 import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, shownSae, tokenSpan } from "./features.ts";
 
@@ -62,10 +64,10 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
 }
 
 /** One context, with its token in the middle column. */
-function line(example: Example): HTMLElement {
+function line(example: Example, theme: Theme): HTMLElement {
   const { tokens, shares, at, activation, text, place } = example;
   const apart = !carriesSpaces(tokens);
-  const spans = tokens.map((token, i) => tokenSpan(token, shares[i] ?? 0));
+  const spans = tokens.map((token, i) => tokenSpan(token, fillOf(shares[i] ?? 0, theme, false)));
   const from = (first: number, end: number): (HTMLElement | string)[] =>
     spans.slice(first, end).flatMap((span, i) => {
       const gap = apart && first + i > 0 && !continues(tokens[first + i] as string);
@@ -105,7 +107,7 @@ function histogram({ histogram, top, count }: Page): HTMLElement {
 function effects(title: string, tokens: [string, number][]): HTMLElement[] {
   if (tokens.length === 0) return [];
   const rows = tokens.map(([token, effect]) =>
-    h("li", tokenSpan(token, 0), h("span.value", `${effect > 0 ? "+" : ""}${printed(effect, false)}`)),
+    h("li", tokenSpan(token), h("span.value", `${effect > 0 ? "+" : ""}${printed(effect, false)}`)),
   );
   return [h("div.block", h("b", title), h("ol.effects", ...rows))];
 }
@@ -157,7 +159,8 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
           h("li", featureButton(ctx, sae, feature, bound.signal), h("span.value", describe(rest))),
         ),
       );
-    const group = (of: number): HTMLElement => h("ol.contexts", ...examples.filter((e) => e.group === of).map(line));
+    const group = (of: number): HTMLElement =>
+      h("ol.contexts", ...examples.filter((e) => e.group === of).map((e) => line(e, ctx.theme)));
     const block = (words: string, ...parts: HTMLElement[]): HTMLElement => h("div.block", h("b", words), ...parts);
     const side = [
       block("how strongly it fires", histogram(page)),
@@ -224,7 +227,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     const answer = answers.get<Page>("feature", args);
     state.show("feature", answers.failure("feature", args) ?? naming.why());
     setFlag(body, "data-stale", !answer);
-    const stateKey = JSON.stringify([args, Boolean(answer), sae.names]);
+    const stateKey = JSON.stringify([args, Boolean(answer), sae.names, ctx.theme]);
     if (stateKey === drawnKey) return;
     drawnKey = stateKey;
     if (!name.contains(document.activeElement)) {
@@ -251,6 +254,6 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   };
   signal.addEventListener("abort", () => bound.abort());
   return (changed) => {
-    if (!only(changed, "hover", "pinned", "tiles", "theme", "head", "unit", "method", "stack")) update();
+    if (!only(changed, "hover", "pinned", "tiles", "head", "unit", "method", "stack")) update();
   };
 });

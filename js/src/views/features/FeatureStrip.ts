@@ -12,7 +12,7 @@ import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
-import { gradient, shade } from "../text/stripColour.ts";
+import { fills, gradient, NOTHING } from "../text/stripColour.ts";
 import { activationsOf, type Fired } from "./activations.ts";
 import { axisOfText, nameOfFeature, optionsOf, type Sae, shownSae, tokenAt } from "./features.ts";
 
@@ -175,7 +175,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const values = data.of(shown);
     // SAEs are not trained on special tokens, where activations may have any size: they do not set the scale.
     const top = peak(values.filter((_, i) => !axis.special[i] && !(current.skipsFirst && i === 0))) || peak(values);
-    strip?.underlay.paint((i) => (top > 0 ? shade((values[i] ?? 0) / top, ctx.theme, false) : ""));
+    const colours = fills(ctx.theme, false);
+    strip?.underlay.paint((i) => (top > 0 ? colours((values[i] ?? 0) / top) : NOTHING));
     ramp.style.background = gradient(ctx.theme, false);
     setText(high, top > 0 ? tickText(top) : "it does not fire here");
     const label = token >= 0 ? quoted(axis.labels, token, ctx.options.indexBase) : "";

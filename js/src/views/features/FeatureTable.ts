@@ -216,7 +216,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         nameField(sae.names[row.feature] ?? "", row.feature, (name) => naming.tell(of, row.feature, name)),
       );
     }
-    if (column === "token") return h("span.feature-token", { title: row.token }, tokenSpan(row.token, 0));
+    if (column === "token") return h("span.feature-token", { title: row.token }, tokenSpan(row.token));
     if (column === "here") return numeric(value(row), value(row) ? printed(value(row), false) : "0");
     return column === "density"
       ? numeric(row.density, percentage(row.density))

@@ -1,9 +1,10 @@
 /** The SAEs that Python describes, and which SAE and feature are selected. */
 
 import type { ViewContext } from "../../context.ts";
-import { h, on, shortLabel } from "../../dom.ts";
+import { h, on, setFlag, shortLabel } from "../../dom.ts";
 import { nearest, translateIndex } from "../../selection.ts";
 import type { Axis, ViewOptions } from "../../wire/wire.ts";
+import { type Fill, NOTHING } from "../text/stripColour.ts";
 import { writeLabel } from "../text/tokens.ts";
 
 /** One SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
@@ -56,11 +57,12 @@ export function featureButton(
   return button;
 }
 
-/** A token as text, with its whitespace visible and a class for what it is. */
-export function tokenSpan(label: string, share: number): HTMLElement {
+/** A token as text, with its whitespace visible, over the fill of a share of the largest activation. */
+export function tokenSpan(label: string, { css, flips }: Fill = NOTHING): HTMLElement {
   const span = h("span.hit");
   writeLabel(span, label);
-  if (share > 0) span.style.setProperty("--aw-share", `${Math.round(100 * Math.min(1, share) ** 0.8)}%`);
+  span.style.background = css;
+  setFlag(span, "data-flip", flips);
   return span;
 }
 

@@ -3,7 +3,7 @@
  * head under the pointer is shown enlarged, a click selects it.
  */
 
-import { heatMap } from "../../colour.ts";
+import { heatMap, SCALE } from "../../colour.ts";
 import {
   atEnd,
   createWatch,
@@ -128,7 +128,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
     const { palette, scale: mode, extent } = filtersOf(ctx);
-    scale.follow(mode || "sqrt", extent === "all");
+    scale.follow(mode || SCALE, extent === "all");
     const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
     const stateKey = [source.id, rows, cols, width, ...how].join("|");
     if (stateKey !== drawnKey || thumbs !== sheet) {

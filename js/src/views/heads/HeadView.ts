@@ -2,6 +2,7 @@
  * Heads of a layer as lines between two columns of tokens: what the current token reads, or who reads it, by head;
  * without a current token, the strongest pairs.
  */
+import { barColours } from "../../colour.ts";
 import type { Change } from "../../context.ts";
 import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
@@ -14,7 +15,7 @@ import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
 import { textWidth } from "../maps/labels.ts";
 import { createChips } from "./chips.ts";
-import { headColour, inkOn, signColours } from "./colours.ts";
+import { headColour, headInk } from "./colours.ts";
 import { createColumn } from "./column.ts";
 import { createLines } from "./lines.ts";
 import { createNumbers, type Token } from "./numbers.ts";
@@ -226,9 +227,10 @@ export const renderHeadView = view((ctx, root, signal) => {
       painted = source.id;
       const all = source.heads ?? ["-"];
       const { palette, scale: mode } = filtersOf(ctx);
+      const bars = barColours(ctx.theme, palette);
       lines.style({
         colours: heads.map((head) => headColour((all as HeadKey[]).indexOf(head), ctx.theme)),
-        signs: source.signed ? signColours(ctx.theme, palette) : null,
+        signs: source.signed ? [bars.against, bars.for] : null,
         mode,
         top: numbers.top(token),
         only: overHead,
@@ -305,7 +307,7 @@ export const renderHeadView = view((ctx, root, signal) => {
           name: ctx.headName(head),
           title: `head ${headAddress(ctx, layer, head)}: click shows or hides it, double-click it alone`,
           colour,
-          ink: colour && inkOn(colour),
+          ink: colour && headInk(colour),
           on: heads.includes(head),
           current: head === current,
         };

@@ -1,7 +1,7 @@
 /** Colours of heads, as distinct as possible for any colour vision, on light and dark pages. */
 
 import type { Theme } from "../../colour.ts";
-import { heatMap, luminance, mapTable } from "../../colour.ts";
+import { inkOn, type Rgb } from "../../colour.ts";
 
 /**
  * Each colour was chosen farthest from those before it in OKLab, by the nearest of normal, protan, deutan and tritan
@@ -19,15 +19,8 @@ export function headColour(place: number, theme: Theme): string {
   return `#${COLOURS[theme].slice(at, at + 6)}`;
 }
 
-/** Black or white, whichever is more legible on a colour (#rrggbb). */
-export function inkOn(colour: string): string {
-  const channel = (at: number): number => Number.parseInt(colour.slice(at, at + 2), 16);
-  return luminance([channel(1), channel(3), channel(5)]) > 0.179 ? "#000" : "#fff";
-}
-
-/** Colours of negative and positive values: those of the heatmaps. */
-export function signColours(theme: Theme, palette: string): [string, string] {
-  const table = mapTable(heatMap(true, theme, palette));
-  const at = (place: number): string => `rgb(${[...table.subarray(3 * place, 3 * place + 3)].join(" ")})`;
-  return [at(40), at(215)];
+/** Black or white, whichever is more legible on the colour of a head (#rrggbb). */
+export function headInk(colour: string): string {
+  const rgb = [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16)) as unknown as Rgb;
+  return inkOn(rgb);
 }

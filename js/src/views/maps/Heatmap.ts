@@ -3,7 +3,7 @@
  * move through layers and heads.
  */
 
-import { heatMap, lut } from "../../colour.ts";
+import { heatMap, lut, SCALE } from "../../colour.ts";
 import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
@@ -97,7 +97,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const whatItIs = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
-    scale.follow(chosen.scale || "sqrt", chosen.extent === "all");
+    scale.follow(chosen.scale || SCALE, chosen.extent === "all");
     tiles.request(source.id, layer, head);
     setFlag(plot, "data-stale", !tile);
     assign(plot, { ariaBusy: String(!tile) });

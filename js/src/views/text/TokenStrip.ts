@@ -3,6 +3,7 @@
  * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
  */
 
+import { SCALE } from "../../colour.ts";
 import type { Change, ViewContext } from "../../context.ts";
 import {
   assign,
@@ -17,7 +18,7 @@ import {
   setStyles,
   setText,
 } from "../../dom.ts";
-import { approximately, printed, tickText } from "../../numbers.ts";
+import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
@@ -30,7 +31,7 @@ import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { gradient, shades } from "./stripColour.ts";
+import { fills, gradient } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
 import { createUnits } from "./units.ts";
 
@@ -42,6 +43,8 @@ interface Reading {
   exact: boolean;
   /** Row index, or -1 for the mean over all rows. */
   query: number;
+  /** The end of the scale of the map that the row is from: a value has one colour in both; 0: the values' own. */
+  top: number;
   preview: boolean;
 }
 
@@ -198,17 +201,19 @@ export const renderTokenStrip = view((around, root, signal) => {
     // A coarse tile has no rows of single cells: a preview needs the exact row as well.
     const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
+    const ends = isMap && query >= 0 && left ? roundUp(left.peak()) : 0;
+    const top = source.stochastic ? Math.min(1, ends) : ends;
     const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
-    if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, preview };
+    if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, top, preview };
     if (!left) return null;
-    if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, preview };
+    if (query >= 0) return { values: rowOf(left, query), all, exact: false, query, top, preview };
     // Special tokens are excluded from the mean; the other filters apply to the mean itself.
     const counted = filtered(ctx, tile, { ...chosen, mass: 1, least: 0 });
     const { special } = ctx.axisOf(source.key);
     const mean = counted.received();
     const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
     const values = hidesValues(chosen) ? filteredRow(mean, special, { ...chosen, special: how }, false) : mean;
-    return { values, all, exact: false, query, preview: false };
+    return { values, all, exact: false, query, top, preview: false };
   };
 
   const paint = (): void => {
@@ -216,13 +221,27 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
     const { palette, scale, extent } = filtersOf(ctx);
-    const colouring = [theme, signed, palette, scale || "linear"] as const;
-    if (!isPainted(keys, reading.values, reading.all, ...colouring, extent, stochastic, intensity.value, line, edge))
+    const colouring = [theme, signed, palette, scale || SCALE] as const;
+    if (
+      !isPainted(
+        keys,
+        reading.values,
+        reading.all,
+        reading.top,
+        ...colouring,
+        extent,
+        stochastic,
+        intensity.value,
+        line,
+        edge,
+      )
+    )
       return;
     const rows = stacked() ? reading.all : [reading.values];
-    const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
+    const largest = Math.max(...rows.map(peak));
+    const most = extent === "all" && stochastic ? 1 : reading.top || largest;
     const top = topOfScale([most], Number(intensity.value));
-    const colours = shades(...colouring);
+    const colours = fills(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
       strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
@@ -230,7 +249,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
     setText(low, signed ? `−${tickText(top)}` : "0");
-    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(most)})` : "";
+    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(largest)})` : "";
     setText(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
   };
 

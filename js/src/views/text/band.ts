@@ -1,10 +1,11 @@
 /** A long text as one line of colour, one cell per element: stands in for a strip if there is no room for words. */
 import { density, h, on, place, watchWidth } from "../../dom.ts";
 import type { StripEvents } from "./strip.ts";
+import { type Fill, NOTHING } from "./stripColour.ts";
 
 export interface Band {
   box: HTMLElement;
-  paint(shade: (index: number) => string): void;
+  paint(fill: (index: number) => Fill): void;
   mark(name: "aw-query" | "aw-key", index: number): void;
 }
 
@@ -17,7 +18,7 @@ export function createBand(count: number, caption: string, events: StripEvents, 
   const line = h("div.band-line", canvas, ...Object.values(marks));
   const box = h("div.strip.strip-band", h("div.strip-name", caption), line);
   const at = { "aw-query": -1, "aw-key": -1 };
-  let shadeOf: (index: number) => string = () => "";
+  let fillOf: (index: number) => Fill = () => NOTHING;
   let width = 0;
 
   const draw = (): void => {
@@ -27,9 +28,9 @@ export function createBand(count: number, caption: string, events: StripEvents, 
     canvas.height = HEIGHT;
     const size = canvas.width / count;
     for (let i = 0; i < count; i += 1) {
-      const colour = shadeOf(i);
-      if (!colour) continue;
-      pen.fillStyle = colour;
+      const { css } = fillOf(i);
+      if (!css) continue;
+      pen.fillStyle = css;
       pen.fillRect(Math.floor(i * size), 0, Math.max(1, Math.ceil(size)), HEIGHT);
     }
   };
@@ -53,8 +54,8 @@ export function createBand(count: number, caption: string, events: StripEvents, 
   });
   return {
     box,
-    paint(colours) {
-      shadeOf = colours;
+    paint(fill) {
+      fillOf = fill;
       draw();
     },
     mark(name, index) {

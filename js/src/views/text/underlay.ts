@@ -4,7 +4,8 @@
  * chunk as they scroll into view.
  */
 
-import { atEnd, density, h, onResize } from "../../dom.ts";
+import { atEnd, density, h, onResize, setFlag } from "../../dom.ts";
+import { type Fill, NOTHING } from "./stripColour.ts";
 
 export const LAZY_ABOVE = 2048;
 export const CHUNK = 1024;
@@ -29,6 +30,8 @@ interface Sheet extends Chunk {
   owners: Uint32Array;
   scale: number;
   measured: boolean;
+  /** 1 for every element whose text is flipped. */
+  flipped: Uint8Array;
   visible: boolean;
   /** The mask of the coloured shapes: drawn once per `look`, so that recolouring only draws rectangles. */
   mask: HTMLCanvasElement;
@@ -37,10 +40,10 @@ interface Sheet extends Chunk {
 
 export interface Underlay {
   /**
-   * Colours every element with the CSS colour `shade` returns for its index ("": none), behind it or (`line`) below it;
-   * `edge`, if given, returns the width of an outline in its text colour.
+   * Fills the box behind every element, or a line (`line`) below it, and flips the text over dark fills; `edge`, if
+   * given, returns the width of an outline in its text colour.
    */
-  paint(shade: (index: number) => string, line?: boolean, edge?: ((index: number) => number) | undefined): void;
+  paint(fill: (index: number) => Fill, line?: boolean, edge?: ((index: number) => number) | undefined): void;
 }
 
 /** Puts one canvas per chunk into `layer`, which lies under the text of `strip`. Ends with `signal`. */
@@ -50,7 +53,7 @@ export function createUnderlay(
   chunks: readonly Chunk[],
   signal: AbortSignal,
 ): Underlay {
-  let paints: Paints = { shade: () => "", line: false, edge: undefined };
+  let paints: Paints = { fill: () => NOTHING, line: false, edge: undefined };
   let size = "";
   let frame = 0;
   const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
@@ -59,7 +62,8 @@ export function createUnderlay(
     const [canvas, mask] = [h("canvas"), h("canvas")];
     layer.append(canvas);
     const empty = { boxes: new Float32Array(0), cells: new Uint16Array(0), owners: new Uint32Array(0), scale: 1 };
-    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, visible: !lazy };
+    const flipped = new Uint8Array(chunk.spans.length);
+    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, flipped, visible: !lazy };
   });
 
   const draw = (): void => {
@@ -72,9 +76,12 @@ export function createUnderlay(
       const areas = stale.map((sheet) => measure(sheet, origin));
       for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
-    for (const sheet of shown) fill(sheet, paints);
+    for (const sheet of shown) {
+      fill(sheet, paints);
+      flip(sheet, paints);
+    }
     // Read the page's colour only if an outline needs it: that forces layout.
-    if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge, getComputedStyle(strip).color);
+    if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge);
   };
   const later = (): void => {
     cancelAnimationFrame(frame);
@@ -106,33 +113,20 @@ export function createUnderlay(
   }
   atEnd(signal, () => cancelAnimationFrame(frame));
   return {
-    paint(shade, line = false, edge = undefined) {
-      paints = { shade, line, edge };
+    paint(fill, line = false, edge = undefined) {
+      paints = { fill, line, edge };
       draw();
     },
   };
 }
 
 interface Paints {
-  shade(index: number): string;
+  fill(index: number): Fill;
   line: boolean;
   edge: ((index: number) => number) | undefined;
 }
 
 const LINE = 4;
-
-const SPLIT = new Map<string, readonly [string, number]>();
-
-/** A colour and its alpha: setting a number on a canvas is faster than parsing another colour. */
-function split(css: string): readonly [string, number] {
-  let parts = SPLIT.get(css);
-  if (!parts) {
-    const [colour = "", alpha = "1"] = css.split(/ \/ |\)/);
-    parts = css.startsWith("rgb(") ? [`${colour})`, Number(alpha || 1)] : [css, 1];
-    SPLIT.set(css, parts);
-  }
-  return parts;
-}
 
 /** The mask through which colour is visible. */
 function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
@@ -151,7 +145,17 @@ function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
   pen.fill();
 }
 
-function fill(sheet: Sheet, { shade, line }: Paints): void {
+/** Flips the text of the elements whose fill crossed from pale to dark, or back. */
+function flip({ spans, start, flipped }: Sheet, { fill, line }: Paints): void {
+  for (let i = 0; i < spans.length; i += 1) {
+    const flips = Number(!line && fill(start + i).flips);
+    if (flips === flipped[i]) continue;
+    flipped[i] = flips;
+    setFlag(spans[i] as HTMLElement, "data-flip", !!flips);
+  }
+}
+
+function fill(sheet: Sheet, { fill: fillOf, line }: Paints): void {
   const { canvas, mask, cells, owners } = sheet;
   const pen = canvas.getContext("2d");
   if (!pen) return;
@@ -164,33 +168,31 @@ function fill(sheet: Sheet, { shade, line }: Paints): void {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   let last = "";
   for (let i = 0; i < owners.length; i += 1) {
-    const css = shade(owners[i] as number);
+    const { css } = fillOf(owners[i] as number);
     if (!css) continue;
-    const [colour, alpha] = split(css);
-    if (colour !== last) pen.fillStyle = colour;
-    last = colour;
-    pen.globalAlpha = alpha;
+    if (css !== last) pen.fillStyle = css;
+    last = css;
     const at = 4 * i;
     pen.fillRect(cells[at] as number, cells[at + 1] as number, cells[at + 2] as number, cells[at + 3] as number);
   }
-  pen.globalAlpha = 1;
   pen.globalCompositeOperation = "destination-in";
   pen.drawImage(mask, 0, 0);
   pen.globalCompositeOperation = "source-over";
 }
 
 /** Outlines of elements. */
-function outline({ canvas, boxes, owners, scale }: Sheet, edge: (index: number) => number, ink: string): void {
+function outline(sheet: Sheet, edge: (index: number) => number): void {
+  const { canvas, boxes, owners, scale, spans, start } = sheet;
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.strokeStyle = ink;
   for (let i = 0; i < owners.length; i += 1) {
     const lineWidth = edge(owners[i] as number);
     if (!lineWidth) continue;
     const at = 4 * i;
     const [x, y] = [boxes[at] as number, boxes[at + 1] as number];
     const [width, height] = [boxes[at + 2] as number, boxes[at + 3] as number];
+    pen.strokeStyle = getComputedStyle(spans[(owners[i] as number) - start] as HTMLElement).color;
     pen.lineWidth = lineWidth;
     pen.strokeRect(x + lineWidth / 2, y + lineWidth / 2, Math.max(1, width - lineWidth), height - lineWidth);
   }

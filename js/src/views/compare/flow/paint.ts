@@ -1,12 +1,10 @@
 /** Paints tokens by layers on a canvas: edges, dots, and bars below the input. */
 
-import type { Theme } from "../../../colour.ts";
+import { barColours, type Theme } from "../../../colour.ts";
 import type { Edge } from "./mass.ts";
 
 /** Height in px of the bars below the input. */
 export const BARS = 34;
-/** Edges between tokens. */
-const HUES: Record<Theme, string> = { light: "#d96a00", dark: "#ffab52" };
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
 
@@ -25,7 +23,7 @@ export interface Inks {
 }
 
 export function inksOf(theme: Theme, el: Element): Inks {
-  return { edge: HUES[theme], text: getComputedStyle(el).color };
+  return { edge: barColours(theme).amount, text: getComputedStyle(el).color };
 }
 
 export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {

@@ -3,12 +3,13 @@
  * chosen.
  */
 
+import { SCALE } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, createWatch, h, keyboard, on, setChildren, setFlag, setText } from "../../../dom.ts";
 import { filtersOf } from "../../base/filters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
-import { shades } from "../../text/stripColour.ts";
+import { fills } from "../../text/stripColour.ts";
 import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
@@ -67,7 +68,7 @@ export function createProfileStrips(
       const { palette, scale } = filtersOf(ctx);
       if (isColoured(sources, row, ctx.theme, palette, scale)) {
         const [top, signed] = [peak(row), row.some((value) => value < 0)];
-        const colours = shades(ctx.theme, signed, palette, scale || "linear");
+        const colours = fills(ctx.theme, signed, palette, scale || SCALE);
         underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
       }
       mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);

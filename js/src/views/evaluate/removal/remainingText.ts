@@ -4,7 +4,7 @@ import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
-import { shade } from "../../text/stripColour.ts";
+import { type Fill, fillOf, NOTHING } from "../../text/stripColour.ts";
 import { EFFECTS } from "./maskingStrategies.ts";
 import { rowOf } from "./request.ts";
 import type { Removal } from "./steps.ts";
@@ -27,7 +27,7 @@ export function createRemainingText(
   const element = h("div.texts");
   let strip: Strip | null = null;
   let tokens: HTMLElement[] = [];
-  let colours = new Map<number, string>();
+  let colours = new Map<number, Fill>();
   let [builtFor, colouredFor] = ["", ""];
   let bound = new AbortController();
   atEnd(signal, () => bound.abort());
@@ -40,7 +40,7 @@ export function createRemainingText(
     const orderedWeights = order.map((token) => weights[token] ?? 0);
     const [top, signed] = [peak(orderedWeights), orderedWeights.some((weight) => weight < 0)];
     colours = new Map(
-      order.map((token, i) => [token, top ? shade((orderedWeights[i] ?? 0) / top, ctx.theme, signed) : ""]),
+      order.map((token, i) => [token, top ? fillOf((orderedWeights[i] ?? 0) / top, ctx.theme, signed) : NOTHING]),
     );
     tokens = [...box.querySelectorAll<HTMLElement>(".aw-tok")];
   };
@@ -79,7 +79,9 @@ export function createRemainingText(
         setFlag(token, "data-gone", isGone);
         if (isGone && standIn) token.dataset.in = standIn;
         else delete token.dataset.in;
-        token.style.backgroundColor = isGone ? "" : (colours.get(i) ?? "");
+        const { css, flips } = (isGone ? undefined : colours.get(i)) ?? NOTHING;
+        token.style.backgroundColor = css;
+        setFlag(token, "data-flip", flips);
       }
       strip.mark("aw-query", isMap ? rowOf(ctx) : -1);
       point();

@@ -1,11 +1,11 @@
 /** Colours of signed numbers, and a canvas at screen resolution. */
 
 import type { Theme } from "../../../colour.ts";
-import { heatMap, mapTable } from "../../../colour.ts";
+import { barColours, heatMap, mapTable } from "../../../colour.ts";
 import { density } from "../../../dom.ts";
 
 export interface Ink {
-  /** Colours for -1 to 1: 256 triples of bytes. */
+  /** Colours for -1 to 1: 257 triples of bytes. */
   table: Uint8Array;
   positive: string;
   negative: string;
@@ -16,16 +16,14 @@ export interface Ink {
 }
 
 /** Index into a colour table for a share (-1 to 1) of the largest magnitude. */
-export const shadeOf = (share: number): number => 3 * Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, share || 0)));
+export const placeOf = (share: number): number => 3 * Math.round(128 + 128 * Math.max(-1, Math.min(1, share || 0)));
 
 /** Colours for a theme; lines and text use those of the element. */
 export function inkOf(theme: Theme, el: Element): Ink {
   const table = mapTable(heatMap(true, theme));
-  const css = (share: number): string => `rgb(${table.subarray(shadeOf(share), shadeOf(share) + 3).join(" ")})`;
-  const style = getComputedStyle(el);
   const line = theme === "dark" ? "#fff4" : "#0003";
-  const share = style.getPropertyValue("--aw-share");
-  return { table, positive: css(0.75), negative: css(-0.75), share, line, text: style.color };
+  const { amount: share, for: positive, against: negative } = barColours(theme);
+  return { table, positive, negative, share, line, text: getComputedStyle(el).color };
 }
 
 /** Set a canvas's size in CSS px, clear it, and return a context that draws in CSS px; null if there is none. */

@@ -3,7 +3,7 @@
  */
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { type Ink, shadeOf, sharpContext } from "./ink.ts";
+import { type Ink, placeOf, sharpContext } from "./ink.ts";
 import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
@@ -114,7 +114,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     const image = new ImageData(row.dim, last - first);
     for (let place = first; place < last; place += 1) {
       for (const [i, value] of vectorOf(row, step, order[place] as number).entries()) {
-        const [at, shade] = [4 * ((place - first) * row.dim + i), shadeOf(value / top)];
+        const [at, shade] = [4 * ((place - first) * row.dim + i), placeOf(value / top)];
         for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
         image.data[at + 3] = 255;
       }

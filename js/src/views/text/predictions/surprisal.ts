@@ -7,7 +7,7 @@ import type { Answers } from "../../../wire/answers.ts";
 import type { Axis } from "../../../wire/wire.ts";
 import { peak } from "../rowValues.ts";
 import { createStrip, type Strip } from "../strip.ts";
-import { gradient, shades } from "../stripColour.ts";
+import { fills, gradient } from "../stripColour.ts";
 import { percent } from "./percent.ts";
 
 interface SurprisalAnswer {
@@ -94,7 +94,7 @@ export function createSurprisal(
       build(answer.meta, buffer);
     }
     const top = peak(values);
-    const colour = shades(ctx.theme, false);
+    const colour = fills(ctx.theme, false);
     strip?.underlay.paint((i) => colour((values[i] as number) / (top || 1)));
     ramp.style.background = gradient(ctx.theme, false);
     setText(high, `${tickText(top)} bits`);
