@@ -7,6 +7,7 @@ import { HIDDEN, LATER } from "../../wire/codec.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { createScale } from "../base/colourScale.ts";
+import { filtersOf } from "../base/filters.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { createReadout, only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
@@ -25,7 +26,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const title = h("b.title");
   const back = h("button.button", { type: "button" });
   const readout = createReadout();
-  const scale = createScale(signal, true, () => draw());
+  const scale = createScale();
   let width = 0;
   let size: Size | null = null;
   let laidOut = "";
@@ -102,6 +103,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
         codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(Math.abs(value) / (end || 1)));
       });
     });
+    scale.follow(filtersOf(ctx));
     const range = [signed ? -end : 0, end] as const;
     const map = heatMap(signed, ctx.theme);
     const table = lut(map, { gamma: 0.5, scale: end, range, mode: scale.mode(), signed: true });
@@ -118,7 +120,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     );
     show(image);
     const words = `one scale for all layers${missing ? `; ${missing} not computed yet` : ""}`;
-    scale.show({ map, range, words, button: null });
+    scale.show({ map, range, words });
   };
 
   /** Update outlines and readout. Runs on every pointer move. */
