@@ -156,9 +156,7 @@ export const renderTools = view((ctx, root, signal) => {
   const panel = h(
     "div.menu.tools-menu",
     { role: "dialog", "aria-label": "menu", tabindex: "-1" },
-    saving.element,
-    showing.element,
-    listing.element,
+    h("div.tools-sections", saving.element, showing.element, listing.element),
   );
   saving.unfold();
   showing.unfold();

@@ -25,7 +25,7 @@ export function besideIn(room: number, start: number, end: number, size: number)
 /** Place a panel beside `el` whenever it opens. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
   if (hasAnchors()) {
-    const name = `--${uniqueName()}`;
+    const name = el.style.getPropertyValue("anchor-name") || `--${uniqueName()}`;
     el.style.setProperty("anchor-name", name);
     panel.style.setProperty("position-anchor", name);
     return;
