@@ -12,8 +12,8 @@ import {
   unitsOf,
   whereWords,
 } from "../src/views/base/navigation.ts";
+import { createPlayer } from "../src/views/base/player.ts";
 import { besideIn } from "../src/views/base/popover.ts";
-import { createPlayer } from "../src/views/maps/LayerSlider.ts";
 import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
