@@ -45,8 +45,14 @@ interface Action {
   act(): void | Promise<void>;
 }
 
+interface Section {
+  element: HTMLElement;
+  head: HTMLElement;
+  unfold(): void;
+}
+
 /** A part of the menu that unfolds under its name. */
-function createSection(name: string, signal: AbortSignal, ...inside: Node[]): { element: HTMLElement; unfold(): void } {
+function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Section {
   const head = h("button.tools-head", { type: "button", "aria-expanded": "false" }, name);
   const body = h("div.tools-body", { hidden: "" }, ...inside);
   const unfold = (is = true): void => {
@@ -54,7 +60,7 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): { 
     head.ariaExpanded = String(is);
   };
   on(head, signal, { click: () => unfold(body.hidden !== false) });
-  return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), unfold };
+  return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
 }
 
 /** `root` lies inside its view. */
@@ -158,6 +164,8 @@ export const renderTools = view((ctx, root, signal) => {
     { role: "dialog", "aria-label": "menu", tabindex: "-1" },
     h("div.tools-sections", saving.element, showing.element, listing.element),
   );
+  /** Where the focus goes when the menu opens. */
+  let entry = saving.head;
   saving.unfold();
   showing.unfold();
   const lines = (place: string, words: readonly string[]): HTMLElement =>
@@ -199,7 +207,10 @@ export const renderTools = view((ctx, root, signal) => {
   setChildren(root, button, panel, summary);
   tip(button, "Save, filters, colours, keys (?)", signal);
   on(panel, signal, {
-    toggle: ({ newState }) => newState === "open" && panel.querySelector("button")?.focus({ preventScroll: true }),
+    toggle({ newState }) {
+      if (newState === "open") entry.focus();
+      else entry = saving.head;
+    },
     // No key of the menu reaches the view.
     keydown: (event) => event.stopPropagation(),
     focusout({ relatedTarget }) {
@@ -213,8 +224,8 @@ export const renderTools = view((ctx, root, signal) => {
       if (event.key !== "?" || typing || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       listing.unfold();
+      entry = listing.head;
       panel.showPopover();
-      keys.scrollIntoView({ block: "nearest" });
     },
   });
   return (changed) => {

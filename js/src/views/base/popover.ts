@@ -65,7 +65,7 @@ export function createPopover(
   });
 }
 
-/** Milliseconds that a pointer rests on an element before its tip appears. */
+/** Milliseconds that the pointer or the focus rests on an element before its tip appears. */
 const RESTS_MS = 400;
 
 /** Describe an element: for screen readers, and in a tip under the pointer or the keyboard's focus. */
@@ -85,14 +85,13 @@ export function tip(el: HTMLElement, text: string, signal: AbortSignal): void {
     panel.showPopover();
   };
   signal.addEventListener("abort", hide);
+  const soon = (): void => {
+    clearTimeout(resting);
+    resting = setTimeout(show, RESTS_MS);
+  };
   on(el, signal, {
-    pointerenter: () => {
-      clearTimeout(resting);
-      resting = setTimeout(show, RESTS_MS);
-    },
-    focus: () => {
-      if (el.matches(":focus-visible")) show();
-    },
+    pointerenter: soon,
+    focus: () => el.matches(":focus-visible") && soon(),
     pointerleave: hide,
     pointerdown: hide,
     blur: hide,
