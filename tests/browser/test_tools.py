@@ -77,7 +77,7 @@ NO_ANCHORS = """const supports = CSS.supports.bind(CSS);
 CSS.supports = (...given) => !/area|anchor/.test(given[0]) && supports(...given);"""
 PLACES = {
     "as it is": "body { margin-top: 4px }",
-    "at the end": ".aw-root { margin-top: 560px }",
+    "at the end": "body { padding-top: 480px }",
     "cut off": "body > * { overflow: hidden; height: 90px; contain: content; transform: translateX(0) }",
 }
 
@@ -179,7 +179,7 @@ def test_a_method_is_found_by_heading_letters_and_arrows(open_page, tmp_path, mi
     page.keyboard.press("ArrowDown")
     menu = page.get_by_role("listbox", name="method")
     groups = menu.get_by_role("group")
-    assert [group.get_attribute("aria-label") for group in groups.all()][0] == "Attention"
+    assert groups.first.get_attribute("aria-label") == "Attention"
     active = menu.locator("[data-active]")
     assert active.get_attribute("aria-label") == "attention"
     assert active.locator(".aw-badge").inner_text() == "instant"
