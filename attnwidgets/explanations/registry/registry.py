@@ -47,7 +47,7 @@ class Method:
         beside: The method to compare it with, or "".
         mark: A remark beside the name in menus ("fails: causal"), or "".
         takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
-        question: The question that it answers; None: the one that its kind of result suggests (see `answers`).
+        question: The question that it answers; None: what its kind of result suggests (see `answers`).
         gist: Its answer in a few words of the reader's; "": its summary (see `reads`).
         speed: About how long it takes: "instant", "seconds" or "minutes".
     """
