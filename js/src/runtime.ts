@@ -36,6 +36,8 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
     // do, and leaves alone only what is marked; Notebook 7 looks for the mark on the focused element itself.
     on(root, signal, {
       keydown: (event) => event.stopPropagation(),
+      // A right click that a view uses opens no menu of the page's own over it.
+      contextmenu: (event) => event.defaultPrevented && event.stopPropagation(),
       focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
     });
     props.el.append(root);

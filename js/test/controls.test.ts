@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
+import { typedItem } from "../src/views/base/menu.ts";
 import {
   headChoices,
   methodsOf,
@@ -12,6 +13,7 @@ import {
   whereWords,
 } from "../src/views/base/navigation.ts";
 import { createPlayer } from "../src/views/base/player.ts";
+import { besideIn } from "../src/views/base/popover.ts";
 import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
@@ -134,4 +136,19 @@ test("a probability never rounds to impossible or certain", () => {
   assert.equal(percent(0.99996), "> 99.9 %");
   assert.equal(percent(1), "100.0 %");
   assert.equal(percent(0), "0.0 %");
+});
+
+test("letters find the next item that begins with them, whatever their case, and go round", () => {
+  const items = ["attention", "ALTI", "rollout"].map((label) => ({ value: label, label }));
+  assert.equal(typedItem(items, 1, "a"), 1);
+  assert.equal(typedItem(items, 2, "a"), 0);
+  assert.equal(typedItem(items, 0, "RO"), 2);
+  assert.equal(typedItem(items, 1, "x"), 1);
+});
+
+test("a panel opens below, above where below is no room, and inside the page where neither is", () => {
+  assert.equal(besideIn(600, 100, 128, 300), 132);
+  assert.equal(besideIn(600, 500, 528, 300), 196);
+  assert.equal(besideIn(600, 280, 308, 400), 200);
+  assert.equal(besideIn(600, 280, 308, 700), 0);
 });

@@ -6,6 +6,8 @@ export const SOURCE: Source = {
   id: "attention/token/self",
   method: "attention",
   title: "attention",
+  question: "Attention",
+  gist: "which words each head reads",
   unit: "token",
   stack: "self",
   query: "t",

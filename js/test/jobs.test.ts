@@ -12,6 +12,9 @@ const OFFER: Offer = {
   method: "alti",
   title: "ALTI",
   summary: "",
+  question: "What goes into a token",
+  gist: "what is in it",
+  speed: "seconds",
   cost: "a pass",
   refusal: "",
   mark: "",
@@ -170,27 +173,48 @@ test("a late answer of a kernel that was given up is still used", () => {
   assert.equal(kernel.sent.filter((r) => r.kind === "method").length, 1);
 });
 
-test("a menu lists available methods, then computable ones with their cost, and greys the rest with the reason", () => {
+test("a menu lists methods by question: what is available with its cost, then the rest with the reason", () => {
   const header = {
     ...HEADER,
     methods: [
+      { ...OFFER, method: "shapley", question: "By perturbing", refusal: "no model" },
+      { ...OFFER, method: "lrp", question: "For this prediction", speed: "minutes" },
+      { ...OFFER, method: "x", refusal: "no head" },
       OFFER,
       { ...OFFER, method: "mine", mark: "fails: causal" },
-      { ...OFFER, method: "x", refusal: "no head" },
+      { ...OFFER, method: "raw", question: "Attention", refusal: "no weights" },
     ],
   } as Header;
-  const items = methodsOf(header, []);
   assert.deepEqual(
-    items.map(({ value, note, off }) => [value, note, off]),
+    methodsOf(header, []).map(({ group, value, note, badge, off }) => [group, value, note, badge, off]),
     [
-      ["attention", undefined, undefined],
-      ["alti", "a pass", false],
-      ["mine", "fails: causal · a pass", false],
-      ["x", "no head", true],
+      ["Attention", "attention", "which words each head reads", "instant", undefined],
+      ["Attention", "raw", "no weights", undefined, true],
+      ["What goes into a token", "alti", "what is in it", "seconds", false],
+      ["What goes into a token", "mine", "fails: causal · what is in it", "seconds", false],
+      ["What goes into a token", "x", "no head", undefined, true],
+      ["For this prediction", "lrp", "what is in it", "minutes", false],
+      ["By perturbing", "shapley", "no model", undefined, true],
     ],
   );
+  const lost = methodsOf(header, ["attention", "alti"], true);
   assert.deepEqual(
-    methodsOf(header, ["attention", "alti"], true).map(({ note }) => note),
-    [undefined, "needs a running kernel"],
+    lost.map(({ note, badge }) => [note, badge]),
+    [
+      ["which words each head reads", "instant"],
+      ["needs a running kernel", undefined],
+    ],
+  );
+});
+
+test("a question that nothing available answers comes last", () => {
+  const methods = [
+    { ...OFFER, method: "raw", question: "Attention", refusal: "no weights" },
+    { ...OFFER, method: "shapley", question: "By perturbing" },
+  ];
+  const items = methodsOf({ ...HEADER, sources: [], methods }, []);
+  assert.deepEqual(
+    items.map(({ value }) => value),
+    ["shapley", "raw"],
   );
 });

@@ -10,7 +10,18 @@ import { HEADER, SOURCE } from "./fake.ts";
 const PARIS: Outcome = { id: 7, label: "Paris" };
 const ROME: Outcome = { id: 12, label: "Rome" };
 const LRP: Source = { ...SOURCE, id: "lrp/token/self", method: "lrp", kind: "attributions", layers: [0], heads: null };
-const OFFER: Offer = { method: "ig", title: "ig", summary: "", cost: "", refusal: "", mark: "", targets: true };
+const OFFER: Offer = {
+  method: "ig",
+  title: "ig",
+  summary: "",
+  question: "For this prediction",
+  gist: "",
+  cost: "",
+  speed: "seconds",
+  refusal: "",
+  mark: "",
+  targets: true,
+};
 const ITEMS = [PARIS, ROME].map((outcome) => ({ ...outcome, probability: 0.5 }));
 
 function header(...sources: Source[]): Header {

@@ -123,7 +123,7 @@ def test_filters_act_on_every_strip_and_every_line(minilm, open_page, tmp_path, 
     strip(page, 0).locator(".aw-tok").nth(special[0]).hover()
     assert strip(page, 0).locator(".aw-compare-value").inner_text() == "left out"
 
-    profiled.get_by_text("filters", exact=True).click()
+    profiled.locator(".aw-tools > button").click()
     profiled.get_by_label("special tokens").select_option("hide")
     sources = profiled.locator(".aw-strip").nth(1)
     sources.locator(".aw-tok").nth(special[0]).click()

@@ -55,7 +55,7 @@ def test_a_token_of_the_text_tells_what_was_expected_there(opened, lab):
 def test_python_knows_the_filters_of_a_reader_and_runs_again_with_its_own(opened, lab):
     heatmap = opened.locator(".aw-heatmap")
     assert "90 %" in heatmap.locator(".aw-filters").inner_text()
-    heatmap.locator("summary").click()
+    heatmap.locator(".aw-tools > button").click()
     heatmap.get_by_label("special tokens").select_option("renormalise")
     lab.until("heatmap.options['filters']['special']", "renormalise")
     assert lab.ask("heatmap.options['filters']['mass']") == 0.9

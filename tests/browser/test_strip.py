@@ -81,7 +81,9 @@ def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
 def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
     page = page_of(aw.Heatmap(aw.trace(*minilm, "the cat sat on the mat"), layer=2, head=1))
     assert painted(page, ".aw-cells")[0] == 0
-    page.locator("summary").focus()
+    dot = page.locator(".aw-tools .aw-dot")
+    assert not dot.is_visible()
+    page.locator(".aw-tools > button").focus()
     page.keyboard.press("Enter")
     page.get_by_label("special tokens").select_option("hide")
     note = page.locator(".aw-filters .aw-note")
@@ -91,14 +93,16 @@ def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
     page.get_by_label("special tokens").select_option("renormalise")
     assert "divided by its sum" in note.inner_text()
     page.keyboard.press("Escape")
-    assert not page.locator("details").evaluate("d => d.open")
+    assert not page.locator(".aw-tools-menu").is_visible()
+    assert dot.is_visible()
     box = page.locator(".aw-plot").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 16, box["y"] + box["height"] / 2)
     assert "[CLS]" in page.locator(".aw-readout").inner_text()
     assert "left out" in page.locator(".aw-readout").inner_text()
-    page.locator("summary").click()
+    page.locator(".aw-tools > button").click()
     page.get_by_role("button", name="show everything").click()
     assert note.inner_text() == ""
+    assert not dot.is_visible()
     assert painted(page, ".aw-cells")[0] == 0
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from attnwidgets.explanations import MethodTable, MixingMap, explain, method, methods
 from attnwidgets.explanations.mixing.attention import attention
-from attnwidgets.explanations.registry.registry import Method
+from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
+from attnwidgets.explanations.registry.registry import Method, found, in_menu_order
 from attnwidgets.explanations.registry.requirements import NEEDS, Need, at_most
 from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
@@ -22,6 +23,10 @@ def test_every_method_says_what_it_is():
         assert entry.paper
         assert entry.needs
         assert entry.returns.startswith(("MixingMap", "Attributions"))
+        assert entry.question in QUESTIONS
+        assert entry.speed in SPEEDS
+        assert 0 < len(entry.gist) <= 60
+        assert not entry.gist.endswith(".")
     assert "residual_weight" in table["rollout"].options
 
 
@@ -51,12 +56,43 @@ def test_a_name_is_taken_once():
     def other(trace) -> MixingMap:
         return trace
 
-    register = method("attention", paper="p", needs="n", returns="MixingMap", cost="c")
+    register = method(
+        "attention",
+        question="Attention",
+        gist="g",
+        paper="p",
+        needs="n",
+        returns="MixingMap",
+        cost="c",
+        speed="instant",
+    )
     with pytest.raises(
         ValueError, match=r"'attention' is registered by attnwidgets\.explanations\.mixing\.attention"
     ):
         register(other)
     assert methods()["attention"].function is attention
+
+
+def test_what_a_method_does_not_say_is_taken_from_its_result_and_its_docstring():
+    def own(trace):
+        """The largest weight of a row."""
+
+    entry = Method("own", own, "p", "n", "MixingMap or Attributions", "c")
+    assert (entry.answers, entry.reads) == ("What goes into a token", "The largest weight of a row")
+    assert Method("own", own, "p", "n", "Attributions [source]", "c").answers == "For this prediction"
+    said = Method("own", own, "p", "n", "MixingMap", "c", question="Attention", gist="the largest")
+    assert (said.answers, said.reads) == ("Attention", "the largest")
+
+
+def test_menus_list_methods_by_question_and_the_quick_ones_first():
+    ordered = sorted(methods(), key=in_menu_order)
+    assert [entry.name for entry in ordered][:2] == ["attention", "rollout"]
+    assert ordered[-1].name == "shapley_sampling"
+    assert [entry.answers for entry in ordered] == sorted(
+        (entry.answers for entry in ordered), key=QUESTIONS.index
+    )
+    assert found("rollout") is methods()["rollout"]
+    assert found("rolout") is None
 
 
 def test_the_table_in_a_notebook_is_text_only():
@@ -161,7 +197,16 @@ def test_what_takes_minutes_is_refused_unless_forced():
 
 
 def test_unknown_requirements_name_the_nearest():
-    register = method("new", paper="p", needs="block", returns="MixingMap", cost="c")
+    register = method(
+        "new",
+        question="Attention",
+        gist="g",
+        paper="p",
+        needs="block",
+        returns="MixingMap",
+        cost="c",
+        speed="instant",
+    )
     with pytest.raises(ValueError, match=r"needs 'block' is not one of .*Did you mean 'blocks'"):
         register(lambda trace: trace)
     assert "new" not in methods()

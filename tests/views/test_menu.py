@@ -11,6 +11,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
+from attnwidgets.explanations.registry.questions import QUESTIONS
 from attnwidgets.views.base.menu import NEEDS_KERNEL
 from attnwidgets.views.wire.codec import decode
 
@@ -57,13 +58,27 @@ def test_the_menu_is_the_registry(given):
         method = aw.methods()[name]
         assert offer["cost"] == method.cost
         assert offer["summary"] == method.summary
+        assert (offer["question"], offer["gist"], offer["speed"]) == (
+            method.question,
+            method.gist,
+            method.speed,
+        )
+    sources = {source["method"]: source for source in store.header["sources"]}
+    assert sources["attention"]["question"] == "Attention"
+    assert sources["attention"]["gist"] == aw.methods()["attention"].gist
 
 
-def test_what_cannot_serve_the_trace_comes_last_with_the_reason(given):
+def test_the_page_sorts_by_the_same_questions(root):
+    page = (root / "js" / "src" / "views" / "base" / "navigation.ts").read_text(encoding="utf-8")
+    assert f"const QUESTIONS = {json.dumps(QUESTIONS)};" in page
+
+
+def test_what_cannot_serve_the_trace_ends_its_group_with_the_reason(given):
     trace = given()
     offers = list(offered(aw.Explorer(trace).store).values())
-    refused = [bool(offer["refusal"]) for offer in offers]
-    assert refused == sorted(refused)
+    order = [(QUESTIONS.index(offer["question"]), bool(offer["refusal"])) for offer in offers]
+    assert order == sorted(order)
+    assert {refused for _, refused in order} == {True, False}
     zeroing = offered(aw.Explorer(trace).store)["value_zeroing"]
     assert zeroing["refusal"] == aw.methods()["value_zeroing"].refusal(trace)
     assert "model" in zeroing["refusal"]

@@ -63,10 +63,13 @@ class _Rules:
 
 @method(
     "chefer",
+    question="For this prediction",
+    gist="which words the attention that mattered leads to",
     paper=PAPER,
     needs=("recorded model", "target", "own tokens"),
     returns="Attributions [source], with the relevance of every pair up to every layer as .map",
     cost="one pass forward and one back",
+    speed="seconds",
 )
 def chefer(
     trace: Trace,

@@ -22,10 +22,13 @@ PAPER = (
 
 @method(
     "input_x_gradient",
+    question="For this prediction",
+    gist="which words raise or lower it, by the gradient",
     paper=PAPER,
     needs=("target", "own tokens"),
     returns="Attributions [source]",
     cost="one pass forward, and one back for every target",
+    speed="seconds",
 )
 def input_x_gradient(
     trace: Trace,

@@ -40,10 +40,13 @@ _ROUNDING = 1e-5
 
 @method(
     "integrated_gradients",
+    question="For this prediction",
+    gist="which words raise or lower it, against an empty text",
     paper=PAPER,
     needs=("target", "own tokens"),
     returns="Attributions [source], with the delta as residual",
     cost="steps passes forward and back, in batches",
+    speed="seconds",
 )
 def integrated_gradients(
     trace: Trace,

@@ -48,10 +48,13 @@ _EXPLODED = 10
 
 @method(
     "lrp",
+    question="For this prediction",
+    gist="which words raise or lower it, shared out layer by layer",
     paper=f"{PAPERS['attnlrp']}; {PAPERS['cp_lrp']}",
     needs=("target", "own tokens"),
     returns="Attributions [source], with every layer's as .map [layer, target, source]",
     cost="one pass forward, and one back for every target; two more short ones once per architecture",
+    speed="seconds",
 )
 def lrp(
     trace: Trace,

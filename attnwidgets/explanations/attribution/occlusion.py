@@ -27,10 +27,13 @@ PAPER = "Li et al. 2016, Understanding Neural Networks through Representation Er
 
 @method(
     "occlusion",
+    question="By perturbing",
+    gist="what is lost when a word is covered",
     paper=PAPER,
     needs=("model", "target", "own tokens", CAPTUM),
     returns="Attributions [source]",
     cost="one pass for every element, in batches",
+    speed="seconds",
 )
 def occlusion(
     trace: Trace,

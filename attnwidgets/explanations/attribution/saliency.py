@@ -20,10 +20,13 @@ PAPER = "Simonyan et al. 2014, Deep Inside Convolutional Networks; Li et al. 201
 
 @method(
     "saliency",
+    question="For this prediction",
+    gist="to which words it is sensitive",
     paper=PAPER,
     needs=("target", "own tokens"),
     returns="Attributions [source]",
     cost="one pass forward, and one back for every target",
+    speed="seconds",
 )
 def saliency(
     trace: Trace,

@@ -27,10 +27,13 @@ PAPER = "Castro et al. 2009, Polynomial Calculation of the Shapley Value Based o
 
 @method(
     "shapley_sampling",
+    question="By perturbing",
+    gist="each word's fair share, from many versions of the text",
     paper=PAPER,
     needs=("model", "target", "own tokens", CAPTUM),
     returns="Attributions [source]",
     cost="samples x elements passes, in batches",
+    speed="minutes",
 )
 def shapley_sampling(
     trace: Trace,

@@ -25,10 +25,13 @@ PAPER = "Chefer et al. 2021, Generic Attention-model Explainability; Barkan et a
 
 @method(
     "signed_attention",
+    question="For this prediction",
+    gist="which attention weights raise or lower it",
     paper=PAPER,
     needs=("recorded model", "target"),
     returns="MixingMap [layer, head, query, key], signed",
     cost="one pass forward and one back",
+    speed="seconds",
 )
 def signed_attention(
     trace: Trace,

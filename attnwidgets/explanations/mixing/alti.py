@@ -35,10 +35,13 @@ PAPER = "Ferrando et al. 2022, Measuring the Mixing of Contextual Information in
 
 @method(
     "alti",
+    question="What goes into a token",
+    gist="how much of each word is in each word",
     paper=PAPER,
     needs="a model whose blocks are described",
     returns="MixingMap [layer, query, key]; cumulative to that layer if rolled out",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def alti(

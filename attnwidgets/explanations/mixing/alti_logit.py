@@ -37,10 +37,13 @@ PAPER = "Ferrando et al. 2023, Explaining How Transformers Use Context to Build 
 
 @method(
     "alti_logit",
+    question="For this prediction",
+    gist="how much each word adds to the predicted token",
     paper=PAPER,
     needs=LOGIT_NEEDS,
     returns="Attributions [source] to a logit, with every layer's as .map [layer, target, source]",
     cost="one more pass, then ALTI of every layer but the last: heads n² dim operations in chunks",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def alti_logit(

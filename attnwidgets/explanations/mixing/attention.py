@@ -19,10 +19,13 @@ PAPER = "Vaswani et al. 2017, Attention Is All You Need"
 
 @method(
     "attention",
+    question="Attention",
+    gist="which words each head reads",
     paper=PAPER,
     needs="recorded attention",
     returns="MixingMap [layer, head, query, key]",
     cost="none: it was recorded",
+    speed="instant",
 )
 def attention(
     trace: TraceLike, stack: str | None = None, layers: int | Iterable[int] | slice | None = None

@@ -45,10 +45,13 @@ _PROBES = 5
 
 @method(
     "attention_flow",
+    question="What goes into a token",
+    gist="how much can flow from each input word",
     paper=PAPER,
     needs=("map", at_most(LIMIT, "tokens", n_keys)),
     returns="MixingMap [layer, query, key], from the input to that layer",
     cost="a maximum flow per pair of tokens and layer: a second at 24 tokens, a minute at 64",
+    speed="minutes",
     takes=network,
 )
 def attention_flow(

@@ -46,10 +46,13 @@ TITLES = {
 
 @method(
     "attention_norm",
+    question="What goes into a token",
+    gist="how much of what is read arrives",
     paper=PAPER,
     needs="a model whose blocks are described",
     returns="MixingMap [layer, query, key], or [layer, head, query, key] per head",
     cost="one more pass, then a layer when it is opened: O(heads n²) memory beyond its attention",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def attention_norm(

@@ -28,10 +28,13 @@ _FLOOR = 1e-5
 
 @method(
     "contribution_graph",
+    question="What goes into a token",
+    gist="what each head and layer passes on",
     paper=PAPER,
     needs="own blocks",
     returns="MixingMap [layer, head, query, key], a ContributionGraph with the other parts and .routes",
     cost="one more pass, then a layer when it is opened: heads n² dim operations in chunks",
+    speed="seconds",
     takes=measured_by_head,
 )
 def contribution_graph(

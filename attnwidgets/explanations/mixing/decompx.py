@@ -45,11 +45,14 @@ _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
 
 @method(
     "decompx",
+    question="For this prediction",
+    gist="what each word adds, carried through every layer",
     paper=PAPER,
     needs="own blocks",
     returns="Attributions [source] to a logit, with the norms of every layer's vectors as .map; that map "
     "alone if nothing is predicted",
     cost="one more pass, then every block for every pair of tokens: tokens² * width numbers are held",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def decompx(

@@ -31,10 +31,13 @@ PAPER = (
 
 @method(
     "globenc",
+    question="What goes into a token",
+    gist="how much of each input word is left",
     paper=PAPER,
     needs="own blocks",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def globenc(

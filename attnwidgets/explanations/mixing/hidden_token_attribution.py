@@ -50,10 +50,13 @@ def _size(trace: Any, stack: str) -> int:
 
 @method(
     "hidden_token_attribution",
+    question="What goes into a token",
+    gist="how strongly each word reacts to each input word",
     paper=PAPER,
     needs=("recorded model", "itself", at_most(LIMIT, "input numbers (tokens * width)", _size)),
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token and dimension (tokens * width directional derivatives)",
+    speed="minutes",
 )
 def hidden_token_attribution(
     trace: TraceLike,

@@ -30,10 +30,13 @@ PAPER = (
 
 @method(
     "mixing_ratio",
+    question="What goes into a token",
+    gist="how much comes from other words, by layer",
     paper=PAPER,
     needs="a model whose blocks are described",
     returns="Attributions [layer, token]: one target per layer",
     cost="one more pass",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def mixing_ratio(

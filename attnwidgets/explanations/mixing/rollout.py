@@ -41,10 +41,13 @@ _SIGNED = "rollout cannot divide rows of a signed map by their sums; pass normal
 
 @method(
     "rollout",
+    question="Attention",
+    gist="which input words attention leads back to",
     paper=PAPER,
     needs="recorded attention, or any map of a stack that attends to itself",
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one matrix product per layer",
+    speed="instant",
     takes=followed_through,
 )
 def rollout(

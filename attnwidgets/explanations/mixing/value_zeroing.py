@@ -48,10 +48,13 @@ _UNREAD = 1000
 
 @method(
     "value_zeroing",
+    question="By perturbing",
+    gist="which words change when another one is silenced",
     paper=PAPER,
     needs="the model, with its attention recorded",
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token (or span), in batches",
+    speed="seconds",
     takes=measured_on_blocks,
 )
 def value_zeroing(

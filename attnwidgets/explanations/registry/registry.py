@@ -17,6 +17,7 @@ from attnwidgets._selecting import listed
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.registry.memory_estimates import sizes_of
+from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.tracing.free_memory import forced, room_for, spoken_bytes
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from attnwidgets.explanations.registry.memory_estimates import Takes
+    from attnwidgets.explanations.registry.questions import Question, Speed
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Explanation)
@@ -45,6 +47,9 @@ class Method:
         beside: The method to compare it with, or "".
         mark: A remark beside the name in menus ("fails: causal"), or "".
         takes: Estimates its memory from sizes; None if it checks its own memory, or takes little.
+        question: The question that it answers; None: what its kind of result suggests (see `answers`).
+        gist: Its answer in a few words of the reader's; "": its summary (see `reads`).
+        speed: About how long it takes: "instant", "seconds" or "minutes".
     """
 
     name: str
@@ -58,6 +63,9 @@ class Method:
     beside: str = ""
     mark: str = ""
     takes: Takes | None = None
+    question: Question | None = None
+    gist: str = ""
+    speed: Speed = "seconds"
 
     def __repr__(self) -> str:
         paper = f" {self.paper}." if self.paper else ""
@@ -67,6 +75,18 @@ class Method:
     def summary(self) -> str:
         """The first sentence of the function's docstring."""
         return inspect.cleandoc(self.function.__doc__ or "").split("\n", 1)[0]
+
+    @property
+    def answers(self) -> Question:
+        """The question that it answers, under which menus list it."""
+        if self.question is not None:
+            return self.question
+        return "For this prediction" if self.kind == "attributions" else "What goes into a token"
+
+    @property
+    def reads(self) -> str:
+        """Its answer in a few words: "which words each head reads"."""
+        return self.gist or self.summary.removesuffix(".")
 
     @property
     def kind(self) -> Literal["map", "attributions"]:
@@ -148,10 +168,13 @@ _CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
 def method(
     name: str,
     *,
+    question: Question,
+    gist: str,
     paper: str,
     needs: str | Need | tuple[str | Need, ...],
     returns: str,
     cost: str,
+    speed: Speed,
     takes: Takes | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
@@ -161,10 +184,13 @@ def method(
 
     Args:
         name: Its name in `aw.explain` and the views.
+        question: The question that it answers, under which menus list it.
+        gist: Its answer in a few words of the reader's: "which words each head reads".
         paper: The publication.
         needs: What the trace must have: names in `requirements.NEEDS`, or a `Need` of the method's own.
         returns: The kind of result, with its axes; begins with MixingMap or Attributions.
         cost: The passes it takes beyond the recorded one, in words.
+        speed: About how long they take for a short text: "instant", "seconds" or "minutes".
         takes: Estimates the bytes held at once from sizes; None if it checks its own memory, or takes little.
 
     Raises:
@@ -188,7 +214,19 @@ def method(
             )
         requirements = resolve_needs(needs)
         words = "; ".join(need.words for need in requirements)
-        entry = Method(name, checked, paper, words, returns, cost, requirements, takes=takes)
+        entry = Method(
+            name,
+            checked,
+            paper,
+            words,
+            returns,
+            cost,
+            requirements,
+            takes=takes,
+            question=question,
+            gist=gist,
+            speed=speed,
+        )
         _METHODS[name] = entry
         return checked
 
@@ -205,6 +243,16 @@ def require_known(name: str, function: Callable[..., Any], keywords: Iterable[st
 def put(entry: Method) -> None:
     """Add a user's method, in place of one of the same name."""
     _METHODS[entry.name] = entry
+
+
+def found(name: str) -> Method | None:
+    """Return a method by name; None if nothing of that name was registered so far. Loads no methods."""
+    return _METHODS.get(name)
+
+
+def in_menu_order(entry: Method) -> tuple[int, int, str]:
+    """Return a key that sorts methods by question, then by speed, then by name."""
+    return QUESTIONS.index(entry.answers), SPEEDS.index(entry.speed), entry.name
 
 
 def remove(name: str) -> None:

@@ -8,8 +8,9 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attnwidgets._errors import suggests_keywords
+from attnwidgets._errors import require_choice, suggests_keywords
 from attnwidgets._notebook import running_shell
+from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.registry import Method, default_stack, methods, put, require_known
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.explanations.registry.wrap_result import as_explanation
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.explanations.registry.questions import Question, Speed
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -31,6 +33,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def register(
     name: str,
     *,
+    question: Question | None = None,
+    gist: str = "",
+    speed: Speed = "seconds",
     paper: str = "",
     needs: str | Need | tuple[str | Need, ...] = "attention",
     invariants: str | Sequence[str] = (),
@@ -57,6 +62,11 @@ def register(
 
     Args:
         name: Its name. A method of yours is replaced, so that a cell may run again; the package's are not.
+        question: The question that it answers, under which menus list it: "Attention", "What goes into a
+            token" (the default for a map), "For this prediction" (for attributions) or "By perturbing".
+        gist: Its answer in a few words, for menus: "which words each head reads". By default the first
+            sentence of its docstring.
+        speed: About how long it takes: "instant", "seconds" or "minutes".
         paper: What to cite.
         needs: What the trace must have: "attention" (recorded or given), "model", "recorded model", "blocks",
             "logits", "next token"; menus disable it for others.
@@ -68,7 +78,8 @@ def register(
         strict: Whether a failing check raises; the method is then not registered.
 
     Raises:
-        ValueError: For a name of the package's own; for an unknown requirement, invariant or reference.
+        ValueError: For a name of the package's own; for an unknown question, speed, requirement, invariant or
+            reference.
         TypeError: If it does not decorate a function that takes a trace.
         InvariantError: If a check fails and `strict` is on (a ValueError with a `.report`).
 
@@ -82,6 +93,9 @@ def register(
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f'name is {name!r}, not a string; write @aw.register("mine") above the function.')
+    if question is not None:
+        require_choice("question", question, QUESTIONS)
+    require_choice("speed", speed, SPEEDS)
     known = methods()
     if name in known and not known[name].by_user:
         raise ValueError(f"name {name!r} is the package's own method; choose another name.")
@@ -93,6 +107,7 @@ def register(
     def decorate(function: F) -> F:
         _require_function(function, name)
         own = UserMethod(name, function, paper, requirements, resolved, beside, tolerance)
+        own.entry = replace(own.entry, question=question, gist=gist, speed=speed)
         report = own.check(trace)
         if strict and not report.passed:
             raise InvariantError(report) from report.error

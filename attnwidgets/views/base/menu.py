@@ -54,7 +54,10 @@ class Entry:
             "method": key,
             "title": self.title,
             "summary": self.method.summary,
+            "question": self.method.answers,
+            "gist": self.method.reads,
             "cost": self.method.cost,
+            "speed": self.method.speed,
             "refusal": self.refusal,
             "mark": str(getattr(self.method, "mark", "")),
             "targets": self.takes_targets,
@@ -111,15 +114,22 @@ def _refusal(method: Method, trace: Any) -> str:
 
 
 def entries_of(trace: Any, names: Sequence[str], initial: Sequence[str]) -> list[Entry]:
-    """Return the entries of a menu, those that can be chosen first.
+    """Return the entries of a menu by the question that they answer, those that can be chosen first in each.
 
     Args:
         trace: The trace that is explained.
         names: Names of methods; empty: every one that a view can show.
         initial: Names of methods that the view has from the start, which the menu leaves out.
     """
+    from attnwidgets.explanations.registry.registry import in_menu_order
+
     entries = [Entry(method, trace, _refusal(method, trace)) for method in _offered(names, initial)]
-    return sorted(entries, key=lambda entry: bool(entry.refusal))
+
+    def order(entry: Entry) -> tuple[int, bool, int, str]:
+        question, speed, name = in_menu_order(entry.method)
+        return question, bool(entry.refusal), speed, name
+
+    return sorted(entries, key=order)
 
 
 def outdated(entries: Sequence[Entry], initial: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.mixing.discarding import taken_by_first
+from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.wire.axes import axis, target_axis
@@ -121,10 +122,13 @@ class Source(Reader):
 
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""
+        described = found(str(getattr(self._whole or self.explanation, "method", "")))
         return {
             "id": self.id,
             "method": self.method,
             "title": self.title,
+            "question": described.answers if described else "",
+            "gist": described.reads if described else "",
             "unit": self.unit,
             "stack": self.stack,
             "query": query,

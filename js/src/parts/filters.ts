@@ -1,7 +1,6 @@
-/** Tools for readers: hide values, recolour, find. */
-import { renderFilters } from "../views/base/filterForm.ts";
+/** Tools of a strip: find, count, step. */
 import { renderStripTools } from "../views/text/stripTools.ts";
 import CSS from "./filters.css";
 
 export const style = CSS;
-export const views = { Filters: renderFilters, StripTools: renderStripTools };
+export const views = { StripTools: renderStripTools };

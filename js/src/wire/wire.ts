@@ -28,6 +28,9 @@ export interface Source {
    */
   method: string;
   title: string; // "attention", "rollout", ... as shown
+  /** The question that the method answers, under which menus list it, and its answer in a few words; "": no method. */
+  question: string;
+  gist: string;
   unit: string;
   stack: string;
   query: string; // key into Header.axes
@@ -121,7 +124,11 @@ export interface Offer {
   method: string; // Source.method of the result
   title: string;
   summary: string;
+  question: string;
+  gist: string;
+  /** What it takes beyond the recorded pass: in words, and about how long. */
   cost: string;
+  speed: "instant" | "seconds" | "minutes";
   refusal: string;
   /** A warning to show before it is used, such as a declared property that does not hold. */
   mark: string;

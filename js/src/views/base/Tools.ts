@@ -1,8 +1,10 @@
-/** The menu in the corner of every view: export as picture or table, and the list of keys. */
-
-import { atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
+/** The menu of a view: export as picture or table, filters and colours, and the list of keys. */
+import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download, toPng, toSvg } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { renderFilters } from "./filterForm.ts";
+import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
+import { createPopover, tip, uniqueName } from "./popover.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
@@ -37,30 +39,41 @@ function keysOf(root: Element): [string, string[]][] {
   return [...keysByPlace].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
+/** A choice of the menu that does something at once. */
+interface Action {
+  label: string;
+  act(): void | Promise<void>;
+}
+
+interface Section {
+  element: HTMLElement;
+  head: HTMLElement;
+  unfold(): void;
+}
+
+/** A part of the menu that unfolds under its name. */
+function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Section {
+  const head = h("button.tools-head", { type: "button", "aria-expanded": "false" }, name);
+  const body = h("div.tools-body", { hidden: "" }, ...inside);
+  const unfold = (is = true): void => {
+    body.hidden = !is;
+    head.ariaExpanded = String(is);
+  };
+  on(head, signal, { click: () => unfold(body.hidden !== false) });
+  return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
+}
+
 /** `root` lies inside its view. */
 export const renderTools = view((ctx, root, signal) => {
   const shown = ctx.el;
-  const button = h("button.button.icon", {
+  const button = h("button.button.icon.tools-button", {
     type: "button",
-    "aria-label": "save, copy, keys",
-    "aria-expanded": "false",
-    title: "Save, copy, keys (?)",
+    "aria-label": "menu",
+    "aria-haspopup": "dialog",
   });
-  button.textContent = "⋯";
+  const dot = h("span.dot", { hidden: "" });
+  setChildren(button, "⋯", dot);
   const message = h("div.tools-said", { role: "status" });
-  const keys = h("dl.tools-keys");
-  const item = (label: string, act: () => void | Promise<void>): HTMLButtonElement => {
-    const el = h("button.tools-item", { type: "button" }, label);
-    on(el, signal, {
-      click: () => {
-        setText(message, "");
-        Promise.resolve()
-          .then(act)
-          .catch((error: Error) => setText(message, error.message));
-      },
-    });
-    return el;
-  };
   const answers = createAnswers(ctx, signal, () => handOver());
   /** The title of the table; a view without matrices has a single one. */
   const values = (): Record<string, unknown> => {
@@ -98,55 +111,85 @@ export const renderTools = view((ctx, root, signal) => {
     const text = answer ? table.join("") || (answer as string) : why && approximate();
     if (text) {
       download(`${fileName(shown)}${why ? "-approximate" : ""}.csv`, new Blob([text], { type: "text/csv" }));
-      open(false);
+      panel.hidePopover();
     } else if (why) setText(message, why);
     else return;
     answers.retry("csv", true);
     wanted = null;
     table.length = 0;
   };
+  const actions: Action[] = [
+    {
+      label: "Picture (PNG)",
+      async act() {
+        download(`${fileName(shown)}.png`, await toPng(toSvg(shown, SELF)));
+        panel.hidePopover();
+      },
+    },
+    {
+      label: "Picture (SVG)",
+      act() {
+        download(`${fileName(shown)}.svg`, new Blob([toSvg(shown, SELF)], { type: "image/svg+xml" }));
+        panel.hidePopover();
+      },
+    },
+    {
+      label: "Values (CSV)",
+      act() {
+        wanted = values();
+        handOver();
+        if (wanted) setText(message, "asking the kernel …");
+      },
+    },
+  ];
+  const item = ({ label, act }: Action): HTMLElement => {
+    const el = h("button.tools-item", { type: "button" }, label);
+    on(el, signal, {
+      click: () => {
+        setText(message, "");
+        Promise.resolve()
+          .then(act)
+          .catch((error: Error) => setText(message, error.message));
+      },
+    });
+    return el;
+  };
+  const form = h("div");
+  const keys = h("div.tools-keys", { role: "list" });
+  const saving = createSection("Save", signal, ...actions.map(item), message);
+  const showing = createSection("Filters and colours", signal, form);
+  const listing = createSection("Keys", signal, keys);
   const panel = h(
     "div.menu.tools-menu",
-    { role: "group", "aria-label": "save, copy, keys", hidden: "" },
-    item("Picture (PNG)", async () => {
-      download(`${fileName(shown)}.png`, await toPng(toSvg(shown, SELF)));
-      open(false);
-    }),
-    item("Picture (SVG)", () => {
-      download(`${fileName(shown)}.svg`, new Blob([toSvg(shown, SELF)], { type: "image/svg+xml" }));
-      open(false);
-    }),
-    item("Values (CSV)", () => {
-      wanted = values();
-      handOver();
-      if (wanted) setText(message, "asking the kernel …");
-    }),
-    message,
-    h("div.tools-title", "Keys"),
-    keys,
+    { role: "dialog", "aria-label": "menu", tabindex: "-1" },
+    h("div.tools-sections", saving.element, showing.element, listing.element),
   );
-  const open = (is: boolean): void => {
-    if (!panel.hidden === is) return;
-    panel.hidden = !is;
-    button.ariaExpanded = String(is);
+  /** Where the focus goes when the menu opens. */
+  let entry = saving.head;
+  saving.unfold();
+  showing.unfold();
+  const lines = (place: string, words: readonly string[]): HTMLElement =>
+    h(
+      "div.tools-place",
+      { role: "listitem" },
+      h("div.note", place),
+      ...words.map((line) => {
+        const [name = "", ...does] = line.split(": ");
+        return h("div.tools-key", h("span.tools-key-name", name), h("span", does.join(": ")));
+      }),
+    );
+  createPopover(button, panel, signal, () => {
     setText(message, "");
-    if (!is) return;
+    if (form.childElementCount === 0 && adjustableOf(shown)) renderFilters(adjustableOf(shown)?.ctx ?? ctx, form);
+    showing.element.hidden = form.childElementCount === 0;
     setChildren(
       keys,
-      ...keysOf(shown).flatMap(([place, lines]) => [h("dt", place), ...lines.map((line) => h("dd", line))]),
-      h("dt", "everywhere"),
-      h("dd", "Tab: next part"),
-      h("dd", "?: this list"),
+      ...keysOf(shown).map(([place, words]) => lines(place, words)),
+      lines("everywhere", ["Tab: next part", "?: this list"]),
     );
-    panel.querySelector("button")?.focus();
-  };
-  const close = (): void => {
-    if (panel.hidden) return;
-    open(false);
-    button.focus();
-  };
+  });
   // A summary for screen readers, in the view and on every focusable element of it.
-  const summary = h("p.sr", { id: `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}` });
+  const summary = h("p.sr", { id: uniqueName() });
   let resting: ReturnType<typeof setTimeout> | undefined;
   const tell = (): void => {
     const finds = (names: string): boolean => shown.matches(names) || shown.querySelector(names) !== null;
@@ -162,28 +205,33 @@ export const renderTools = view((ctx, root, signal) => {
   atEnd(signal, () => clearTimeout(resting));
   root.classList.add("aw-tools");
   setChildren(root, button, panel, summary);
-  on(button, signal, { click: () => open(Boolean(panel.hidden)) });
-  keyboard(root, signal, { Escape: close });
-  on(root, signal, {
-    focusout: ({ relatedTarget }) => {
-      if (relatedTarget && !root.contains(relatedTarget as Node)) open(false);
+  tip(button, "Save, filters, colours, keys (?)", signal);
+  on(panel, signal, {
+    toggle({ newState }) {
+      if (newState === "open") entry.focus();
+      else entry = saving.head;
+    },
+    // No key of the menu reaches the view.
+    keydown: (event) => event.stopPropagation(),
+    focusout({ relatedTarget }) {
+      if (relatedTarget && !root.contains(relatedTarget as Node)) panel.hidePopover();
     },
   });
-  on(document, signal, {
-    pointerdown: (event) => {
-      if (!event.composedPath().includes(root)) open(false);
-    },
-  });
+  keyboard(panel, signal, { Escape: () => panel.hidePopover(), "?": () => panel.hidePopover() });
   on(shown, signal, {
     keydown: (event) => {
       const typing = (event.target as Element).matches("input:not([type=range]):not([type=checkbox]), textarea");
       if (event.key !== "?" || typing || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
-      open(Boolean(panel.hidden));
+      listing.unfold();
+      entry = listing.head;
+      panel.showPopover();
     },
   });
   return (changed) => {
     if (only(changed, "hover")) return;
+    assign(dot, { hidden: !isFiltered(filtersOf(ctx)) });
+    assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, something is filtered or coloured otherwise" });
     clearTimeout(resting);
     resting = setTimeout(tell, RESTS_MS);
   };

@@ -1,17 +1,11 @@
-/** The form for a view's filters and colours, and a summary of them. */
+/** The form for a view's filters and colours, and a summary of them in words. */
 import { PALETTES } from "../../colour.ts";
-import { h, keyboard, on, setChildren, setText } from "../../dom.ts";
+import type { Change } from "../../context.ts";
+import { h, on, setChildren, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters, Source } from "../../wire/wire.ts";
-import { filtersOf, hidesValues, setFilters } from "./filters.ts";
+import { adjustableOf, DEFAULTS, filtersOf, isFiltered, SPECIAL, setFilters } from "./filters.ts";
 import { only, view } from "./view.ts";
-
-/** Pairs, for the build may rename what looks like a property of ours. */
-const SPECIAL: [Filters["special"], string][] = [
-  ["show", "shown"],
-  ["hide", "left out"],
-  ["renormalise", "left out, rows rescaled"],
-];
 
 const SCALES: [string, string][] = [
   ["", "default"],
@@ -24,6 +18,9 @@ const EXTENTS: [string, string][] = [
   ["map", "one per map"],
   ["all", "one for all"],
 ];
+
+/** Changes that leave filters, and the words about them, as they are. */
+const UNRELATED: Change[] = ["hover", "pinned", "tiles", "layer", "head"];
 
 /** What the filters do to the numbers, in words; empty if nothing. */
 export function filterWords(filters: Filters, { stochastic }: Source): string {
@@ -39,8 +36,19 @@ export function filterWords(filters: Filters, { stochastic }: Source): string {
   return words.join(" · ");
 }
 
+/** What the filters of a view do to its numbers, kept up to date. */
+export const renderFilterWords = view((ctx, root) => {
+  const words = h("span.note");
+  setChildren(root, words);
+  return (changed) => {
+    if (!only(changed, ...UNRELATED)) setText(words, filterWords(filtersOf(ctx), ctx.source()));
+  };
+});
+
+/** The form itself, in the view's menu. */
 export const renderFilters = view((ctx, root, signal) => {
-  const named = (names: [string, string][]): HTMLElement[] =>
+  const hides = adjustableOf(ctx.el)?.hides ?? true;
+  const named = (names: readonly (readonly [string, string])[]): HTMLElement[] =>
     names.map(([value, name]) => h("option", { value }, name));
   const special = h("select.button", ...named(SPECIAL));
   const mass = h("input.range", { type: "range", min: "5", max: "100", step: "5" });
@@ -50,22 +58,20 @@ export const renderFilters = view((ctx, root, signal) => {
   const scale = h("select.button", ...named(SCALES));
   const extent = h("select.button", ...named(EXTENTS));
   const all = h("button.button", { type: "button" }, "show everything");
-  const button = h("summary.button", "filters");
-  const box = h(
-    "details.choice",
-    button,
-    h(
-      "div.menu.form",
-      h("label", "special tokens", special),
-      h("label", "largest values, share of each row", mass, share),
-      h("label", "hide values below", least),
-      h("label", "colours", palette),
-      h("label", "colour scale", scale),
-      h("label", "range of colours", extent),
-      all,
-    ),
+  const form = h(
+    "div.form",
+    ...(hides
+      ? [
+          h("label.form-line", "special tokens", special),
+          h("label.form-line", h("span", "largest values, share of each row ", share), mass),
+          h("label.form-line", "hide values below", least),
+        ]
+      : []),
+    h("label.form-line", "colours", palette),
+    h("label.form-line", "colour scale", scale),
+    h("label.form-line", "range of colours", extent),
+    all,
   );
-  const words = h("span.note");
   let drawnState = "";
 
   const set =
@@ -84,28 +90,11 @@ export const renderFilters = view((ctx, root, signal) => {
         },
         save,
       );
-  on(box, signal, {
-    input: set(false),
-    change: set(true),
-    focusout({ relatedTarget }) {
-      if (relatedTarget && !box.contains(relatedTarget as Node)) box.open = false;
-    },
-  });
-  on(all, signal, { click: () => setFilters(ctx, { special: "show", mass: 1, least: 0 }) });
-  on(document, signal, {
-    pointerdown: (event) => {
-      if (!event.composedPath().includes(box)) box.open = false;
-    },
-  });
-  keyboard(box, signal, {
-    Escape() {
-      box.open = false;
-      button.focus();
-    },
-  });
-  setChildren(root, box, words);
+  on(form, signal, { input: set(false), change: set(true) });
+  on(all, signal, { click: () => setFilters(ctx, DEFAULTS) });
+  setChildren(root, form);
   return (changed) => {
-    if (only(changed, "hover", "pinned", "tiles", "layer", "head")) return;
+    if (only(changed, ...UNRELATED)) return;
     const source = ctx.source();
     const filters = filtersOf(ctx);
     const [first = "", ...others] = Object.keys(PALETTES[source.signed ? 1 : 0]);
@@ -119,7 +108,6 @@ export const renderFilters = view((ctx, root, signal) => {
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
     [scale.value, extent.value] = [filters.scale, filters.extent];
-    all.disabled = !hidesValues(filters);
-    setText(words, filterWords(filters, source));
+    all.disabled = !isFiltered(filters);
   };
 });

@@ -11,10 +11,40 @@ import type { Tile } from "../../wire/tile.ts";
 import type { Filters } from "../../wire/wire.ts";
 import { meanReceived } from "../text/rowValues.ts";
 
-const NONE: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
+/** What a view shows unless Python or the reader says otherwise. */
+export const DEFAULTS: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
+
+/** What may become of special tokens, in the reader's words. Pairs, for the build may rename what looks like a property. */
+export const SPECIAL: readonly (readonly [Filters["special"], string])[] = [
+  ["show", "shown"],
+  ["hide", "left out"],
+  ["renormalise", "left out, rows rescaled"],
+];
 
 /** The filters of a view, and of the views inside it. */
-export const filtersOf = (ctx: ViewContext): Filters => ({ ...NONE, ...ctx.options.filters });
+export const filtersOf = (ctx: ViewContext): Filters => ({ ...DEFAULTS, ...ctx.options.filters });
+
+/** Whether anything is filtered or coloured otherwise than by default. */
+export const isFiltered = (filters: Filters): boolean =>
+  Object.entries(DEFAULTS).some(([name, value]) => filters[name as keyof Filters] !== value);
+
+/** What the menu of a view offers to change. */
+export interface Adjustable {
+  ctx: ViewContext;
+  /** Whether values can be hidden, beside choosing their colours. */
+  hides: boolean;
+}
+
+const ADJUSTABLE = new WeakMap<Element, Adjustable>();
+
+/** What the menu of a view offers, by the view's element. */
+export const adjustableOf = (el: Element): Adjustable | undefined => ADJUSTABLE.get(el);
+
+/** Let the menu of a view offer colours and, if it `hides` values, filters; views inside another leave it to that one. */
+export function offerAdjusting(ctx: ViewContext, hides: boolean): void {
+  const before = ADJUSTABLE.get(ctx.el);
+  if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides });
+}
 
 /** Change some filters; `save` also sends them to Python. */
 export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = true): void {
@@ -23,10 +53,11 @@ export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = tr
   if (save) ctx.model.save_changes();
 }
 
-/** The place in a heading for a view's own filter form, which the part "filters" fills. */
+/** Offer filters in the view's menu; returns the place for words about them, which the part "tools" fills. */
 export function filterPlace(ctx: ViewContext): HTMLElement {
+  offerAdjusting(ctx, true);
   const element = h("span.filters");
-  ctx.views.Filters?.(ctx, element);
+  ctx.views.FilterWords?.(ctx, element);
   return element;
 }
 

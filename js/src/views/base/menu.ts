@@ -1,56 +1,92 @@
-/** A menu whose items have a second line for their cost, or for why they are unavailable. */
-import { h, keyboard, on, reserve, setChildren, setFlag } from "../../dom.ts";
+/** A menu whose items may stand under headings, with a line of explanation and a badge each. */
+import { h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { createPopover, isOpen, uniqueName } from "./popover.ts";
 
 export interface Item {
   value: string;
   label: string;
-  /** The second line. */
+  /** The heading that it stands under. */
+  group?: string;
+  /** A line of explanation. */
   note?: string;
+  /** What its computation takes: "instant", "seconds", "minutes". */
+  badge?: string;
+  /** More about the badge, for screen readers and under the pointer. */
+  cost?: string;
   /** Unavailable; `note` says why. */
   off?: boolean;
 }
 
 export interface Menu {
   field: HTMLElement;
-  /** Set the items; with fewer than two the menu is hidden. The button keeps room for the label of `next`. */
+  /**
+   * Set the items, those of a group one after the other; with fewer than two the menu is hidden. The button keeps room
+   * for the label of `next`.
+   */
   offer(items: readonly Item[], current: string, next?: string): void;
 }
 
+/** Milliseconds after which letters begin a new word. */
+const TYPED_MS = 600;
+
+/** The first item from `start` on whose label begins with what was typed, going round; `start` if there is none. */
+export function typedItem(items: readonly Item[], start: number, typed: string): number {
+  const order = items.map((_, i) => (start + i) % items.length);
+  return order.find((i) => items[i]?.label.toLowerCase().startsWith(typed.toLowerCase())) ?? start;
+}
+
 export function createMenu(name: string, signal: AbortSignal, choose: (value: string) => void): Menu {
-  const id = `aw-${Math.random()}-`;
-  const list = h("div.menu", { id, role: "listbox", "aria-label": name, hidden: "" });
-  const button = h("button.button", {
-    type: "button",
-    role: "combobox",
-    "aria-controls": id,
-    "aria-label": name,
-    "aria-expanded": "false",
-  });
-  const field = h("span.field.choice", name, button, list);
+  const id = uniqueName();
+  const list = h("div.menu.menu-list", { id, role: "listbox", "aria-label": name });
+  const value = h("span.menu-value");
+  const button = h(
+    "button.button.menu-button",
+    { type: "button", role: "combobox", "aria-controls": id, "aria-haspopup": "listbox", "aria-label": name },
+    h("span.menu-name", name),
+    value,
+    h("span.menu-arrow", { "aria-hidden": "true" }, "▾"),
+  );
+  const field = h("span.field.choice", button, list);
   let items: readonly Item[] = [];
+  let options: HTMLElement[] = [];
   let drawnState = "";
   let chosen = 0;
   let active = 0;
+  let typed = "";
+  let typedAt = 0;
 
-  const open = (shown: boolean): void => {
-    list.hidden = !shown;
-    button.ariaExpanded = String(shown);
-    if (shown) move(chosen);
-  };
   const move = (to: number): void => {
     active = Math.max(0, Math.min(items.length - 1, to));
-    for (const [i, option] of [...list.children].entries()) setFlag(option, "data-active", i === active);
-    button.setAttribute("aria-activedescendant", id + active);
-    list.children[active]?.scrollIntoView({ block: "nearest" });
+    for (const [i, option] of options.entries()) setFlag(option, "data-active", i === active);
+    button.setAttribute("aria-activedescendant", `${id}-${active}`);
+    if (isOpen(list)) options[active]?.scrollIntoView({ block: "nearest" });
   };
   const take = (i: number): void => {
     const item = items[i];
     if (!item || item.off) return;
-    open(false);
+    list.hidePopover();
     choose(item.value);
   };
-  const step = (by: number) => (): void => (list.hidden ? open(true) : move(active + by));
-  const enter = (): void => (list.hidden ? open(true) : take(active));
+  createPopover(button, list, signal, () => {
+    typed = "";
+    button.focus({ preventScroll: true });
+    move(chosen);
+  });
+  const step = (by: number) => (): void => (isOpen(list) ? move(active + by) : list.showPopover());
+  const enter = (): void => (isOpen(list) ? take(active) : list.showPopover());
+  on(button, signal, {
+    keydown(event) {
+      const { key, ctrlKey, metaKey, altKey, timeStamp } = event;
+      if (!isOpen(list) || ctrlKey || metaKey || altKey || key.length > 1 || (key === " " && !typed)) return;
+      // Letters find an item here, and do nothing else in the view.
+      event.stopImmediatePropagation();
+      event.preventDefault();
+      typed = timeStamp - typedAt > TYPED_MS ? key : typed + key;
+      typedAt = timeStamp;
+      move(typedItem(items, typed.length > 1 ? active : (active + 1) % items.length, typed));
+    },
+    blur: () => list.hidePopover(),
+  });
   keyboard(button, signal, {
     ArrowDown: step(1),
     ArrowUp: step(-1),
@@ -58,14 +94,31 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     End: step(Infinity),
     Enter: enter,
     " ": enter,
-    Escape: () => open(false),
+    Escape: () => list.hidePopover(),
   });
-  on(button, signal, { click: () => open(Boolean(list.hidden)), blur: () => open(false) });
   on(list, signal, {
+    toggle: () => move(active),
     // The button keeps the focus.
     pointerdown: (event) => event.preventDefault(),
-    click: ({ target }) => take([...list.children].findIndex((option) => option.contains(target as Node))),
+    click: ({ target }) => take(options.findIndex((option) => option.contains(target as Node))),
   });
+  const draw = ({ label, note = "", badge = "", cost = "", off = false }: Item, i: number): HTMLElement => {
+    const option = h(
+      "div.menu-item",
+      {
+        role: "option",
+        id: `${id}-${i}`,
+        "aria-selected": String(i === chosen),
+        "aria-disabled": String(off),
+        "aria-label": label,
+        "aria-description": [note, [badge, cost].filter(Boolean).join(": ")].filter(Boolean).join(" · "),
+      },
+      h("span.menu-label", label),
+      h("span.note", note),
+    );
+    if (badge) option.append(h("span.badge", { "data-of": badge, title: cost }, badge));
+    return option;
+  };
   return {
     field,
     offer(offered, current, next) {
@@ -74,26 +127,19 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
       if (stateKey === drawnState) return;
       drawnState = stateKey;
       items = offered;
-      chosen = items.findIndex(({ value }) => value === current);
-      button.textContent = items[chosen]?.label ?? "";
-      reserve(button, ...items.flatMap(({ value, label }) => (value === next ? [`${label} ▾`] : [])));
+      chosen = items.findIndex((item) => item.value === current);
+      setText(value, items[chosen]?.label ?? "");
+      reserve(value, ...items.flatMap((item) => (item.value === next ? [item.label] : [])));
+      options = items.map(draw);
+      const groups = [...new Set(items.map(({ group = "" }) => group))];
       setChildren(
         list,
-        ...items.map(({ label, note = "", off = false }, i) =>
-          h(
-            "div",
-            {
-              role: "option",
-              id: id + i,
-              "aria-selected": String(i === chosen),
-              "aria-disabled": String(off),
-              "aria-label": label,
-              "aria-description": note,
-            },
-            label,
-            h("div.note", note),
-          ),
-        ),
+        ...groups.flatMap((name) => {
+          const members = options.filter((_, i) => (items[i]?.group ?? "") === name);
+          if (!name) return members;
+          const heading = h("div.menu-heading", { "aria-hidden": "true" }, name);
+          return [h("div.menu-group", { role: "group", "aria-label": name }, heading, ...members)];
+        }),
       );
       move(active);
     },

@@ -9,6 +9,11 @@ import type { Item } from "./menu.ts";
 /** Layers with gaps are listed one by one up to this number. */
 const MOST_LISTED = 6;
 
+/** The questions that methods answer, in the order of menus: the twin of attnwidgets/explanations/registry/questions.py. */
+const QUESTIONS = ["Attention", "What goes into a token", "For this prediction", "By perturbing"];
+/** Added to the rank of a question that no available method answers. */
+const LAST = QUESTIONS.length + 1;
+
 /** Move the selection by `by` layers among those of the source; stops at both ends. */
 export function moveLayer(ctx: ViewContext, by: number): void {
   const { source, layer } = ctx.layered();
@@ -86,24 +91,26 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
 }
 
 /**
- * The store's methods, then those it can compute, with their cost or why they are unavailable; restricted to `allowed`
- * unless that is empty. `lost`: there is no kernel to compute anything.
+ * The store's methods and those it can compute, grouped by the question that they answer: first what is available, at
+ * the end of a group what is not, with the reason. Restricted to `allowed` unless that is empty. `lost`: there is no
+ * kernel to compute anything.
  */
 export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
   const items = new Map<string, Item>();
-  for (const { method, title } of header.sources) {
-    if (!items.has(method)) items.set(method, { value: method, label: title });
+  for (const { method, title, question, gist } of header.sources) {
+    if (items.has(method)) continue;
+    items.set(method, { value: method, label: title, group: question, note: gist, badge: "instant" });
   }
-  for (const { method, title, cost, refusal, mark } of header.methods) {
+  for (const { method, title, question, gist, speed, cost, refusal, mark } of header.methods) {
     const why = refusal || (lost ? "needs a running kernel" : "");
-    items.set(method, {
-      value: method,
-      label: title,
-      note: why || [mark, cost].filter(Boolean).join(" · "),
-      off: !!why,
-    });
+    const note = why || [mark, gist].filter(Boolean).join(" · ");
+    const takes = why ? {} : { badge: speed, cost };
+    items.set(method, { value: method, label: title, group: question, note, ...takes, off: !!why });
   }
-  return [...items.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
+  const shown = [...items.values()].filter(({ value }) => allowed.length === 0 || allowed.includes(baseKey(value)));
+  const available = new Set(shown.filter(({ off }) => !off).map(({ group }) => group));
+  const rank = ({ group = "" }: Item): number => QUESTIONS.indexOf(group) + (available.has(group) ? 0 : LAST);
+  return shown.sort((a, b) => rank(a) - rank(b) || Number(a.off ?? false) - Number(b.off ?? false));
 }
 
 /** Stacks of a method, in the store's order. */

@@ -26,7 +26,7 @@ import type { ThumbSheet } from "../../wire/tile.ts";
 import type { HeadGridOptions, Source } from "../../wire/wire.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtersOf, setFilters } from "../base/filters.ts";
+import { filtersOf, offerAdjusting } from "../base/filters.ts";
 import { createPicking } from "../base/gestures.ts";
 import { placeWords, plural } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -54,9 +54,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const colNames = h("div.grid-cols", { "aria-hidden": "true" });
   const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
   const readout = createReadout();
-  const scale = createScale(signal, true, () =>
-    setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
-  );
+  const scale = createScale();
   const answers = createAnswers(ctx, signal, () => {
     controls.update(ctx.source());
     draw();
@@ -86,6 +84,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   /** Line and column of the cursor. */
   let spot: [number, number] | null = null;
 
+  offerAdjusting(ctx, false);
   root.classList.add("aw-headgrid");
   setChildren(
     root,
@@ -127,8 +126,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const [rows, cols] = sizes(source);
     const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
-    const { palette, scale: mode, extent } = filtersOf(ctx);
-    scale.follow(mode || SCALE, extent === "all");
+    const chosen = filtersOf(ctx);
+    const { palette, scale: mode, extent } = chosen;
+    scale.follow(chosen);
     const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
     const stateKey = [source.id, rows, cols, width, ...how].join("|");
     if (stateKey !== drawnKey || thumbs !== sheet) {
@@ -226,9 +226,6 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
       range: [source.signed ? -top : 0, top],
       words: why || pooled,
-      button: scale.common()
-        ? ["scale: common", "All thumbnails share one scale. Click to scale each to its own maximum."]
-        : ["scale: each its own", "Every thumbnail is scaled to its own maximum. Click for one scale for all."],
     });
   };
 

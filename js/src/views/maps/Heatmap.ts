@@ -12,7 +12,7 @@ import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createChosen, drawOnMap } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filterPlace, filtersOf, hidesValues, setFilters } from "../base/filters.ts";
+import { filtered, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
@@ -37,10 +37,8 @@ export const renderHeatmap = view((around, root, signal) => {
     show,
   } = createFigure("attention map", busy);
   const readout = createReadout();
-  const scale = createScale(signal, true, () =>
-    setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
-  );
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
+  const scale = createScale();
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
   let width = 0;
@@ -97,7 +95,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const whatItIs = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     tile = whatItIs ? filtered(ctx, whatItIs, chosen) : null;
-    scale.follow(chosen.scale || SCALE, chosen.extent === "all");
+    scale.follow(chosen);
     tiles.request(source.id, layer, head);
     setFlag(plot, "data-stale", !tile);
     assign(plot, { ariaBusy: String(!tile) });
@@ -136,7 +134,8 @@ export const renderHeatmap = view((around, root, signal) => {
     setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
-    scale.show({ map, range: ends, words: valueWords(source) + pooled, button: rangeButton(source) });
+    const common = scale.common() && largest(tile, source) > 0 ? "; one range for all layers and heads" : "";
+    scale.show({ map, range: ends, words: valueWords(source) + common + pooled });
   };
 
   /** The end of a common range for all layers and heads; 0 if unknown. */
@@ -144,17 +143,6 @@ export const renderHeatmap = view((around, root, signal) => {
     if (source.stochastic) return shown.meta.scale;
     if (source.computed || source.parts) return 0;
     return roundUp(Math.max(0, ...(tiles.thumbs(source.id)?.meta.scale.flat() ?? [])));
-  };
-
-  const rangeButton = (source: Source): readonly [string, string] | null => {
-    const maps = source.layers.length * (source.heads?.length ?? 1);
-    if (!source.stochastic && (maps < 2 || source.computed || source.parts)) return null;
-    return scale.common()
-      ? [
-          source.stochastic && !source.signed ? "range: 0–1" : "range: all maps",
-          "One range for all layers and heads, so that they can be compared. Click for the range of this matrix.",
-        ]
-      : ["range: this matrix", "The range reaches up to this matrix's own largest value. Click for one range for all."];
   };
 
   /** Update crosshair, pinned cell and readout. Runs on every pointer move and creates no nodes. */

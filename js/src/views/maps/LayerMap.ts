@@ -8,6 +8,7 @@ import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { boxOf, createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
+import { filtersOf } from "../base/filters.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { createReadout, only, view } from "../base/view.ts";
@@ -27,7 +28,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const title = h("b.title");
   const back = h("button.button", { type: "button" });
   const readout = createReadout();
-  const scale = createScale(signal, true, () => draw());
+  const scale = createScale();
   let width = 0;
   let size: Size | null = null;
   let laidOut = "";
@@ -125,6 +126,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
         codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(Math.abs(value) / (end || 1)));
       });
     });
+    scale.follow(filtersOf(ctx));
     const range = [signed ? -end : 0, end] as const;
     const map = heatMap(signed, ctx.theme);
     const table = lut(map, { gamma: 0.5, scale: end, range, mode: scale.mode(), signed: true });
@@ -141,7 +143,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     );
     show(image);
     const words = `one scale for all layers${missing ? `; ${missing} not computed yet` : ""}`;
-    scale.show({ map, range, words, button: null });
+    scale.show({ map, range, words });
   };
 
   /** Update outlines and readout. Runs on every pointer move. */

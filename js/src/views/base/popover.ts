@@ -1,0 +1,100 @@
+/**
+ * Panels in the top layer of the page, beside the element that they belong to: nothing clips or covers them, and the
+ * browser closes them. Style sheets place them (`menu.css`); this file does so where they cannot.
+ */
+import { h, on } from "../../dom.ts";
+
+/** Space in px around a panel that this file places. */
+const GAP = 4;
+
+/** Whether style sheets can place a panel beside another element. */
+const hasAnchors = (): boolean => CSS.supports("position-area", "block-end") && CSS.supports("anchor-name", "--a");
+
+/** A name for an element's id or anchor. */
+export const uniqueName = (): string => `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+
+/** Whether a panel is open. */
+export const isOpen = (panel: HTMLElement): boolean => panel.matches(":popover-open");
+
+/** Where a panel of this size starts along one axis: after `start`–`end` if it fits there, else before, else inside. */
+export function besideIn(room: number, start: number, end: number, size: number): number {
+  if (end + GAP + size <= room) return end + GAP;
+  return start - GAP >= size ? start - GAP - size : Math.max(0, room - size);
+}
+
+/** Place a panel beside `el` whenever it opens. */
+export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
+  if (hasAnchors()) {
+    const name = el.style.getPropertyValue("anchor-name") || `--${uniqueName()}`;
+    el.style.setProperty("anchor-name", name);
+    panel.style.setProperty("position-anchor", name);
+    return;
+  }
+  const place = (): void => {
+    if (!isOpen(panel)) return;
+    const { left, top, bottom } = el.getBoundingClientRect();
+    const { clientWidth, clientHeight } = document.documentElement;
+    const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth));
+    panel.style.inset = `${besideIn(clientHeight, top, bottom, panel.offsetHeight)}px auto auto ${x}px`;
+  };
+  panel.dataset.placed = "";
+  on(panel, signal, { toggle: place });
+  on(window, signal, { resize: place });
+  window.addEventListener("scroll", place, { capture: true, passive: true, signal });
+}
+
+/**
+ * Let a button open and close a panel. A click elsewhere and Escape close it as well, and the focus returns to the
+ * button. `opening` runs just before it opens.
+ */
+export function createPopover(
+  button: HTMLButtonElement,
+  panel: HTMLElement,
+  signal: AbortSignal,
+  opening: () => void,
+): void {
+  panel.popover = "auto";
+  button.popoverTargetElement = panel;
+  button.ariaExpanded = "false";
+  anchor(panel, button, signal);
+  on(panel, signal, {
+    beforetoggle({ newState }) {
+      button.ariaExpanded = String(newState === "open");
+      if (newState === "open") opening();
+    },
+  });
+}
+
+/** Milliseconds that the pointer or the focus rests on an element before its tip appears. */
+const RESTS_MS = 400;
+
+/** Describe an element: for screen readers, and in a tip under the pointer or the keyboard's focus. */
+export function tip(el: HTMLElement, text: string, signal: AbortSignal): void {
+  const panel = h("div.tip", { "aria-hidden": "true" }, text);
+  panel.popover = "manual"; // it must not close the menu that it explains
+  el.ariaDescription = text;
+  anchor(panel, el, signal);
+  let resting: ReturnType<typeof setTimeout> | undefined;
+  const hide = (): void => {
+    clearTimeout(resting);
+    panel.remove();
+  };
+  const show = (): void => {
+    if (signal.aborted || !el.isConnected) return;
+    el.after(panel);
+    panel.showPopover();
+  };
+  signal.addEventListener("abort", hide);
+  const soon = (): void => {
+    clearTimeout(resting);
+    resting = setTimeout(show, RESTS_MS);
+  };
+  on(el, signal, {
+    pointerenter: soon,
+    focus: () => el.matches(":focus-visible") && soon(),
+    pointerleave: hide,
+    pointerdown: hide,
+    blur: hide,
+    keydown: hide,
+  });
+}
