@@ -80,6 +80,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
+  opens: null,
 };
 
 /**

@@ -18,6 +18,7 @@ from attnwidgets.views.wire.runtime import SharedModel
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.interventions.specs import Reach, Spec
     from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
@@ -146,6 +147,9 @@ class Selection(SharedModel):
 
     d_sae = 0
     """Number of features of the SAE that is shown; 0 without one."""
+
+    opening: Opening | None = None
+    """Where its first view opened."""
 
     reach: Reach | None = None
     """Layers, heads and tokens that interventions can name; None if no view has the trace."""

@@ -293,6 +293,24 @@ export interface ViewOptions {
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
+  opens: Opens | null;
+}
+
+/** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */
+export interface Opens {
+  layer: number;
+  head: number | null;
+  /** The unit that `query` and `pair` count. */
+  unit: string;
+  /** The last content element, to be shown while nothing is pinned; -1: none. */
+  query: number;
+  /** The strongest pair of content elements of the head. */
+  pair: [number, number] | null;
+  /** What the head does: "reads the token before"; "" if no pattern chose it. Holds for this layer and head only. */
+  words: string;
+  value: number | null;
+  /** Why no head was searched for, or "". */
+  note: string;
 }
 
 /** Additional options of a HeadGrid. */
