@@ -62,7 +62,7 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
 
 
 def _searched(shown: MixingMap, first: Opening) -> Opening:
-    """Return the opening at the head with the strongest pattern; `first`, with the reason, if none is found."""
+    """Return the opening at the head with the strongest pattern; `first` with the reason if there is none."""
     heads, unit = shown.heads or (), first.unit
     if len(shown.layers) * len(heads) * len(shown.query) * len(shown.key) > MOST_WEIGHTS:
         return first._replace(note="the first head: this text is too long to search all heads")

@@ -294,6 +294,8 @@ export interface ViewOptions {
   units: string[];
   filters: Partial<Filters>;
   opens: Opens | null;
+  /** Height in px; null: that of the view. */
+  height: number | null;
 }
 
 /** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */
