@@ -40,8 +40,8 @@ class Pattern:
         definition: What is measured, in one line.
         targets: Returns the keys of a query that the pattern reads; None if it is measured otherwise.
         refusal: Returns why a text or map does not have it, or "".
-        outside: Whether it says something about the text: not about special tokens, nor the first token,
-            which takes what is not needed elsewhere, nor a sink, nor breadth.
+        outside: Whether it relates different elements of the text: not special tokens, nor the first token and
+            sinks, which take what is not needed elsewhere, nor the query itself, nor breadth.
         paper: Source.
     """
 
@@ -112,6 +112,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Share of a query that goes to itself.",
         lambda _, query: [query],
         places_compare,
+        outside=False,
     ),
     Pattern(
         "same word",
@@ -237,7 +238,7 @@ class HeadPatterns:
     def strongest(self) -> tuple[Pattern, RankedHead] | None:
         """Return the head with the strongest pattern outside special tokens, and the pattern.
 
-        Those are patterns of the text itself: previous, next, self, same word, duplicate. Ties: the first
+        Those relate different elements of the text: previous, next, same word, duplicate. Ties: the first
         pattern, then the first layer and head. None if none applies, or no head has a value.
         """
         found = [(pattern, self.top(pattern.name, 1)) for pattern in self.patterns if pattern.outside]

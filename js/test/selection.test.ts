@@ -14,6 +14,7 @@ const OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
+  opens: null,
   height: null,
 };
 const START: SelectionState = {
