@@ -40,7 +40,7 @@ class Pattern:
         definition: What is measured, in one line.
         targets: Returns the keys of a query that the pattern reads; None if it is measured otherwise.
         refusal: Returns why a text or map does not have it, or "".
-        outside: Whether it relates different elements of the text: not special tokens, nor the first token and
+        outside: Whether it relates different elements of the text: not special tokens, the first token and
             sinks, which take what is not needed elsewhere, nor the query itself, nor breadth.
         paper: Source.
     """

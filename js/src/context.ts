@@ -90,7 +90,6 @@ const DEFAULT_OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
-  opens: null,
   height: null,
 };
 

@@ -14,7 +14,6 @@ const OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
-  opens: null,
   height: null,
 };
 const START: SelectionState = {
@@ -29,6 +28,7 @@ const START: SelectionState = {
   inside: false,
   feature: null,
   interventions: [],
+  opening: null,
   hover: null,
 };
 

@@ -53,7 +53,6 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "methods": [],
     "units": [],
     "filters": {},
-    "opens": None,
     "height": None,
 }
 """The options of every view that the browser is told, with their defaults."""
@@ -221,18 +220,17 @@ class View(anywidget.AnyWidget):
             if main.unit != base.unit:
                 self._options["unit"] = main.unit
         self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
-        self._options["opens"] = opening.describe()
 
         if selection is None:
             selection = Selection(
                 store,
+                opening=opening,
                 layer=opening.layer,
                 head="-" if opening.head is None else opening.head,
                 unit=self._first_unit(),
                 method=keys[0],
                 stack=base.stack,
             )
-            selection.opening = opening
             SELECTIONS.keep(key, selection)
         selection.acquire(self._holder)
         try:

@@ -252,6 +252,8 @@ export interface SelectionState {
   feature: number | null;
   /** The active interventions, in the order in which they apply. */
   interventions: readonly Spec[];
+  /** Where the first view opened; null if its map says nothing. */
+  opening: Opens | null;
   hover: Cell | null;
 }
 
@@ -293,7 +295,6 @@ export interface ViewOptions {
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
-  opens: Opens | null;
   /** Height in px; null: that of the view. */
   height: number | null;
 }

@@ -45,13 +45,15 @@ const [WIDEST, HIGHEST] = [24, 20];
 /** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
 const [NAMES, VALUES, FOOT] = [34, 62, 15];
 /** Height in px of names above the grid and of its scrollbar. */
-const AROUND = 20;
+const AROUND = 28;
 /** Width in px from which the ranked heads stand beside the grid, their width, and the side of the enlarged map. */
-const [TWO_COLUMNS, ASIDE, ENLARGED] = [640, 300, 176];
+const [TWO_COLUMNS, ASIDE, ENLARGED] = [640, 300, 148];
 /** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
 const [HEIGHT, TALL, LOW] = [480, 330, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
+/** Height of a narrow heat table: its six thumbnails stand below it. */
+const LOW_TABLE = 150;
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const canvas = h("canvas.cells");
@@ -263,7 +265,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const names = isValued ? VALUES : NAMES;
     if (isTable) {
       now = table(layers, heads, keeps, headName);
-      const [wide, high] = [Math.floor(across / layers), Math.floor(tallest / heads)];
+      const [wide, high] = [Math.floor(across / layers), Math.floor((isBeside() ? tallest : LOW_TABLE) / heads)];
       size = { width: Math.max(3, Math.min(WIDEST, wide)), height: Math.max(3, Math.min(HIGHEST, high)) };
       foot = 0;
     } else {

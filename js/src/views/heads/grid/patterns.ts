@@ -128,7 +128,7 @@ export function createPatterns(
     ranking = null;
     if (!answer || !shown) return;
     const recorded = shown.patterns.filter(({ run, refusal }) => !run && !refusal);
-    const { opens } = ctx.options;
+    const opens = ctx.selection.get("opening");
     const opening = recorded.find(({ words }) => opens?.words === words.replace("token", opens?.unit ?? ""));
     chosen ||= (opening ?? recorded[0])?.name ?? "";
     const applicable = shown.patterns.filter(({ refusal }) => !refusal);
