@@ -231,7 +231,8 @@ def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace
     assert root.locator(".aw-pattern b").first.inner_text() == f"{best.layer}.{best.head}"
     assert root.bounding_box()["height"] == tall
     # By keys: one stop, then arrows.
-    root.locator(".aw-pattern[tabindex='0']").focus()
+    assert root.locator(".aw-pattern[tabindex='0']").count() == 1
+    root.locator(".aw-pattern").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert root.locator(".aw-pattern").nth(1).get_attribute("aria-pressed") == "true"
