@@ -82,5 +82,5 @@ def duplicate_token(rows: Rows) -> Float:
 
 def _towards(rows: Rows, targets: Callable[[Roles, int], list[int]]) -> Float:
     mask = mask_of(rows.roles, targets)
-    has_target: Bool = mask.any(axis=1)
+    has_target: Bool = np.asarray(mask.any(axis=1))
     return rows.mean(rows.mass(mask), has_target)

@@ -49,7 +49,7 @@ const AROUND = 28;
 /** Width in px from which the ranked heads stand beside the grid, their width, and the side of the enlarged map. */
 const [TWO_COLUMNS, ASIDE, ENLARGED] = [640, 300, 148];
 /** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
-const [HEIGHT, TALL, LOW] = [480, 330, 190];
+const [HEIGHT, TALL, LOW] = [480, 318, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
 /** Height of a narrow heat table: its six thumbnails stand below it. */
