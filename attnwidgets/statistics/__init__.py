@@ -8,16 +8,21 @@ from attnwidgets.statistics.head_importance import head_importance
 from attnwidgets.statistics.head_statistics import head_statistics
 from attnwidgets.statistics.induction import induction_score, prefix_matching, repeated_tokens
 from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
+from attnwidgets.statistics.patterns import HeadPatterns, Pattern, head_patterns
 from attnwidgets.statistics.positional import diagonal, first_token, mean_distance, next_token, previous_token
+from attnwidgets.statistics.related_tokens import duplicate_token, same_word
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
 from attnwidgets.statistics.several_texts import averaged
+from attnwidgets.statistics.similarity import similar_heads
 from attnwidgets.statistics.sinks import Sink, attention_sinks, inner_sink, sink_importance, sink_rate
 from attnwidgets.statistics.statistic import Statistic, statistics
 from attnwidgets.statistics.table import HeadStatistics, RankedHead
 
 __all__ = [
     "FreeAttention",
+    "HeadPatterns",
     "HeadStatistics",
+    "Pattern",
     "RankedHead",
     "Sink",
     "Statistic",
@@ -26,11 +31,13 @@ __all__ = [
     "cls_entropy",
     "copied_share",
     "diagonal",
+    "duplicate_token",
     "effective_attention",
     "entropy",
     "first_token",
     "free_attention",
     "head_importance",
+    "head_patterns",
     "head_statistics",
     "induction_score",
     "inner_sink",
@@ -43,7 +50,9 @@ __all__ = [
     "relative_entropy",
     "repeated_tokens",
     "retrieval_score",
+    "same_word",
     "separators",
+    "similar_heads",
     "sink_importance",
     "sink_rate",
     "special_tokens",

@@ -17,12 +17,14 @@ def places_compare(roles: Roles) -> str:
     return "" if roles.square else "queries and keys are elements of different sequences"
 
 
-def _has_neighbours(roles: Roles) -> str:
+def has_neighbours(roles: Roles) -> str:
+    """Return why no element is beside another, or ""."""
     return places_compare(roles) or ("" if roles.keys > 1 else "there is only one element")
 
 
-def _has_next(roles: Roles) -> str:
-    return _has_neighbours(roles) or ("no query sees a later key (causal)" if roles.causal else "")
+def has_next(roles: Roles) -> str:
+    """Return why no query reads a later element, or ""."""
+    return has_neighbours(roles) or ("no query sees a later key (causal)" if roles.causal else "")
 
 
 @statistic(refusal=places_compare)
@@ -52,7 +54,7 @@ def diagonal(rows: Rows) -> Float:
     return rows.mean(np.einsum("hii->hi", rows.shares))
 
 
-@statistic(refusal=_has_neighbours)
+@statistic(refusal=has_neighbours)
 def previous_token(rows: Rows) -> Float:
     """Share of a query that goes to the element before it: mean over queries i > 0 of a_i,i-1.
 
@@ -66,7 +68,7 @@ def previous_token(rows: Rows) -> Float:
     return rows.mean(values, np.arange(rows.roles.queries) > 0)
 
 
-@statistic(refusal=_has_next)
+@statistic(refusal=has_next)
 def next_token(rows: Rows) -> Float:
     """Share of a query that goes to the element after it: mean over queries i < n - 1 of a_i,i+1.
 

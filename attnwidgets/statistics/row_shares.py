@@ -77,16 +77,33 @@ class Roles:
         return np.abs(positions[:, None] - np.arange(self.keys))
 
     @cached_property
+    def words(self) -> NDArray[np.int64] | None:
+        """The word of every key [key]; None if these elements are not pieces of words."""
+        return self._owner("word")
+
+    @cached_property
+    def occurrences(self) -> dict[str, list[int]]:
+        """The places of every label, in order; special elements are left out."""
+        places: dict[str, list[int]] = {label: [] for label in self.labels}
+        for place, label in enumerate(self.labels):
+            if not self.special[place]:
+                places[label].append(place)
+        return places
+
+    @cached_property
+    def rank(self) -> list[int]:
+        """How often the label of every key occurred before it [key]; 0 for special elements."""
+        found = [0] * self.keys
+        for places in self.occurrences.values():
+            for before, place in enumerate(places):
+                found[place] = before
+        return found
+
+    @cached_property
     def sentences(self) -> NDArray[np.int64] | None:
         """The sentence of every key [key], -1 for special elements; None if that is not known."""
-        unit = self._axis.units.get("sentence")
-        groups = None if unit is None else regroup(self._axis.units[self.unit], unit)
-        if groups is None:
-            return None
-        sentences = np.full(self.keys, -1)
-        for number, group in enumerate(groups):
-            sentences[list(group)] = number
-        return np.where(self.special, -1, sentences)
+        sentences = self._owner("sentence")
+        return None if sentences is None else np.where(self.special, -1, sentences)
 
     @cached_property
     def texts(self) -> NDArray[np.int64]:
@@ -94,6 +111,17 @@ class Roles:
         spans = self._axis.units[self.unit].spans
         texts = np.array([self._axis.segment[span[0]] if span else -1 for span in spans])
         return np.where(self.special, -1, texts)
+
+    def _owner(self, name: str) -> NDArray[np.int64] | None:
+        """Return the element of another unit that every key is a part of [key]; None if it is none."""
+        unit = self._axis.units.get(name)
+        groups = None if unit is None else regroup(self._axis.units[self.unit], unit)
+        if groups is None:
+            return None
+        owner = np.full(self.keys, -1)
+        for number, group in enumerate(groups):
+            owner[list(group)] = number
+        return owner
 
 
 @dataclass(frozen=True)
@@ -177,6 +205,14 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
     Raises:
         ValueError: If a value is negative.
     """
+    for index, first, values in values_by_layer(source, unit, roles, desc):
+        yield index, first, rows_of(values, roles, f"layer {source.layers[index]}")
+
+
+def values_by_layer(
+    source: MixingMap, unit: str, roles: Roles, desc: str
+) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+    """Yield (index of the layer, index of the first head, values [head, query, key]); see `by_layer`."""
     size = roles.queries * roles.keys * np.dtype(np.float64).itemsize
     heads = max(1, _CHUNK_BYTES // max(size, 1))
     for index, number in enumerate(progress(source.layers, desc=desc)):
@@ -185,13 +221,13 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
             of_layer = source.heads[: len(source.rows(number, None, [0]))]
             for first in range(0, len(of_layer), heads):
                 some = source.select(layer=number, head=of_layer[first : first + heads])
-                yield index, first, rows_of(some.to(unit).rows(number), roles, f"layer {number}")
+                yield index, first, some.to(unit).rows(number)
             continue
         # A map of this layer only, so that aggregation to words keeps nothing in memory.
         values = source.select(layer=number).to(unit).layer(number)
         values = values if source.heads is not None else values[None]
         for first in range(0, len(values), heads):
-            yield index, first, rows_of(values[first : first + heads], roles, f"layer {number}")
+            yield index, first, values[first : first + heads]
 
 
 def _is_long(source: MixingMap) -> bool:

@@ -85,9 +85,10 @@ Example:
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """
-# In the order of tables and menus: position, kind of element, breadth, statistics with texts of their own.
+# In the order of tables and menus: position, relation, kind of element, breadth, texts of their own.
 _ORDER = (
     *("mean_distance", "diagonal", "previous_token", "next_token", "first_token", "inner_sink"),
+    *("same_word", "duplicate_token"),
     *("special_tokens", "separators", "other_sentences", "other_text"),
     *("entropy", "relative_entropy", "cls_entropy"),
     *("induction", "retrieval"),

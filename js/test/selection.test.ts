@@ -39,6 +39,7 @@ const START: SelectionState = {
   inside: false,
   feature: null,
   interventions: [],
+  opening: null,
   hover: null,
 };
 

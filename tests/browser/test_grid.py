@@ -38,9 +38,18 @@ def grid(trace, open_page, tmp_path):
 
 
 def choose(page, root, statistic, order):
-    root.get_by_role("combobox", name="statistic").click()
+    root.get_by_role("combobox", name="sort by").click()
     page.get_by_role("option", name=statistic, exact=True).click()
+    filters(root)
     root.get_by_label("order of heads").select_option(order)
+    root.get_by_role("button", name="Filter").click()
+
+
+def filters(root):
+    """Open the form of filters."""
+    button = root.get_by_role("button", name="Filter")
+    if button.get_attribute("aria-expanded") == "false":
+        button.click()
 
 
 def read(page, root, line, col, lines, cols):
@@ -67,8 +76,10 @@ def test_heads_are_ranked_by_what_they_do(grid, trace):
     said = read(page, root, 2, 0, 3, 4)
     assert named(best) in said
     assert f"mean distance {best.value:.4g}" in said
+    filters(root)
     root.get_by_role("button", name="highest first").click()
     root.get_by_label("order of heads").select_option("all")
+    root.get_by_role("button", name="Filter").click()
     box = root.locator(".aw-grid-plot").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     assert named(stats.top("mean_distance", 1, lowest=True)[0]) in root.locator(".aw-readout").inner_text()
@@ -77,6 +88,7 @@ def test_heads_are_ranked_by_what_they_do(grid, trace):
 def test_a_threshold_and_names_leave_heads_out(grid, trace):
     page, root = grid()
     choose(page, root, "mean distance", "all")
+    filters(root)
     root.get_by_label("threshold").fill("60")
     values = aw.head_statistics(trace)["mean_distance"]
     left = int((values >= values.min() + 0.6 * np.ptp(values) - 1e-6).sum())
@@ -126,13 +138,19 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.querySelectorAll('.aw-headgrid *').length") < 250
     assert root.locator(".aw-grid-plot > canvas").evaluate(COLOURS) > 20
-    top = aw.head_statistics(trace).top("previous_token", 1)[0]
-    choose(page, root, "previous token", "all")
+    # Layers across, heads down, by a pattern; the six highest have names, and the first is selected.
+    found = aw.statistics.head_patterns(trace).top("previous", 6)
+    rows = root.locator(".aw-pattern")
+    assert [row.locator("b").inner_text() for row in rows.all()] == [f"{h.layer}.{h.head}" for h in found]
+    assert rows.first.get_attribute("aria-pressed") == "true"
     box = root.locator(".aw-grid-plot").bounding_box()
-    page.mouse.move(box["x"] + 1, box["y"] + 1)
-    assert named(top) in root.locator(".aw-readout").inner_text()
-    assert root.locator(".aw-grid-preview canvas").evaluate(COLOURS) > 5
+    page.mouse.move(
+        box["x"] + (found[2].layer + 0.5) * box["width"] / 48,
+        box["y"] + (found[2].head + 0.5) * box["height"] / 64,
+    )
+    assert named(found[2]) in root.locator(".aw-readout").inner_text()
     # Labels stand beside the picture, never on it.
+    filters(root)
     plot, names = box, root.locator(".aw-grid-rows > span").all()
     assert names
     assert all(name.bounding_box()["x"] + name.bounding_box()["width"] <= plot["x"] for name in names)
@@ -168,12 +186,14 @@ def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_
     plain = aw.HeadGrid(trace)
     page = open_page(aw.to_html([sorted_, plain], tmp_path / "page.html").as_uri())
     grid = page.locator(".aw-headgrid").first
+    filters(grid)
     grid.get_by_text("lowest first").wait_for()
+    grid.get_by_role("button", name="Filter").click()
     assert grid.get_by_label("order of heads").input_value() == "within"
     plot = page.locator(".aw-grid-plot").nth(1)
     side = plot.bounding_box()["width"] / 4
     plot.hover(position={"x": 2.5 * side, "y": 1.5 * side})
-    readout = page.locator(".aw-headgrid .aw-readout").nth(1)
+    readout = page.locator(".aw-readout").nth(1)
     assert "pruned: this layer has no such head" in readout.inner_text()
     plot.hover(position={"x": 1.5 * side, "y": 1.5 * side})
     assert "largest value" in readout.inner_text()
@@ -185,3 +205,44 @@ def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_
     assert plot.evaluate(clear, [2.2 * side, 1.2 * side]) > 0.3
     assert plot.evaluate(clear, [1.2 * side, 1.2 * side]) == 0
     page.screenshot(path=shots / "grid-pruned.png", full_page=True)
+
+
+def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace):
+    page, root = grid(viewport={"width": 760, "height": 700})
+    root.locator(".aw-pattern").first.wait_for()
+    tall = root.bounding_box()["height"]
+    assert tall <= 560
+    patterns = aw.statistics.head_patterns(trace)
+    for title, name in (("same token", "self"), ("first token", "first")):
+        root.get_by_role("combobox", name="pattern").click()
+        page.get_by_role("option", name=title, exact=True).click()
+        top = patterns.top(name, 3)
+        rows = root.locator(".aw-pattern")
+        assert [row.locator("b").inner_text() for row in rows.all()[:3]] == [
+            f"{h.layer}.{h.head}" for h in top
+        ]
+        assert rows.first.get_attribute("aria-pressed") == "true"
+        page.mouse.move(2, 2)
+        said = root.locator(".aw-readout").inner_text()
+        assert said.startswith(f"selected: layer {top[0].layer}, head {top[0].head}")
+        assert root.bounding_box()["height"] == tall
+    choose(page, root, "entropy", "all")
+    best = aw.head_statistics(trace).top("entropy", 1)[0]
+    assert root.locator(".aw-pattern b").first.inner_text() == f"{best.layer}.{best.head}"
+    assert root.bounding_box()["height"] == tall
+    # By keys: one stop, then arrows.
+    assert root.locator(".aw-pattern[tabindex='0']").count() == 1
+    root.locator(".aw-pattern").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert root.locator(".aw-pattern").nth(1).get_attribute("aria-pressed") == "true"
+    assert root.bounding_box()["height"] == tall
+
+
+def test_a_right_click_reaches_no_menu_of_the_page(grid):
+    page, root = grid()
+    page.evaluate(
+        "window.opened = 0; document.addEventListener('contextmenu', () => { window.opened += 1; })"
+    )
+    root.locator(".aw-grid-plot").click(button="right", position={"x": 5, "y": 5})
+    assert page.evaluate("window.opened") == 0

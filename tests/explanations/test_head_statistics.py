@@ -112,6 +112,9 @@ def by_hand(matrix, name, *, causal, queries):
             found.append(entropy / (math.log(len(seen)) if name == "relative_entropy" else 1))
         elif name == "previous_token":
             found += [row[i - 1]] if i else []
+        elif name == "same_word":
+            other = [j for j in seen if {i, j} <= {1, 2, 3} and j != i]  # un ##believ ##able
+            found += [sum(row[j] for j in other)] if other else []
         elif name == "next_token":
             found += [row[i + 1]] if i + 1 < N else []
         else:
@@ -133,7 +136,7 @@ def test_every_statistic_is_the_one_counted_by_hand(causal, queries):
     made = aw.MixingMap(values, query=special_axis())
     stats = aw.head_statistics(made, queries=queries)
     names = [name for name in stats.names if name not in ("cls_entropy", "inner_sink")]
-    assert len(names) == (10 if causal else 11)
+    assert len(names) == (11 if causal else 12)
     for name in names:
         expected = [[by_hand(m, name, causal=causal, queries=queries) for m in layer] for layer in values]
         np.testing.assert_allclose(stats[name], expected, atol=1e-7, err_msg=name)

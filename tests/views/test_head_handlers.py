@@ -76,8 +76,8 @@ def answers_of(page):
 
 def test_a_page_holds_them_unless_that_takes_long(given, tmp_path, monkeypatch):
     view = aw.HeadGrid(given(), units=["token"])
-    both = [("statistics", "attention/token/self"), ("head_statistics", "attention/token/self")]
-    assert answers_of(view.to_html(tmp_path / "page.html")) == both
+    topics = [(topic, "attention/token/self") for topic in ("statistics", "head_statistics", "patterns")]
+    assert answers_of(view.to_html(tmp_path / "page.html")) == topics
     monkeypatch.setattr(handlers, "PAGE_CELLS", 3 * 4 * 8 * 8 - 1)
     assert answers_of(view.to_html(tmp_path / "page.html")) == []
 
@@ -132,3 +132,34 @@ def test_the_order_of_heads_can_be_given_from_python(given):
 def test_what_a_grid_cannot_sort_by_is_said(given, options, error, words):
     with pytest.raises(error, match=words):
         aw.HeadGrid(given(), **options)
+
+
+def test_patterns_come_with_their_names_and_the_strongest_of_every_head(given):
+    view = aw.HeadGrid(given(tokens=TOKENS))
+    source = "attention/token/self"
+    meta, (data,) = asked(view, "patterns", source)
+    found = aw.statistics.head_patterns(view._explanations[0])
+    offered = [one["name"] for one in meta["patterns"] if not one["refusal"] and not one["run"]]
+    assert tuple(offered) == found.names
+    assert meta["own"] == found.own
+    np.testing.assert_array_equal(
+        np.frombuffer(data, "<f4").reshape(found.values.shape), found.values.astype("<f4")
+    )
+    runs = {one["name"]: one["refusal"] for one in meta["patterns"] if one["run"]}
+    assert set(runs) == {"induction", "retrieval"}
+    assert all("model" in why for why in runs.values())
+    with pytest.raises(ValueError, match="model"):
+        view._requests.answer("pattern_scores", {"source": source, "name": "induction"})
+
+
+def test_induction_runs_the_model_when_it_is_chosen(minilm):
+    trace = aw.trace(*minilm, "The cat sat on the mat.")
+    view = aw.HeadGrid(trace)
+    source = {"source": "attention/token/self"}
+    meta, (data,) = view._requests.answer("pattern_scores", {**source, "name": "induction"})
+    expected = aw.induction_score(*minilm)["induction"]
+    assert np.frombuffer(data, "<f4").reshape(-1, meta["heads"]) == pytest.approx(expected, abs=1e-6)
+    found = view._requests.answer("similar_heads", {**source, "layer": 0, "head": 2})[0]["found"]
+    assert [tuple(one[:2]) for one in found[:3]] == [
+        one[:2] for one in aw.statistics.similar_heads(trace, 0, 2, k=3)
+    ]

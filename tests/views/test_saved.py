@@ -141,7 +141,9 @@ def test_a_grid_keeps_its_scale_and_leaves_masked_cells_empty(causal):
 
 def test_heads_are_as_strong_as_the_filters_leave_them(given):
     trace = given()
-    plain, left = (figure_of(aw.HeadView(trace, **o)) for o in ({}, {"threshold": 0.3, "scale": "linear"}))
+    plain, left = (
+        figure_of(aw.HeadView(trace, layer=0, **o)) for o in ({}, {"threshold": 0.3, "scale": "linear"})
+    )
     lines = [figure.axes[0].collections[0] for figure in (plain, left)]
     values = aw.attention(trace).layer(0)
     assert len(lines[1].get_paths()) == int((values >= 0.3).sum()) < len(lines[0].get_paths())

@@ -17,8 +17,8 @@ def test_two_views_of_one_trace_are_linked(given):
 
 def test_two_traces_are_not_linked(given):
     one, other = aw.Heatmap(given()), aw.Heatmap(given())
-    one.selection.layer = 2
-    assert other.selection.layer == 0
+    one.selection.layer, other.selection.layer = 2, 0
+    assert (one.selection.layer, other.selection.layer) == (2, 0)
     assert one.store is not other.store
     assert one.runtime is other.runtime
 

@@ -19,6 +19,7 @@ from attnwidgets.views.wire.runtime import SharedModel
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.interventions.specs import Reach, Spec
     from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
@@ -120,6 +121,10 @@ def _outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None
     return None if sent is None else Outcome(int(sent["id"]), str(sent["label"]))
 
 
+def _opening_to_json(opening: Opening | None, _: object) -> dict[str, Any] | None:
+    return None if opening is None else opening.describe()
+
+
 def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
     return [dict(spec) for spec in specs]
 
@@ -149,6 +154,9 @@ class Selection(SharedModel):
     `inside` says whether attributions are shown inside the model, at the selected layer, instead of at the
     input. A click on a row of the layers sets it; choosing another method resets it.
 
+    `opening` is where its first view opened: the head with the strongest pattern, and the last content token,
+    which views show while nothing is pinned (`opening.words`: "reads the token before").
+
     `feature` is the feature of a sparse autoencoder that views of features show, or None.
 
     `interventions` are the active interventions, in the order in which they apply: a tuple of dicts, each
@@ -165,6 +173,7 @@ class Selection(SharedModel):
         unit: Unit at first.
         method: Method at first.
         stack: Stack at first.
+        opening: Where its first view opens.
 
     Raises:
         IndexError: A layer, head, feature, pinned index, end of a span, class or token is out of range; the
@@ -198,6 +207,7 @@ class Selection(SharedModel):
     inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
     interventions = AnyTrait(()).tag(sync=True, to_json=_specs_to_json)
+    opening = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_opening_to_json, echo_update=False)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
 
     d_sae = 0
@@ -215,9 +225,10 @@ class Selection(SharedModel):
         unit: str = "token",
         method: str = "",
         stack: str = "self",
+        opening: Opening | None = None,
     ) -> None:
         self._stores: list[TileStore] = [store]
-        super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack)
+        super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack, opening=opening)
 
     def covers(self, store: TileStore) -> None:
         """Include the sources of another store (after `link`)."""

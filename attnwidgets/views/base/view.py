@@ -22,6 +22,7 @@ from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
+from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnwidgets.views.base.expressions import Kinds
+    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
@@ -281,7 +283,8 @@ class View(anywidget.AnyWidget):
         store = STORES.get(key) or STORES.keep(key, TileStore())
         store.acquire(self._holder)
         selection = SELECTIONS.get(key)
-        keys = self._register(store, selection)
+        opening = self._opens(selection)
+        keys = self._register(store, selection, opening)
         stack = main.stack or "self"
         base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
         if fixed:
@@ -293,8 +296,9 @@ class View(anywidget.AnyWidget):
         if selection is None:
             selection = Selection(
                 store,
-                layer=base.layers[0],
-                head="-" if base.heads is None else base.heads[0],
+                opening=opening,
+                layer=opening.layer,
+                head="-" if opening.head is None else opening.head,
                 unit=self._first_unit(),
                 method=keys[0],
                 stack=base.stack,
@@ -318,17 +322,26 @@ class View(anywidget.AnyWidget):
         units = self._options["units"]
         return str(units[0] if units else self._explanations[0].unit)
 
-    def _register(self, store: TileStore, selection: Selection | None) -> list[str]:
+    def _opens(self, selection: Selection | None) -> Opening:
+        """Return where this view opens: where its linked views did, or by its own map and what was given."""
+        if selection is not None and selection.opening is not None:
+            return selection.opening
+        unit = self._wanted["unit"] or self._first_unit()
+        return opening_of(self._explanations[0], unit, self._wanted["layer"], self._wanted["head"])
+
+    def _register(self, store: TileStore, selection: Selection | None, opening: Opening) -> list[str]:
         """Register what this view shows and offers with the store; return its method keys."""
-        layer = self._wanted["layer"]
-        if layer is None and selection is not None:
-            layer = selection.layer
+        layer, head = self._wanted["layer"], self._wanted["head"]
+        if selection is not None:
+            layer = selection.layer if layer is None else layer
+        elif layer is None and head is None:
+            layer, head = opening.layer, opening.head
         try:
             keys = store.register(
                 self._explanations,
                 self._holder,
                 units=self._options["units"],
-                first=(layer, self._wanted["head"]),
+                first=(layer, head),
                 all_heads=self._ALL_HEADS,
                 menu=self._menu,
                 targetable=self._targetable,
@@ -347,7 +360,9 @@ class View(anywidget.AnyWidget):
         if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
-        self._options["methods"] = list(dict.fromkeys(self._register(self.store, self.selection)))
+        self._options["methods"] = list(
+            dict.fromkeys(self._register(self.store, self.selection, self._opens(self.selection)))
+        )
         self.options = self._options | self._current_options()
 
     @property

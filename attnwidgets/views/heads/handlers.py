@@ -1,12 +1,14 @@
-"""Handlers of a grid of heads: which statistics its map has, and their values for every head."""
+"""Handlers of a grid of heads: statistics and patterns of its map, and heads like one."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._errors import require_choice
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -18,15 +20,27 @@ if TYPE_CHECKING:
 
 PAGE_CELLS = 20_000_000
 """Attention weights of a map above which a page leaves out its statistics: they would take long."""
+TRAVELLING_CELLS = 4_000_000
+"""Attention weights up to which the patterns travel with the view: they are then read as it is shown."""
+SIMILAR = 20
+_NEEDLE = ("The secret word is banana.", "What is the secret word?")
 
 
 def head_handlers(view: View) -> dict[str, Handler]:
-    """Return the handlers of a view that shows a grid of heads. Both requests name a source.
+    """Return the handlers of a view that shows a grid of heads. All requests name a source.
 
     - "statistics", answered at once: every statistic with name, title, definition, high (what a high value
       means) and refusal (why the source does not have it, or "").
     - "head_statistics", a job with progress, since every layer is read: names, and the number of heads;
       buffer values [statistic, layer, head] (float32). It runs a model only for maps whose layers do.
+    - "patterns", a job like it: every named pattern of `aw.statistics.head_patterns` with name, title,
+      words, definition, refusal, and run (whether it runs the model on texts of its own, when chosen); own,
+      the name of the strongest one of every head [layer][head]; buffer values [pattern, layer, head]
+      (float32) of those without a refusal that do not run.
+    - "pattern_scores" (name), a job that runs the model: "induction" or "retrieval"; buffer values
+      [layer, head] (float32).
+    - "similar_heads" (layer, head), a job: found, a list of [layer, head, value]; see
+      `aw.statistics.similar_heads`.
     """
 
     def described(source: str) -> Answer:
@@ -40,16 +54,103 @@ def head_handlers(view: View) -> dict[str, Handler]:
         values = np.asarray(statistics.values, dtype="<f4")
         return {"names": list(statistics.names), "heads": len(statistics.heads or (0,))}, [values.tobytes()]
 
+    def patterns(source: str) -> Answer:
+        from attnwidgets.statistics.patterns import PATTERNS, head_patterns
+
+        requested = source_of(view, source)
+        if not has_shares(requested):
+            return {"patterns": [], "own": [], "heads": 0}, []
+        found = head_patterns(requested.explanation, unit=requested.unit)
+        entries = [_described(one, found.left_out.get(one.name, ""), run=False) for one in PATTERNS]
+        entries += [_described(one, _run_refusal(view, one.name), run=True) for one in _run_patterns()]
+        values = np.asarray(found.values, dtype="<f4")
+        return {"patterns": entries, "own": found.own, "heads": values.shape[2]}, [values.tobytes()]
+
+    def scored(source: str, name: str) -> Answer:
+        values = np.asarray(_score(view, source_of(view, source), name), dtype="<f4")
+        return {"heads": values.shape[1]}, [values.tobytes()]
+
+    def similar(source: str, layer: int, head: int) -> Answer:
+        from attnwidgets.statistics.similarity import similar_heads
+
+        requested = source_of(view, source)
+        found = similar_heads(requested.explanation, layer, head, k=SIMILAR, unit=requested.unit)
+        return {"found": [list(one) for one in found]}, []
+
     for_page = partial(_for_page, view)
     return {
         "statistics": Handler(described, for_page=for_page),
         "head_statistics": Handler(measured, runs_model=True, for_page=for_page),
+        "patterns": Handler(
+            patterns,
+            runs_model=True,
+            for_page=for_page,
+            prefetched=lambda: islice(_for_page(view, TRAVELLING_CELLS), 1),
+        ),
+        "pattern_scores": Handler(scored, runs_model=True),
+        "similar_heads": Handler(similar, runs_model=True),
     }
+
+
+def has_shares(source: Source) -> bool:
+    """Return whether the rows of a source are shares, as statistics need."""
+    return not (source.attributions or source.signed)
+
+
+def _described(pattern: Any, refusal: str, *, run: bool) -> dict[str, Any]:
+    names = ("name", "title", "definition")
+    words = getattr(pattern, "words", pattern.high if run else "")
+    return {name: getattr(pattern, name) for name in names} | {"words": words, "refusal": refusal, "run": run}
+
+
+def _run_patterns() -> tuple[Any, ...]:
+    from attnwidgets.statistics.induction import INDUCTION
+    from attnwidgets.statistics.retrieval import RETRIEVAL
+
+    return INDUCTION, RETRIEVAL
+
+
+def _run_refusal(view: View, name: str) -> str:
+    """Return why a pattern that runs the model on texts of its own is not available, or ""."""
+    trace = getattr(getattr(view, "_intervened", None), "trace", None)
+    if trace is None or getattr(trace, "model", None) is None:
+        return "it runs the model, which this view does not have"
+    if getattr(trace, "tokenizer", None) is None:
+        return "it needs the tokenizer"
+    if len(trace.stacks) > 1:
+        return "encoder-decoders are not supported"
+    if name == "retrieval" and not getattr(trace.model, "can_generate", lambda: False)():
+        return "it needs a model that generates text"
+    return ""
+
+
+def _score(view: View, source: Source, name: str) -> Any:
+    """Return the score of every head [layer, head] of a pattern that runs the model.
+
+    Raises:
+        ValueError: There is no such pattern, or the model cannot be run for it; the message says why.
+    """
+    require_choice("name", name, [one.name for one in _run_patterns()])
+    why = _run_refusal(view, name)
+    if why:
+        raise ValueError(f"{name}: {why}.")
+    trace: Any = view._intervened.trace  # noqa: SLF001 - checked by _run_refusal
+    if name == "induction":
+        from attnwidgets.statistics.induction import induction_score
+
+        found = induction_score(trace.model, trace.tokenizer)
+    else:
+        from attnwidgets.statistics.retrieval import retrieval_score
+
+        found = retrieval_score(trace.model, trace.tokenizer, *_NEEDLE, words=60, depths=(0.2, 0.5, 0.8))
+    rows = [found.layers.index(layer) for layer in source.layers]
+    columns = [(found.heads or ()).index(head) for head in source.heads or ()]
+    return found[name][np.ix_(rows, columns)]
 
 
 def statistics_of(source: Source) -> list[dict[str, Any]]:
     """Return every statistic with its definition, and why the heads of a source do not have it."""
-    if source.attributions or source.signed:
+    if not has_shares(source):
         return []  # statistics are defined for rows of shares
     from attnwidgets.statistics.row_shares import Roles
     from attnwidgets.statistics.statistic import named
@@ -79,9 +180,10 @@ def source_of(view: View, name: str) -> Source:
     return source
 
 
-def _for_page(view: View) -> Iterator[dict[str, Any]]:
+def _for_page(view: View, most: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the sources whose statistics a page holds: fully computed, and not too large."""
+    most = PAGE_CELLS if most is None else most
     for source in view.sources():
         cells = len(source.layers) * len(source.heads or (0,)) * source.weights
-        if cells <= PAGE_CELLS and set(source.ready) == set(source.layers) and statistics_of(source):
+        if cells <= most and set(source.ready) == set(source.layers) and statistics_of(source):
             yield {"source": source.id}

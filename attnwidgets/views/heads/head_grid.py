@@ -29,6 +29,11 @@ _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 class HeadGrid(Intervening):
     """Thumbnails of every layer and head, max-pooled; click to select one, point at one to enlarge it.
 
+    Beneath or beside them are the heads that show a named pattern most (`aw.statistics.head_patterns`), or
+    the heads like the selected one (`aw.statistics.similar_heads`); choosing a pattern selects its first
+    head. Grids of too many heads for thumbnails of 12 px (30 x 9) are a heat table of the pattern's value,
+    layers across, with the six highest as thumbnails.
+
     Rows are layers. A statistic of `aw.head_statistics` (mean distance, entropy, diagonal, previous or first
     token, special tokens, other sentences, ...) sorts heads in each layer, over all layers or into groups of
     similar value; a threshold on it, or a name ("3", "3.7", "*.0"), hides some. A statistic is computed when
@@ -52,6 +57,7 @@ class HeadGrid(Intervening):
     """
 
     _VIEW = "HeadGrid"
+    _HEIGHT = 480
     _OPTIONS = ColorOptions
     SHOWS_ALL_HEADS = True
     PARTS = ("grid",)

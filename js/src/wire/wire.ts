@@ -275,6 +275,8 @@ export interface SelectionState {
   feature: number | null;
   /** The active interventions, in the order in which they apply. */
   interventions: readonly Spec[];
+  /** Where the first view opened; null if its map says nothing. */
+  opening: Opens | null;
   hover: Cell | null;
 }
 
@@ -318,6 +320,23 @@ export interface ViewOptions {
   filters: Partial<Filters>;
   /** Height in px; null: that of the view. */
   height: number | null;
+}
+
+/** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */
+export interface Opens {
+  layer: number;
+  head: number | null;
+  /** The unit that `query` and `pair` count. */
+  unit: string;
+  /** The last content element, to be shown while nothing is pinned; -1: none. */
+  query: number;
+  /** The strongest pair of content elements of the head. */
+  pair: [number, number] | null;
+  /** What the head does: "reads the token before"; "" if no pattern chose it. Holds for this layer and head only. */
+  words: string;
+  value: number | null;
+  /** Why no head was searched for, or "". */
+  note: string;
 }
 
 /** Additional options of a HeadGrid. */

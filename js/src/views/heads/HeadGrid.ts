@@ -1,9 +1,10 @@
 /**
- * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic. The
- * head under the pointer is shown enlarged, a click selects it.
+ * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
+ * table of one value where there are too many. Beneath or beside it the heads ranked by a pattern. The head under the
+ * pointer is shown enlarged, a click selects it.
  */
 
-import { heatMap, SCALE } from "../../colour.ts";
+import { heatMap } from "../../colour.ts";
 import {
   atEnd,
   createWatch,
@@ -15,6 +16,7 @@ import {
   setChildren,
   setFlag,
   setSizes,
+  setText,
   spotAt,
   thinned,
   watchWidth,
@@ -27,25 +29,37 @@ import type { HeadGridOptions, Source } from "../../wire/wire.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { filtersOf, offerAdjusting } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { createPicking } from "../base/gestures.ts";
-import { placeWords, plural } from "../base/navigation.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
-import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
-import { type Atlas, isPruned, paintAtlas, peaksOf } from "./grid/atlas.ts";
+import { headAddress, placeWords, plural } from "../base/navigation.ts";
+import { createPopover } from "../base/popover.ts";
+import { only, view } from "../base/view.ts";
+import { type Arrangement, arrange, type Place, type Spot, table, thumbSide } from "./grid/arrange.ts";
+import { type Atlas, isPruned, paintAtlas, paintTable, peaksOf } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
 import { createKnockout } from "./grid/knockout.ts";
+import { createPatterns, type Ranking } from "./grid/patterns.ts";
 import { createPreview } from "./grid/preview.ts";
+import { createRanked } from "./grid/ranked.ts";
 
-const LARGEST = 72;
-const TALLEST = 640;
-/** Width in px left of the grid, for names of layers or values. */
-const [NAMES, VALUES] = [34, 62];
-/** Size in px of the enlarged map: beside the grid if there is room, otherwise below. */
-const [LEAST, MOST, GAP] = [170, 280, 24];
-const TWO_COLUMNS = 640;
+/** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
+const [LARGEST, LEAST_SIDE, NAMED] = [72, 12, 36];
+/** Size of a place of the heat table in px. */
+const [WIDEST, HIGHEST] = [24, 20];
+/** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
+const [NAMES, VALUES, FOOT] = [34, 62, 15];
+/** Height in px of names above the grid and of its scrollbar. */
+const AROUND = 28;
+/** Width in px from which the ranked heads stand beside the grid, their width, and the side of the enlarged map. */
+const [TWO_COLUMNS, ASIDE, ENLARGED] = [640, 300, 148];
+/** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
+const [HEIGHT, TALL, LOW] = [480, 318, 190];
+/** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
+const NARROW = 300;
+/** Height of a narrow heat table: its six thumbnails stand below it. */
+const LOW_TABLE = 150;
 
 export const renderHeadGrid = view((ctx, root, signal) => {
-  const heading = createHeading(ctx);
   const canvas = h("canvas.cells");
   const [hovered, selected] = [h("div.spot"), h("div.spot.spot-selected")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "grid of heads" };
@@ -53,47 +67,83 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const rowNames = h("div.grid-rows", { "aria-hidden": "true" });
   const colNames = h("div.grid-cols", { "aria-hidden": "true" });
   const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
-  const readout = createReadout();
+  const box = h("div.grid-box", figure);
+  const axes = h("div.where.grid-axes");
   const scale = createScale();
-  const answers = createAnswers(ctx, signal, () => {
-    controls.update(ctx.source());
-    draw();
-  });
+  const answers = createAnswers(ctx, signal, () => refresh());
   const { grid } = ctx.options as Partial<HeadGridOptions>;
-  const controls = createControls(signal, answers, grid, (now) => {
-    // Python does not store the order of an Explorer's grid.
-    if (now && grid) {
-      ctx.model.set("options", { ...ctx.model.get("options"), grid: now } as HeadGridOptions);
-      ctx.model.save_changes();
-    }
-    draw();
+  const controls = createControls(
+    signal,
+    answers,
+    grid,
+    (now) => {
+      // Python does not store the order of an Explorer's grid.
+      if (now && grid) {
+        ctx.model.set("options", { ...ctx.model.get("options"), grid: now } as HeadGridOptions);
+        ctx.model.save_changes();
+      }
+      draw();
+    },
+    () => {
+      selectsFirst = true;
+    },
+  );
+  const patterns = createPatterns(ctx, answers, signal, (selects) => {
+    selectsFirst = selects;
+    controls.clear();
+    refresh();
   });
+  const ranked = createRanked(
+    ctx,
+    signal,
+    (spot) => choose(spot),
+    (spot) => {
+      hover(spot ? (places.get(`${spot.layer} ${spot.head}`) ?? null) : null);
+    },
+  );
   const preview = createPreview(ctx, signal);
   const chosen = createChosen(plot);
+  const panel = h("div.menu.grid-panel", ...controls.panel);
+  const filter = h("button.button.grid-filter", { type: "button" }, "Filter");
+  createPopover(filter, panel, signal, () => undefined);
+  const count = h("span.where");
+  const problem = h("div.line.grid-problem");
   // Inside another view there is already a Heatmap.
   const isAlone = ctx.el === root;
   let width = 0;
   let inView = false;
-  let side = 0;
+  /** A place of the grid, its last part for a name, and the side of thumbnails in the order of layers. */
+  let size: Place = { width: 0, height: 0 };
+  let foot = 0;
+  let isTable = false;
+  let selectsFirst = false;
   let drawnKey = "";
   const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
   let peaks: number[][] = [];
   let now: Arrangement = { cols: 0, lines: [], shown: 0 };
+  let best: Spot[] = [];
   let places = new Map<string, [number, number]>();
   /** Line and column of the cursor. */
   let spot: [number, number] | null = null;
 
   offerAdjusting(ctx, false);
   root.classList.add("aw-headgrid");
-  setChildren(
-    root,
-    ...heading.elements,
-    ...controls.elements,
-    h("div.grid-body", figure, ...(isAlone ? [preview.element] : [])),
-    ...readout.elements,
-    scale.element,
+  const aside = h(
+    "div.grid-aside",
+    ...(isAlone ? [preview.element] : []),
+    h("div.grid-head", patterns.field, count),
+    controls.work,
+    problem,
+    ranked.element,
   );
+  const content = h("div.grid-body", h("div.grid-main", box, axes), aside);
+  const frame = createFrame(ctx, root, {
+    controls: [controls.menu, filter],
+    tags: isAlone ? [] : [controls.menu, filter],
+    body: [panel, content],
+    legend: scale.element,
+  });
 
   const isBeside = (): boolean => isAlone && width >= TWO_COLUMNS;
   const sizes = ({ layers, heads }: Source): [number, number] => [layers.length, heads?.length ?? 1];
@@ -102,11 +152,34 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const words = (): void => {
     const { source } = ctx.resolved();
     const [layers, heads] = sizes(source);
-    const across = source.heads ? ` × ${heads} ${heads === 1 ? "head" : "heads"}` : "";
-    const where = `${layers} ${layers === 1 ? "layer" : "layers"}${across} · ${plural(source.unit)}`;
-    const title = heading.show(where);
-    plot.ariaLabel = `${title}: ${where}. Arrow keys, Home and End move, Enter selects a head, with Shift several, Escape goes back to it.`;
-    if (isOffered(source, ctx.options)) controls.update(source);
+    const unit = source.heads ? "head" : "layer";
+    const title = `${layers * heads} ${layers * heads === 1 ? unit : plural(unit)}`;
+    frame.show("", title);
+    plot.ariaLabel = `${title}, ${source.title}. Arrow keys, Home and End move, Enter selects a head, with Shift several, Escape goes back to it.`;
+    if (isOffered(source, ctx.options)) update(source);
+  };
+  const update = (source: Source): void => {
+    controls.update(source);
+    patterns.update(source);
+  };
+  const refresh = (): void => {
+    update(ctx.source());
+    draw();
+  };
+
+  /** What heads are ranked by: the statistic that was chosen, otherwise a pattern. */
+  const rankingOf = (): Ranking | null => {
+    const statistic = controls.statistic();
+    if (!statistic) return patterns.ranking();
+    const { low, high, of, title } = statistic;
+    return {
+      id: controls.state(),
+      title,
+      of,
+      share: (at) => (high > low ? (of(at) - Math.min(low, 0)) / (high - Math.min(low, 0)) : 1),
+      lowest: controls.lowest(),
+      words: (at) => `${title} ${printed(of(at), true)}`,
+    };
   };
 
   const atlasOf = (source: Source, sheet: ThumbSheet): Atlas => ({
@@ -126,22 +199,34 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const [rows, cols] = sizes(source);
     const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
-    const chosen = filtersOf(ctx);
-    const { palette, scale: mode, extent } = chosen;
-    scale.follow(chosen);
-    const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), why];
-    const stateKey = [source.id, rows, cols, width, ...how].join("|");
+    const chosenFilters = filtersOf(ctx);
+    const { palette, scale: mode, extent } = chosenFilters;
+    const ranking = rankingOf();
+    scale.follow(chosenFilters);
+    const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), ranking?.id, why];
+    const stateKey = [source.id, rows, cols, width, ctx.options.height, ...how].join("|");
     if (stateKey !== drawnKey || thumbs !== sheet) {
       if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
       [drawnKey, sheet] = [stateKey, thumbs];
-      layOut(source);
-      setFlag(plot, "data-empty", !thumbs || source.computed !== null || lacking(source) !== null);
+      layOut(source, ranking);
+      setFlag(plot, "data-empty", !isTable && (!thumbs || source.computed !== null || lacking(source) !== null));
       plot.ariaBusy = String(!thumbs);
-      const foot = thumbs && controls.statistic() && side >= 10 ? Math.max(2, Math.round(side / 12)) * dots : 0;
-      if (thumbs) paintAtlas(canvas, now, side * dots, foot, atlasOf(source, thumbs));
+      const pixels = { width: size.width * dots, height: size.height * dots };
+      const map = heatMap(false, ctx.theme, filtersOf(ctx).palette);
+      const top = Math.max(1e-9, ...best.slice(0, 1).map((at) => ranking?.share(at) ?? 0));
+      if (isTable) paintTable(canvas, now, pixels, map, (at) => (ranking?.share(at) ?? NaN) / top);
+      else if (thumbs) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
       else canvas.width = 0;
-      if (foot) bars(side * dots, foot);
+      if (foot && !isTable) names(source, pixels, foot * dots);
       legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
+    }
+    const job = ranking ? null : answers.job(patterns.request()[0]);
+    const failed = ranking ? "" : answers.failure(...patterns.request());
+    setText(problem, failed || (job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : ""));
+    setText(count, controls.statistic() ? `by ${controls.statistic()?.title}` : patterns.count());
+    if (selectsFirst && ranking && best[0]) {
+      selectsFirst = false;
+      choose(best[0]);
     }
     const next = source.parts && inView ? lacking(source) : null;
     if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
@@ -156,61 +241,97 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     return first ? { layer: first.layer, head: sheet?.meta.scale[first.layer]?.length ?? 0 } : null;
   };
 
-  const layOut = (source: Source): void => {
+  const layOut = (source: Source, ranking: Ranking | null): void => {
     const [layers, heads] = sizes(source);
     const statistic = controls.statistic();
-    const isValued = statistic !== null && ["all", "groups"].includes(controls.order());
-    const names = isValued ? VALUES : NAMES;
-    const room = width - names - (isBeside() ? LEAST + GAP : 0);
+    const order = statistic ? controls.order() : "layers";
+    const tallest = isBeside() ? (ctx.options.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
+    const across = Math.max(40, (isBeside() ? width - ASIDE : width) - NAMES - 2);
+    // The height of the grid never depends on how it is sorted.
+    const plain = thumbSide(layers, heads, across, tallest, LARGEST);
+    isTable = layers * heads > 1 && thumbSide(layers, heads, NARROW, LOW, LARGEST) < LEAST_SIDE;
+    setFlag(content, "data-beside", isBeside());
     const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
     const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));
-    const value = statistic?.of ?? null;
-    const [order, lowest] = [controls.order(), controls.lowest()];
-    const box = { room, tallest: TALLEST, largest: LARGEST };
-    now = arrange({ layers, heads, order, lowest, value, keeps, layerName, ...box });
-    side = thumbSide(now.lines.length, now.cols, room, TALLEST, LARGEST);
+    const isValued = !isTable && ["all", "groups"].includes(order);
+    const names = isValued ? VALUES : NAMES;
+    if (isTable) {
+      now = table(layers, heads, keeps, headName);
+      const [wide, high] = [Math.floor(across / layers), Math.floor((isBeside() ? tallest : LOW_TABLE) / heads)];
+      size = { width: Math.max(3, Math.min(WIDEST, wide)), height: Math.max(3, Math.min(HIGHEST, high)) };
+      foot = 0;
+    } else {
+      const room = across - names + NAMES - 12; // beside a scrollbar
+      const largest = order === "layers" ? plain : Math.max(NAMED, plain);
+      const endless = order === "layers" ? tallest : Number.POSITIVE_INFINITY;
+      const value = statistic?.of ?? null;
+      const lowest = controls.lowest();
+      now = arrange({ layers, heads, order, lowest, value, keeps, layerName, room, tallest: endless, largest });
+      const side =
+        order === "layers" ? plain : order === "within" ? Math.min(plain, Math.floor(room / heads)) : largest;
+      foot = order === "layers" ? 0 : FOOT;
+      size = { width: side, height: side + foot };
+    }
+    const all = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }));
+    const rank = (at: Spot): number => (ranking ? ranking.of(at) * (ranking.lowest ? 1 : -1) : 0);
+    best = all.filter((at) => keeps(at) && !Number.isNaN(rank(at)) && !isPruned(sheet, at));
+    best.sort((a, b) => rank(a) - rank(b));
+    const fixed = isTable ? size.height * heads : Math.min(tallest, plain * layers);
+    setSizes(box, { box: Math.max(fixed, Math.min(tallest, 3 * NAMED)) + AROUND });
     places = new Map();
     for (const [row, { spots }] of now.lines.entries()) {
       for (const [col, at] of spots.entries()) if (at) places.set(`${at.layer} ${at.head}`, [row, col]);
     }
     spot = null;
     controls.count(now.shown, layers * heads);
-    setSizes(figure, { names: names - 6, width: side * now.cols, height: side * now.lines.length });
+    setFlag(filter, "data-filtered", now.shown < layers * heads);
+    setText(
+      axes,
+      isTable ? "layers across, heads down" : order === "layers" && source.heads ? "heads across, layers down" : "",
+    );
+    setSizes(figure, { names: names - 6, width: size.width * now.cols, height: size.height * now.lines.length });
     const label = (text: string, at: number, edge: "left" | "top"): HTMLElement => {
       const span = h("span", text);
-      span.style[edge] = `${(at + 0.5) * side}px`;
+      span.style[edge] = `${(at + 0.5) * (edge === "top" ? size.height : size.width)}px`;
       return span;
     };
-    const isGroups = isValued && controls.order() === "groups";
-    const lines = isGroups ? now.lines.map((_, i) => i) : thinned(now.lines.length, side, 13);
+    const isGroups = isValued && order === "groups";
+    const lines = isGroups ? now.lines.map((_, i) => i) : thinned(now.lines.length, size.height, 14);
     let free = 0;
     const shown = lines.filter((i) => {
       // Groups may be one thin line each: labels that do not fit are omitted.
-      if (!now.lines[i]?.label || (isGroups && i * side < free)) return false;
-      free = i * side + 13;
+      if (!now.lines[i]?.label || (isGroups && i * size.height < free)) return false;
+      free = i * size.height + 14;
       return true;
     });
     setChildren(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
-    const all =
-      isValued || (statistic && order === "within") ? [] : (source.heads ?? []).map((head) => ctx.headName(head));
-    const shownHeads = thinned(all.length, side, 8 + 7 * (all.at(-1)?.length ?? 0));
-    setChildren(colNames, ...shownHeads.map((i) => label(all[i] as string, i, "left")));
+    const columns = isTable
+      ? source.layers.map((layer) => ctx.layerName(layer))
+      : order === "layers"
+        ? (source.heads ?? []).map((head) => ctx.headName(head))
+        : [];
+    const shownColumns = thinned(columns.length, size.width, 8 + 8 * (columns.at(-1)?.length ?? 0));
+    setChildren(colNames, ...shownColumns.map((i) => label(columns[i] as string, i, "left")));
   };
 
-  /** A bar below every thumbnail for its statistic. */
-  const bars = (px: number, foot: number): void => {
+  /** The name of every head below its thumbnail. */
+  const names = (source: Source, { width, height }: Place, foot: number): void => {
     const pen = canvas.getContext("2d");
-    const statistic = controls.statistic();
-    if (!pen || !statistic) return;
-    const span = statistic.high - statistic.low || 1;
-    pen.fillStyle = getComputedStyle(root).getPropertyValue("--aw-accent") || "#1976d2";
+    if (!pen) return;
+    const style = getComputedStyle(plot);
+    pen.fillStyle = style.color;
+    pen.font = `${Math.round((12 * foot) / FOOT)}px ${style.fontFamily}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    const isNarrow = controls.order() === "within"; // the layer stands at the left
     for (const [row, { spots }] of now.lines.entries()) {
       for (const [col, at] of spots.entries()) {
-        const value = at ? statistic.of(at) : NaN;
-        if (Number.isNaN(value)) continue;
-        const long = Math.max(1, (px - 2) * ((value - statistic.low) / span));
-        pen.fillRect(col * px, (row + 1) * px - foot - 1, long, foot);
+        if (!at) continue;
+        const [layer, head] = [source.layers[at.layer] as number, source.heads?.[at.head]];
+        const name = head === undefined ? ctx.layerName(layer) : headAddress(ctx, layer, head);
+        const short = isNarrow && head !== undefined ? ctx.headName(head) : name;
+        pen.fillText(short, (col + 0.5) * width, (row + 1) * height - foot / 2 - 1, width);
       }
     }
   };
@@ -234,7 +355,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     const row = source.layers.indexOf(layer);
     if (source.heads && typeof head !== "number") {
-      const isLayer = !controls.statistic() || ["layers", "within"].includes(controls.order());
+      const isLayer = !isTable && (!controls.statistic() || ["layers", "within"].includes(controls.order()));
       return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
     }
     const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
@@ -248,7 +369,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const drawChosen = ({ layers, heads }: Source): void => {
     const boxes = ctx.selection.get("heads").flatMap(([layer, head]): [number, number, number, number][] => {
       const at = places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
-      return at ? [[at[1] * side, at[0] * side, side, side]] : [];
+      const { width: across, height: down } = size;
+      return at ? [[at[1] * across, at[0] * down, across, down]] : [];
     });
     chosen.draw(boxes);
   };
@@ -257,22 +379,32 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
-      place(el, col * side, row * side, cols * side, side);
+      place(el, col * size.width, row * size.height, cols * size.width, size.height);
     const [row, col] = spot ?? [-1, -1];
     outline(hovered, row, col, 1);
     outline(selected, ...selectedAt());
     const at = headAt(spot);
-    knockout.show(places, side);
+    knockout.show(places, size);
     drawChosen(source);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
-    readout.show(text + knockout.words(meant()), root.contains(document.activeElement));
-    if (!isAlone || !sheet) return;
+    frame.readout.show(text + knockout.words(meant()), root.contains(document.activeElement));
     const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
-    const shown = at ?? { layer: source.layers.indexOf(layer), head: chosen };
-    const beside = width - side * now.cols - VALUES - GAP;
-    const large = isBeside() ? Math.min(MOST, Math.max(LEAST, beside)) : Math.min(LEAST, width);
+    const current = { layer: source.layers.indexOf(layer), head: chosen };
+    ranked.show(
+      {
+        ranking: rankingOf(),
+        atlas: sheet ? atlasOf(source, sheet) : null,
+        spots: best,
+        isTable,
+        selected: typeof head === "number" || !source.heads ? current : null,
+        own: patterns.own,
+      },
+      `${drawnKey}|${Boolean(sheet)}`,
+    );
+    if (!isAlone || !sheet) return;
+    const shown = at ?? current;
     const name = placeWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
-    preview.show(atlasOf(source, sheet), shown, Math.floor(large), name);
+    preview.show(atlasOf(source, sheet), shown, ENLARGED, name);
   };
 
   const wordsAt = (source: Source, at: Spot): string => {
@@ -282,9 +414,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const peak = sheet && peaks[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
-    const statistic = controls.statistic();
-    const value = statistic ? ` · ${statistic.title} ${printed(statistic.of(at), true)}` : "";
-    return name + value + most;
+    const value = rankingOf()?.words(at);
+    const own = patterns.own(at);
+    return `${name}${value ? ` · ${value}` : ""}${own ? ` · ${own}` : ""}${most}`;
   };
 
   const find = (event: MouseEvent): [number, number] | null => {
@@ -296,8 +428,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     spot = at;
     point();
   };
-  const choose = (at: [number, number] | null): void => {
-    const spot = headAt(at);
+  const choose = (spot: Spot | null): void => {
     if (!spot || isPruned(sheet, spot)) return;
     const { layers, heads } = ctx.source();
     const layer = layers[spot.layer] as number;
@@ -340,6 +471,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (headAt(at)) break; // filtered heads are skipped
     }
     if (headAt(at)) hover(at);
+    hovered.scrollIntoView?.({ block: "nearest", inline: "nearest" });
   };
   /** Choose the head that the cursor leaves and the one that it reaches. */
   const extend = (down: number, right: number) => (): void => {
@@ -350,9 +482,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   on(plot, signal, {
     pointermove: (event) => hover(find(event)),
     pointerleave: () => hover(null),
-    click: (event) => choose(find(event)),
+    click: (event) => choose(headAt(find(event))),
   });
-  const enter = (): void => choose(spot);
+  const enter = (): void => choose(headAt(spot));
   keyboard(
     plot,
     signal,
@@ -384,7 +516,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   watch.observe(plot);
   atEnd(signal, () => watch.disconnect());
   const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
-  watchWidth(root, signal, (at) => {
+  watchWidth(content, signal, (at) => {
     width = at;
     draw();
   });

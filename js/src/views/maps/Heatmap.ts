@@ -3,7 +3,7 @@
  * move through layers and heads.
  */
 
-import { heatMap, lut, SCALE } from "../../colour.ts";
+import { heatMap, lut } from "../../colour.ts";
 import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";

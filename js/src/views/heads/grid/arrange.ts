@@ -23,6 +23,12 @@ export interface Arrangement {
   shown: number;
 }
 
+/** Size of a head's place in px. */
+export interface Place {
+  width: number;
+  height: number;
+}
+
 export interface Wanted {
   layers: number;
   heads: number;
@@ -90,6 +96,20 @@ export function arrange(wanted: Wanted): Arrangement {
     }),
   );
   return { cols: needed, lines, shown };
+}
+
+/** Heads down, layers across: the heat table of a grid with too many heads for thumbnails. */
+export function table(
+  layers: number,
+  heads: number,
+  keeps: (spot: Spot) => boolean,
+  headName: (head: number) => string,
+): Arrangement {
+  const lines = Array.from({ length: heads }, (_, head) => ({
+    label: headName(head),
+    spots: Array.from({ length: layers }, (_, layer) => (keeps({ layer, head }) ? { layer, head } : null)),
+  }));
+  return { cols: layers, lines, shown: lines.flatMap(({ spots }) => spots).filter(Boolean).length };
 }
 
 /** How many heads per line make them as large as possible, and how many of these columns are used. */

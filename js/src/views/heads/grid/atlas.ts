@@ -1,11 +1,11 @@
 /** All thumbnails as one picture, in the given arrangement. */
 
-import { lut, type MapName, type Mode } from "../../../colour.ts";
+import { lut, type MapName, type Mode, mapTable } from "../../../colour.ts";
 import { decodeCode, peakCode } from "../../../wire/codec.ts";
 import type { ThumbSheet } from "../../../wire/tile.ts";
 import type { Source, Thumbs } from "../../../wire/wire.ts";
 import { paintFrame } from "../../maps/paint.ts";
-import type { Arrangement, Spot } from "./arrange.ts";
+import type { Arrangement, Place, Spot } from "./arrange.ts";
 
 /** Index of the first code of every thumbnail; layers may differ in their number of heads. */
 export function thumbOffsets(meta: Thumbs): number[][] {
@@ -63,17 +63,18 @@ export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, hea
 export const isPruned = (sheet: ThumbSheet | undefined, { layer, head }: Spot): boolean =>
   (sheet?.meta.scale[layer]?.[head] ?? 0) < 0;
 
-/** Paint an arrangement with `px` pixels per cell; the last `foot` pixel rows of each cell stay free. */
+/** Paint an arrangement with places of `size` pixels; the last `foot` pixel rows of each place stay free. */
 export function paintAtlas(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
-  px: number,
+  size: Place,
   foot: number,
   atlas: Atlas,
 ): void {
-  const gap = px < 12 ? 1 : Math.min(4, Math.floor(px / 12));
+  const { width, height } = size;
+  const gap = gapOf(size);
   // Setting the size clears the canvas: no pixels of another map remain.
-  [canvas.width, canvas.height] = [Math.max(1, px * cols), Math.max(1, px * lines.length)];
+  [canvas.width, canvas.height] = [Math.max(1, width * cols), Math.max(1, height * lines.length)];
   const pen = canvas.getContext("2d");
   if (!pen) return;
   const image = new ImageData(canvas.width, canvas.height);
@@ -85,7 +86,7 @@ export function paintAtlas(
     for (const [col, spot] of spots.entries()) {
       const start = spot ? starts[spot.layer]?.[spot.head] : undefined;
       if (!spot || start === undefined || isPruned(atlas.sheet, spot)) continue;
-      const frame = { x: col * px, y: row * px, width: px - gap, height: px - gap - foot };
+      const frame = { x: col * width, y: row * height, width: width - gap, height: height - gap - foot };
       paintFrame(
         pixels,
         canvas.width,
@@ -99,10 +100,37 @@ export function paintAtlas(
   pen.strokeStyle = "#888";
   for (const [row, { spots }] of lines.entries()) {
     for (const [col, spot] of spots.entries()) {
-      if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * px, row * px, px - gap);
+      if (spot && isPruned(atlas.sheet, spot)) hatch(pen, col * width, row * height, width - gap);
       // Not loaded yet: an empty frame.
       else if (spot && starts[spot.layer]?.[spot.head] === undefined)
-        pen.strokeRect(col * px + 0.5, row * px + 0.5, px - gap - 1, px - gap - 1);
+        pen.strokeRect(col * width + 0.5, row * height + 0.5, width - gap - 1, height - gap - foot - 1);
+    }
+  }
+}
+
+/** Space between places, in pixels. */
+const gapOf = ({ width }: Place): number => (width < 12 ? 1 : Math.min(4, Math.floor(width / 12)));
+
+/** Paint the value of every head of an arrangement, 0 to 1; heads without one stay empty. */
+export function paintTable(
+  canvas: HTMLCanvasElement,
+  { cols, lines }: Arrangement,
+  size: Place,
+  map: MapName,
+  share: (spot: Spot) => number,
+): void {
+  const { width, height } = size;
+  [canvas.width, canvas.height] = [Math.max(1, width * cols), Math.max(1, height * lines.length)];
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  const rgb = mapTable(map);
+  for (const [row, { spots }] of lines.entries()) {
+    for (const [col, spot] of spots.entries()) {
+      const value = spot ? share(spot) : NaN;
+      if (Number.isNaN(value)) continue;
+      const at = 3 * Math.round(255 * Math.max(0, Math.min(1, value)));
+      pen.fillStyle = `rgb(${rgb[at]} ${rgb[at + 1]} ${rgb[at + 2]})`;
+      pen.fillRect(col * width, row * height, width - 1, height - 1);
     }
   }
 }

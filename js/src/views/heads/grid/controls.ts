@@ -30,7 +30,14 @@ export interface Chosen {
 }
 
 export interface Controls {
-  elements: HTMLElement[];
+  /** The menu of statistics. */
+  menu: HTMLElement;
+  /** Order, direction, threshold, names, and the statistic's definition. */
+  panel: HTMLElement[];
+  /** The progress of what is computed. */
+  work: HTMLElement;
+  /** Forget the statistic. */
+  clear(): void;
   order(): Order;
   lowest(): boolean;
   /** The chosen statistic, once it arrives. */
@@ -61,6 +68,7 @@ export function createControls(
   answers: Answers,
   start: GridOptions = NOTHING,
   changed: (now?: GridOptions) => void,
+  picked: () => void,
 ): Controls {
   let chosen = start.sort;
   let lowest = start.lowest;
@@ -78,8 +86,9 @@ export function createControls(
       only: statistic && (limit !== null || least.value !== "0") ? edge(statistic) : limit,
       heads: names.value,
     });
-  const menu = createMenu("statistic", signal, (name) => {
+  const menu = createMenu("sort by", signal, (name) => {
     chosen = name;
+    if (name) picked();
     if (name && order.value === "layers") order.value = "all";
     least.value = "0";
     limit = null;
@@ -112,17 +121,9 @@ export function createControls(
     h("progress"),
     h("button.button", { type: "button" }, "Cancel"),
   ];
-  const work = h("div.row.work", doing, bar, stop);
+  const work = h("div.row.work", { hidden: "" }, doing, bar, stop);
   const line = h("div.line");
-  const row = h(
-    "div.row.grid-controls",
-    menu.field,
-    order,
-    direction,
-    threshold,
-    h("label.field", "heads", names),
-    counted,
-  );
+  const row = h("div.row.grid-controls", order, direction, threshold, h("label.field", "heads", names), counted);
 
   order.value = start.order;
   names.value = start.heads;
@@ -172,7 +173,7 @@ export function createControls(
     row.hidden = offered.length === 0;
     menu.offer(
       [
-        { value: "", label: "no statistic", note: "heads are in the order of layers" },
+        { value: "", label: "layer", note: "heads stand in the order of layers" },
         ...offered.map(({ name, title, definition, refusal }) => ({
           value: name,
           label: title,
@@ -226,7 +227,17 @@ export function createControls(
   };
 
   return {
-    elements: [row, work, line],
+    menu: menu.field,
+    panel: [row, line],
+    work,
+    clear() {
+      if (!chosen) return;
+      chosen = "";
+      limit = null;
+      least.value = "0";
+      if (source) update(source);
+      tell();
+    },
     order: () => order.value as Order,
     lowest: () => lowest,
     statistic: () => statistic,

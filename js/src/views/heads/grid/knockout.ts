@@ -4,11 +4,11 @@ import type { ViewContext } from "../../../context.ts";
 import { h, on, place, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { ablated, KNOCKS, knock, onK, specsOf } from "../../interventions/list.ts";
-import type { Spot } from "./arrange.ts";
+import type { Place, Spot } from "./arrange.ts";
 
 export interface Knockout {
   /** Cross out the knocked-out heads; `places` are lines and columns by "layer head". */
-  show(places: ReadonlyMap<string, readonly [number, number]>, side: number): void;
+  show(places: ReadonlyMap<string, readonly [number, number]>, size: Place): void;
   /** The note for a head: " · knocked out". */
   words(at: Spot | null): string;
 }
@@ -40,11 +40,12 @@ export function createKnockout(
   on(plot, signal, {
     contextmenu(event) {
       event.preventDefault();
+      event.stopPropagation(); // JupyterLab would open its own menu over the grid
       act();
     },
   });
   return {
-    show(places, side) {
+    show(places, { width, height }) {
       answers.get("interventions"); // fetched early, so that it is there when needed
       const source = ctx.source();
       const spots = specsOf(ctx).flatMap((spec) => {
@@ -52,14 +53,14 @@ export function createKnockout(
         const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
         return at ? [at] : [];
       });
-      const stateKey = `${spots.join(" ")}|${side}`;
+      const stateKey = `${spots.join(" ")}|${width}|${height}`;
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;
       setChildren(
         crosses,
         ...spots.map(([row, col]) => {
           const cross = h("div.spot.grid-out");
-          place(cross, col * side, row * side, side, side);
+          place(cross, col * width, row * height, width, height);
           return cross;
         }),
       );

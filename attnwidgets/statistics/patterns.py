@@ -1,0 +1,350 @@
+"""Patterns of heads by name: what a head reads, ranked, from one recorded text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets.statistics.entropies import entropy_of_rows
+from attnwidgets.statistics.positional import has_neighbours, has_next, places_compare
+from attnwidgets.statistics.related_tokens import earlier_of, has_pieces, has_repeats, pieces_of
+from attnwidgets.statistics.row_shares import Float, Roles, divided, rows_of, source_of, values_by_layer
+from attnwidgets.statistics.table import RankedHead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.statistics.row_shares import Rows
+
+CLEAR = 0.2
+"""Share of the attention from which a head is named by a pattern; below it, it is "broad" or "mixed"."""
+BROAD = 0.7
+"""Relative entropy from which a head without a clear pattern is "broad"."""
+MIXED = "mixed"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a head may read.
+
+    Attributes:
+        name: Name in `aw.statistics.head_patterns`.
+        title: Title in menus.
+        words: What such a head does, after its name: "head 0.2 reads the token before".
+        definition: What is measured, in one line.
+        targets: Returns the keys of a query that the pattern reads; None if it is measured otherwise.
+        refusal: Returns why a text or map does not have it, or "".
+        outside: Whether it relates different elements of the text: not special tokens, the first token and
+            sinks, which take what is not needed elsewhere, nor the query itself, nor breadth.
+        paper: Source.
+    """
+
+    name: str
+    title: str
+    words: str
+    definition: str
+    targets: Callable[[Roles, int], list[int]] | None
+    refusal: Callable[[Roles], str]
+    outside: bool = True
+    paper: str = ""
+
+
+def _before(roles: Roles, query: int) -> list[int]:
+    return [query - 1] if query > 0 and not roles.special[query - 1] else []
+
+
+def _after(roles: Roles, query: int) -> list[int]:
+    return [query + 1] if query + 1 < roles.keys and not roles.special[query + 1] else []
+
+
+def _separators(roles: Roles, _: int) -> list[int]:
+    return [int(key) for key in np.flatnonzero(roles.special) if key > 0]
+
+
+def _has_content(roles: Roles) -> str:
+    return "" if (~roles.special).sum() > 1 else "fewer than two elements are not special"
+
+
+def _has_separators(roles: Roles) -> str:
+    return "" if roles.special[1:].any() else "no element after the first is special"
+
+
+_CLARK = "Clark et al. 2019, What Does BERT Look At?"
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "previous",
+        "previous token",
+        "reads the token before",
+        "Share of a query that goes to the element before it, if that is not special.",
+        _before,
+        has_neighbours,
+        paper=_CLARK,
+    ),
+    Pattern(
+        "next",
+        "next token",
+        "reads the token after",
+        "Share of a query that goes to the element after it, if that is not special.",
+        _after,
+        has_next,
+        paper=_CLARK,
+    ),
+    Pattern(
+        "first",
+        "first token",
+        "reads the first token",
+        "Share of a query that goes to the first element, special or not.",
+        lambda *_: [0],
+        lambda _: "",
+        outside=False,
+        paper="Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks",
+    ),
+    Pattern(
+        "self",
+        "same token",
+        "reads the token itself",
+        "Share of a query that goes to itself.",
+        lambda _, query: [query],
+        places_compare,
+        outside=False,
+    ),
+    Pattern(
+        "same word",
+        "same word",
+        "reads the other pieces of the word",
+        "Share of a query that goes to the other pieces of its word.",
+        pieces_of,
+        has_pieces,
+        paper="Correia et al. 2019, Adaptively Sparse Transformers",
+    ),
+    Pattern(
+        "duplicate",
+        "duplicate token",
+        "reads the same token, earlier",
+        "Share of a repeated element's query that goes to its earlier occurrences.",
+        earlier_of,
+        has_repeats,
+        paper="Wang et al. 2023, Interpretability in the Wild",
+    ),
+    Pattern(
+        "sink",
+        "sink",
+        "rests on one token of the text",
+        "Mean share of other queries that goes to the one element, neither first nor special, read most.",
+        None,
+        lambda roles: places_compare(roles) or _has_content(roles),
+        outside=False,
+        paper="Gu et al. 2025, When Attention Sink Emerges in Language Models",
+    ),
+    Pattern(
+        "broad",
+        "broad",
+        "reads broadly",
+        "Entropy of a query's row, divided by its largest possible value: 1 is the same share for every key.",
+        None,
+        lambda roles: "" if roles.keys > 1 else "there is only one key",
+        outside=False,
+        paper=_CLARK,
+    ),
+    Pattern(
+        "separator",
+        "separator",
+        "rests on separators",
+        "Share of a query that goes to special elements after the first ([SEP], end).",
+        _separators,
+        _has_separators,
+        outside=False,
+        paper=_CLARK,
+    ),
+)
+"""All patterns that recorded attention shows, in the order of menus."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPatterns:
+    """How clearly every head shows every pattern that applies to its text.
+
+    Attributes:
+        values: [pattern, layer, head] in float64, from 0 to 1; NaN for a head that a layer does not have.
+        patterns: The patterns that apply, in the order of `values`.
+        left_out: The others by name, with the reason.
+        special: Names of those that are about special tokens here.
+        layers: Original layer numbers.
+        heads: Original head numbers; None if the map has no head axis (`values` then has one head).
+    """
+
+    values: Float
+    patterns: tuple[Pattern, ...]
+    left_out: dict[str, str]
+    special: frozenset[str]
+    layers: tuple[int, ...]
+    heads: tuple[int, ...] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the patterns."""
+        return tuple(pattern.name for pattern in self.patterns)
+
+    def __getitem__(self, name: str) -> Float:
+        """Return the values of one pattern [layer, head].
+
+        Raises:
+            ValueError: If there is no such pattern here.
+        """
+        require_choice("pattern", name, self.names)
+        return self.values[self.names.index(name)]
+
+    def top(self, name: str, k: int | None = 10) -> list[RankedHead]:
+        """Return the heads that show a pattern most, highest first; ties in the order of layer and head.
+
+        Args:
+            name: The pattern.
+            k: Largest number of heads; None: all.
+
+        Raises:
+            ValueError: If there is no such pattern here.
+        """
+        values = self[name]
+        ranked = [self._ranked(at, values) for at in np.ndindex(values.shape) if not np.isnan(values[at])]
+        return sorted(ranked, key=lambda head: -head.value)[:k]
+
+    @property
+    def own(self) -> list[list[str]]:
+        """The name of the strongest pattern of every head [layer][head].
+
+        The highest share of attention among patterns that are not about special tokens, if it is at least
+        0.2; else the highest of the others ("separator", and "first" if that is a special token) by the same
+        rule; else "broad" from a relative entropy of 0.7 on, else "mixed". "" where a layer has no such head.
+        """
+        of_text = [name not in {*self.special, "broad"} for name in self.names]
+        of_special = [name in self.special for name in self.names]
+        names = np.array([*self.names, "broad", MIXED, ""])
+        broad, mixed, none = len(self.names), len(self.names) + 1, len(self.names) + 2
+        breadth = self["broad"] if "broad" in self.names else np.zeros(self.values.shape[1:])
+        found = np.where(np.nan_to_num(breadth) >= BROAD, broad, mixed)
+        for among in (of_special, of_text):
+            shares = np.where(np.array(among)[:, None, None], np.nan_to_num(self.values), 0.0)
+            if any(among):
+                found = np.where(shares.max(axis=0) >= CLEAR, shares.argmax(axis=0), found)
+        found = np.where(np.isnan(self.values).all(axis=0), none, found)
+        return [[str(names[place]) for place in layer] for layer in found]
+
+    def strongest(self) -> tuple[Pattern, RankedHead] | None:
+        """Return the head with the strongest pattern outside special tokens, and the pattern.
+
+        Those relate different elements of the text: previous, next, same word, duplicate. Ties: the first
+        pattern, then the first layer and head. None if none applies, or no head has a value.
+        """
+        found = [(pattern, self.top(pattern.name, 1)) for pattern in self.patterns if pattern.outside]
+        ranked = [(pattern, heads[0]) for pattern, heads in found if heads]
+        return max(ranked, key=lambda one: one[1].value, default=None)
+
+    def _ranked(self, at: tuple[int, ...], values: Float) -> RankedHead:
+        head = None if self.heads is None else self.heads[at[1]]
+        return RankedHead(self.layers[at[0]], head, float(values[at]))
+
+
+def head_patterns(
+    shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
+) -> HeadPatterns:
+    """Return how clearly every head shows patterns with names: previous, next, first, self, same word, ...
+
+    Special elements ([CLS], [SEP], start, end) count like this: their rows are left out of every mean. What
+    content queries give to them stays in the denominator, so that a head that rests on [SEP] has a low value
+    everywhere else; it counts as a pattern only for "first" and "separator". An element before or after that
+    is special is neither "previous" nor "next". Queries without a target (the first has no previous one, a
+    word of one piece no other) and queries that see only one key are left out of a pattern's mean.
+
+    Args:
+        shown: A trace (its attention), or a MixingMap without negative values.
+        unit: Read the map by "word", "sentence", ...; by default in its own unit.
+        stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
+        layers: Numbers of some layers; all by default.
+
+    Returns:
+        HeadPatterns [pattern, layer, head] from 0 to 1: `["previous"]`, `.top("previous", 5)`, `.own`. Those
+        that do not apply to this model and text (no later keys, no word of several pieces, no token that
+        repeats, no separators) are in `.left_out`, with the reason.
+
+    Raises:
+        ValueError: If values are negative, or the unit or stack is unknown.
+        TypeError: If `shown` is neither a trace nor a map.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> found = aw.statistics.head_patterns(trace)
+        >>> found.names[:2], found.top("previous", 1)[0][:2]
+        (('previous', 'next'), (0, 2))
+    """
+    source, unit = source_of(shown, stack, layers, unit, "head_patterns")
+    return patterns_of(source, unit, PATTERNS)
+
+
+def patterns_of(source: MixingMap, unit: str, among: Iterable[Pattern]) -> HeadPatterns:
+    """Return some patterns of a map in a unit; those read from a few cells of each row cost little."""
+    roles = Roles(source.to(unit), "text")
+    reasons = {one.name: reason for one in among if (reason := one.refusal(roles))}
+    patterns = tuple(one for one in among if one.name not in reasons)
+    counted = np.flatnonzero(roles.counted)
+    pairs = {one.name: _pairs(roles, one.targets, counted) for one in patterns if one.targets is not None}
+    heads = 1 if source.heads is None else len(source.heads)
+    values = np.full((len(patterns), len(source.layers), heads), np.nan)
+    for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns"):
+        totals = numbers.sum(axis=2, dtype=np.float64)
+        whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
+        for place, one in enumerate(patterns):
+            if one.name in pairs:
+                found = towards(numbers, totals, pairs[one.name])
+            else:
+                found = _DENSE[one.name](whole)
+            values[place, layer, first : first + len(numbers)] = found
+    special = frozenset(["separator", *(["first"] if roles.special[0] else [])])
+    return HeadPatterns(values, patterns, reasons, special, tuple(source.layers), source.heads)
+
+
+Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
+
+
+def _pairs(roles: Roles, targets: Callable[[Roles, int], list[int]], queries: Sequence[int] | Any) -> Pairs:
+    """Return queries and the keys that they read by a pattern, as two lists of one length."""
+    found = [(q, k) for q in map(int, queries) for k in targets(roles, q) if k <= q or not roles.causal]
+    both = np.array(found, dtype=np.intp).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def towards(values: Any, totals: Float, pairs: Pairs) -> Float:
+    """Return the mean share that goes to the keys of pairs, over the queries that have any [head]."""
+    queries, keys = pairs
+    of_pairs = totals[:, queries]
+    shares = np.maximum(values[:, queries, keys], 0.0) / np.where(of_pairs > 0, of_pairs, 1.0)
+    return divided(shares.sum(axis=1), (totals[:, np.unique(queries)] > 0).sum(axis=1))
+
+
+def _sink(rows: Rows) -> Float:
+    roles = rows.roles
+    inside = ~roles.special & (np.arange(roles.keys) > 0)
+    seen = np.tril(np.ones((roles.queries, roles.keys), bool), -1)
+    if not roles.causal:
+        seen = ~np.eye(roles.queries, dtype=bool)
+    # A late element of a causal text is seen by few: at least two, and a quarter of the queries, must see it.
+    seen_by = (seen & roles.counted[:, None]).sum(axis=0)
+    enough = inside & (seen_by > 1) & (4 * seen_by >= roles.counted.sum())
+    if not enough.any():
+        return np.full(len(rows.shares), np.nan)
+    weights = (rows.filled & roles.counted)[:, :, None] & seen
+    means = divided(np.where(weights, rows.shares, 0.0).sum(axis=1), weights.sum(axis=1))[:, enough]
+    empty = np.isnan(means).all(axis=1)
+    return np.where(empty, np.nan, np.nanmax(means, axis=1, initial=0.0))
+
+
+def _broad(rows: Rows) -> Float:
+    return rows.mean(entropy_of_rows(rows.shares) / np.log(np.maximum(rows.roles.visible, 2)))
+
+
+_DENSE: dict[str, Callable[[Any], Float]] = {"sink": _sink, "broad": _broad}

@@ -1,0 +1,101 @@
+"""Where a view opens: the head with the strongest pattern outside special tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets.explanations.results.attributions import Attributions
+
+if TYPE_CHECKING:
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+
+MOST_WEIGHTS = 2**28
+"""Attention weights of a map above which no head is searched for."""
+
+
+class Opening(NamedTuple):
+    """Where a view opens, if nobody chose anything: `Opening` of wire.ts.
+
+    Attributes:
+        layer: Original layer number.
+        head: Original head number; None without a head axis.
+        unit: The unit that the places count.
+        query: Place of the last content element; -1 if there is none.
+        pair: The strongest pair of content elements, (query, key), of the head; None if there is none.
+        words: What the head does: "reads the token before"; "" if no pattern chose it.
+        value: The value of the pattern, 0 to 1; None if no pattern chose it.
+        note: Why no head was searched for, or "".
+    """
+
+    layer: int
+    head: int | None
+    unit: str
+    query: int
+    pair: tuple[int, int] | None = None
+    words: str = ""
+    value: float | None = None
+    note: str = ""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the Opening of wire.ts."""
+        return self._asdict() | {"pair": None if self.pair is None else list(self.pair)}
+
+
+def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str | None = None) -> Opening:
+    """Return where a view of an explanation opens. The same explanation always opens the same.
+
+    Only layers that no model has to be run for are read, and of those only the cells that patterns need.
+
+    Args:
+        shown: A MixingMap or Attributions.
+        unit: The unit it is read in.
+        layer: A layer that was chosen; no head is then searched for.
+        head: The same for a head.
+    """
+    if isinstance(shown, Attributions):
+        return Opening(0, None, unit, -1)
+    first = Opening(shown.layers[0], shown.heads and shown.heads[0], unit, _last_content(shown, unit))
+    is_chosen = layer is not None or head is not None
+    return first if is_chosen or shown.heads is None or shown.known("signed") else _searched(shown, first)
+
+
+def _searched(shown: MixingMap, first: Opening) -> Opening:
+    """Return the opening at the head with the strongest pattern; `first` with the reason if there is none."""
+    heads, unit = shown.heads or (), first.unit
+    if len(shown.layers) * len(heads) * len(shown.query) * len(shown.key) > MOST_WEIGHTS:
+        return first._replace(note="the first head: this text is too long to search all heads")
+    if shown.on_demand and set(shown.computed_layers) != set(shown.layers):
+        return first._replace(note="the first head: not all layers are computed yet")
+    from attnwidgets.statistics.patterns import PATTERNS, patterns_of
+
+    among = [pattern for pattern in PATTERNS if pattern.outside]
+    try:
+        strongest = patterns_of(shown, unit, among).strongest()
+    except ValueError:  # negative values, which only reading reveals
+        strongest = None
+    if strongest is None:
+        return first._replace(note="the first head: no pattern applies to this text")
+    pattern, (at, number, value) = strongest
+    pair = _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
+    words = pattern.words.replace("token", unit)
+    return first._replace(layer=at, head=number, pair=pair, words=words, value=value)
+
+
+def _last_content(shown: MixingMap, unit: str) -> int:
+    content = [place for place, special in enumerate(shown.to(unit).query_unit.special) if not special]
+    return content[-1] if content else -1
+
+
+def _strongest_pair(shown: MixingMap, layer: int) -> tuple[int, int] | None:
+    """Return the pair of different content elements with the largest weight; of equal ones the first."""
+    values = np.nan_to_num(np.array(shown.layer(layer)[0], dtype=np.float64))
+    values[np.array(shown.query_unit.special, dtype=bool)] = -1.0
+    values[:, np.array(shown.key_unit.special, dtype=bool)] = -1.0
+    if shown.query == shown.key:
+        np.fill_diagonal(values, -1.0)
+        if shown.causal:
+            values[np.triu_indices(len(values), 1)] = -1.0
+    query, key = np.unravel_index(int(values.argmax()), values.shape)
+    return (int(query), int(key)) if values[query, key] >= 0 else None

@@ -1,0 +1,176 @@
+/** The named pattern that heads are ranked by, or their likeness to one head; the kernel computes both. */
+import type { ViewContext } from "../../../context.ts";
+import { printed } from "../../../numbers.ts";
+import type { Answers } from "../../../wire/answers.ts";
+import type { Source } from "../../../wire/wire.ts";
+import { createMenu } from "../../base/menu.ts";
+import { headAddress } from "../../base/navigation.ts";
+import type { Spot } from "./arrange.ts";
+
+/** The twin of the answers of attnwidgets/views/heads/handlers.py. */
+interface Described {
+  name: string;
+  title: string;
+  words: string;
+  definition: string;
+  refusal: string;
+  /** Whether it runs the model on texts of its own. */
+  run: boolean;
+}
+
+interface Patterns {
+  patterns: Described[];
+  own: string[][];
+  heads: number;
+}
+
+/** What heads are ranked by. */
+export interface Ranking {
+  /** Differs from that of any other ranking. */
+  id: string;
+  title: string;
+  /** NaN: the head has none. */
+  of(spot: Spot): number;
+  /** Length of its bar, 0 to 1. */
+  share(spot: Spot): number;
+  /** Whether the smallest value comes first. */
+  lowest: boolean;
+  words(spot: Spot): string;
+}
+
+const SIMILAR = "similar";
+/** Jensen-Shannon divergence of rows without a common key, in nats. */
+const MOST_APART = Math.LN2;
+const NO_ARGS = { source: "" };
+
+export interface PatternChoice {
+  field: HTMLElement;
+  /** What is chosen, once it has arrived. */
+  ranking(): Ranking | null;
+  /** The name of a head's own strongest pattern; "". */
+  own(spot: Spot): string;
+  /** "1 of 9 patterns". */
+  count(): string;
+  /** The topic of the request that is under way or failed, with its arguments. */
+  request(): [string, Record<string, unknown>];
+  update(source: Source): void;
+}
+
+/** `changed` is called when the reader chose a pattern, with whether its first head is to be selected. */
+export function createPatterns(
+  ctx: ViewContext,
+  answers: Answers,
+  signal: AbortSignal,
+  changed: (selects: boolean) => void,
+): PatternChoice {
+  let chosen = "";
+  let anchor: Spot = { layer: 0, head: 0 };
+  let shown: Patterns | null = null;
+  let ranking: Ranking | null = null;
+  let place = "";
+  let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
+  const menu = createMenu("pattern", signal, (name) => {
+    chosen = name;
+    if (name === SIMILAR) {
+      const { source, layer, head } = ctx.resolved();
+      const at = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
+      anchor = { layer: source.layers.indexOf(layer), head: at };
+    }
+    changed(name !== SIMILAR);
+  });
+
+  /** The values of all heads that an answer has from its `at`-th table on. */
+  const tableOf = (
+    bytes: DataView | undefined,
+    heads: number,
+    layers: number,
+    at: number,
+  ): ((spot: Spot) => number) => {
+    const start = (bytes?.byteOffset ?? 0) + 4 * at * layers * heads;
+    const values = new Float32Array(bytes?.buffer.slice(start, start + 4 * layers * heads) ?? new ArrayBuffer(0));
+    return ({ layer, head }) => values[layer * heads + head] ?? NaN;
+  };
+  const asShare = (id: string, title: string, of: (spot: Spot) => number): Ranking => ({
+    id,
+    title,
+    of,
+    share: of,
+    lowest: false,
+    words: (spot) => `${title} ${printed(of(spot), true)}`,
+  });
+  const likeness = (source: Source): Ranking | null => {
+    const layer = source.layers[anchor.layer] ?? 0;
+    const head = source.heads?.[anchor.head] ?? 0;
+    request = ["similar_heads", { source: source.id, layer, head }];
+    const found = answers.get<{ found: [number, number, number][] }>(...request)?.meta.found;
+    if (!found) return null;
+    const values = new Map(
+      found.map(([l, k, value]) => [`${source.layers.indexOf(l)} ${source.heads?.indexOf(k)}`, value]),
+    );
+    const of = (spot: Spot): number => values.get(`${spot.layer} ${spot.head}`) ?? NaN;
+    const title = `like ${headAddress(ctx, layer, head)}`;
+    return {
+      id: `${place} ${title}`,
+      title,
+      of,
+      share: (spot) => 1 - of(spot) / MOST_APART,
+      lowest: true,
+      words: (spot) => `${title}: Jensen-Shannon divergence ${printed(of(spot), true)} nats`,
+    };
+  };
+
+  const update = (source: Source): void => {
+    const args = { source: source.id };
+    place = source.id;
+    request = ["patterns", args];
+    const answer = answers.get<Patterns>(...request);
+    shown = answer?.meta ?? null;
+    ranking = null;
+    if (!answer || !shown) return;
+    const recorded = shown.patterns.filter(({ run, refusal }) => !run && !refusal);
+    const opens = ctx.selection.get("opening");
+    const opening = recorded.find(({ words }) => opens?.words === words.replace("token", opens?.unit ?? ""));
+    chosen ||= (opening ?? recorded[0])?.name ?? "";
+    const applicable = shown.patterns.filter(({ refusal }) => !refusal);
+    const likeOne = {
+      value: SIMILAR,
+      label: "heads like this one",
+      note: "By the Jensen-Shannon divergence of their recorded rows from those of the selected head, mean over queries that are not special. Clark et al. 2019, section 6",
+    };
+    const items = applicable.map(({ name, title, definition, run }) => ({
+      value: name,
+      label: title,
+      note: run ? `${definition} Runs the model.` : definition,
+    }));
+    menu.offer(source.heads ? [...items, likeOne] : items, chosen);
+    if (chosen === SIMILAR) {
+      ranking = likeness(source);
+      return;
+    }
+    const one = applicable.find(({ name }) => name === chosen);
+    if (!one) return;
+    const id = `${source.id} ${one.name}`;
+    if (!one.run) {
+      const table = tableOf(answer.buffers[0], shown.heads, source.layers.length, recorded.indexOf(one));
+      ranking = asShare(id, one.title, table);
+      return;
+    }
+    request = ["pattern_scores", { ...args, name: one.name }];
+    const scores = answers.get<{ heads: number }>(...request);
+    if (scores)
+      ranking = asShare(id, one.title, tableOf(scores.buffers[0], scores.meta.heads, source.layers.length, 0));
+  };
+
+  return {
+    field: menu.field,
+    ranking: () => ranking,
+    own: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
+    count() {
+      const names = shown?.patterns.filter(({ refusal }) => !refusal).map(({ name }) => name) ?? [];
+      const at = names.indexOf(chosen);
+      return at < 0 ? "" : `${at + 1} of ${names.length} patterns`;
+    },
+    request: () => request,
+    update,
+  };
+}
