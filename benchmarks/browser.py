@@ -86,7 +86,7 @@ def cpu_seconds(browser: Any) -> float:
 
 
 def settled(browser: Any) -> float:
-    """Return the CPU seconds once the browser has started: what it still loads for itself is no page's cost."""
+    """Return the CPU seconds once the browser has started: what it loads for itself is no page's cost."""
     before, now = -1.0, cpu_seconds(browser)
     while now - before > IDLE:
         time.sleep(PAUSE)

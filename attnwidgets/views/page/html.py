@@ -29,7 +29,7 @@ BUDGET = 10_000_000
 """Default size limit of a page, in bytes."""
 
 _OPENING_BYTES = 32_000
-"""Bytes of matrices that are unpacked before the first picture, beyond the one that each source opens with."""
+"""Bytes of matrices that are unpacked before the first picture, beyond the one a source opens with."""
 
 _STYLE = """
 :root{color-scheme:light dark}
