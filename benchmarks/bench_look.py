@@ -87,7 +87,7 @@ def model(kind: str) -> tuple[Any, Any]:
     layers = {
         f"{side}_{name}": size for side in sides for name, size in (("layers", 2), ("attention_heads", 4))
     }
-    widths = {f"{side}_ffn_dim": 64 for side in sides}
+    widths: dict[str, Any] = {f"{side}_ffn_dim": 64 for side in sides}
     torch.manual_seed(0)
     config = hf.MarianConfig(
         **layers, **widths, vocab_size=len(tokenizer), d_model=32, pad_token_id=0, decoder_start_token_id=0
