@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+
+# A browser that uses less CPU than this within a pause has finished starting.
+PAUSE, IDLE = 0.5, 0.02
 
 # bertviz loads these from a CDN; here they come from their npm packages, so that it works offline.
 LIBRARIES = {
@@ -81,6 +85,15 @@ def cpu_seconds(browser: Any) -> float:
     return float(sum(process["cpuTime"] for process in processes))
 
 
+def settled(browser: Any) -> float:
+    """Return the CPU seconds once the browser has started: what it loads for itself is no page's cost."""
+    before, now = -1.0, cpu_seconds(browser)
+    while now - before > IDLE:
+        time.sleep(PAUSE)
+        before, now = now, cpu_seconds(browser)
+    return now
+
+
 def libraries(folder: Path) -> dict[str, bytes]:
     """Return the scripts that bertviz loads from a CDN, from npm, cached in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +148,7 @@ def opened(path: Path, mark: str, scripts: dict[str, bytes], seconds: float) -> 
             page.set_default_timeout(seconds * 1000)
             page.route("**/*", serve)
             page.add_init_script(WATCH % mark)
-            before = cpu_seconds(browser)
+            before = settled(browser)
             page.goto(path.resolve().as_uri(), wait_until="commit")
             page.wait_for_function("window.__painted", polling=50)
             paint = Cost(page.evaluate("window.__painted") / 1000, cpu_seconds(browser) - before)

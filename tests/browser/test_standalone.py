@@ -139,6 +139,53 @@ def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     assert "≈" in page.locator(".aw-readout").inner_text()
 
 
+def heatmap_of(tokens=160):
+    numbers = np.random.default_rng(0).dirichlet(np.ones(tokens), (4, 12, tokens)).astype(np.float32)
+    return aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(tokens)]), units=["token"])
+
+
+def element_of(text, name):
+    """The start of an element's data, and its end."""
+    start = re.search(rf'id="{name}">', text).end()
+    return start, text.index("<", start)
+
+
+def test_the_first_picture_needs_only_what_comes_before_the_script(open_page, tmp_path):
+    path = heatmap_of().to_html(tmp_path / "cut.html")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text[: element_of(text, "aw-tiles-store0")[0]], encoding="utf-8")
+    page = open_page(path.as_uri())
+    plot = page.locator(".aw-heatmap .aw-plot[aria-busy=false]").first
+    assert (
+        plot.locator("canvas").first.evaluate(
+            "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+        )
+        > 20
+    )
+    plot.focus()
+    page.keyboard.press("End")  # another layer was cut off
+    page.locator(".aw-heatmap").get_by_text("this could not be read from the file").first.wait_for()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("aw-data-store0", "This could not be read: the file is damaged."),
+        ("aw-tiles-store0", "this could not be read from the file"),
+    ],
+)
+def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
+    path = heatmap_of().to_html(tmp_path / "damaged.html")
+    text = path.read_text(encoding="utf-8")
+    start, end = element_of(text, name)
+    path.write_text(text[:start] + "A" * (end - start) + text[end:], encoding="utf-8")
+    page = open_page(path.as_uri())
+    if name == "aw-tiles-store0":
+        page.locator(".aw-heatmap .aw-plot").first.focus()
+        page.keyboard.press("End")
+    page.get_by_text(message).first.wait_for()
+
+
 @pytest.mark.parametrize("width", [1100, 420])
 def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
     attention = explorer._explanations[0]

@@ -90,7 +90,7 @@ def test_text_stays_text(softmax, tmp_path, nasty):
     view = aw.Heatmap(aw.from_attentions(softmax((1, 1, 3, 3)), tokens), title=nasty)
     text, state, _ = read(view.to_html(tmp_path / "page.html", title=nasty))
     scripts = re.findall(r"<script\b[^>]*>", text, re.IGNORECASE)
-    kinds = ("application/json", "application/octet-stream;base64", "module")
+    kinds = ("application/json", "application/octet-stream;base64", "text/javascript")
     assert all(any(f'type="{kind}"' in script for kind in kinds) for script in scripts)
     assert len(scripts) == 4
     assert not re.search(r"<img\b", text)
@@ -182,3 +182,17 @@ def test_a_page_of_one_matrix_says_one(tmp_path):
     one = aw.MixingMap(np.full((1, 3, 3), 1 / 3), query=list("abc"), key=list("abc"), method="made")
     page = aw.to_html(aw.Heatmap(one), tmp_path / "page.html").read_text(encoding="utf-8")
     assert "The one matrix is in it." in page
+
+
+def test_what_is_unpacked_first_does_not_grow_with_the_number_of_matrices(softmax, tmp_path):
+    """The first picture must not wait for matrices that it does not show."""
+    lengths = []
+    for layers in (2, 6):
+        explorer = aw.Explorer(aw.from_attentions(softmax((layers, 4, 80, 80)), ["t"] * 80), units=["token"])
+        text, state, blobs = read(explorer.to_html(tmp_path / "page.html"))
+        lengths.append(len(zlib.decompress(blobs["aw-data-store0"])))
+        assert len(tiles_of(state, blobs)) == layers * 6 + layers  # each head, mean and max; and rollout
+        script = text.index("globalThis.awParts")
+        assert text.index('id="aw-data-store0"') < script < text.index('id="aw-tiles-store0"')
+    thumbnails = 4 * 80 * 80  # at most this for each further layer
+    assert lengths[1] - lengths[0] < 4 * thumbnails

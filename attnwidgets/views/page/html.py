@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 BUDGET = 10_000_000
 """Default size limit of a page, in bytes."""
 
+_OPENING_BYTES = 32_000
+"""Bytes of matrices that are unpacked before the first picture, beyond the one a source opens with."""
+
 _STYLE = """
 :root{color-scheme:light dark}
 body{margin:0;background:Canvas;color:CanvasText;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -139,10 +142,12 @@ def _page(
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
     }
     note = _note(stores, archives.values(), omitted)
-    data = "\n".join(
-        f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
-        for name, blob in blobs.items()
-    )
+    # What a page opens with stands before the script, which draws it while the rest is still being read.
+    elements: dict[bool, list[str]] = {True: [], False: []}
+    for name, blob in blobs.items():
+        element = f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
+        elements[name.startswith("aw-data-")].append(element)
+    opening, rest = map("\n".join, (elements[True], elements[False]))
     # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (
@@ -165,8 +170,9 @@ def _page(
 <footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {note}</footer>
 </main>
 <script type="application/json" id="aw-state">{json_text(state)}</script>
-{data}
-<script type="module">{script}</script>
+{opening}
+<script type="text/javascript">{script}</script>
+{rest}
 </body>
 </html>
 """
@@ -239,7 +245,9 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
             if is_large:
                 packed[0].keep_layers()
             # All thumbnails of a large map are in the archive, with the other matrices.
-            pack = Pack(packed, matrix, overview=overview and not is_large)
+            room = Pack([], matrix)
+            room.room_for_tiles = _OPENING_BYTES
+            pack = Pack(packed, matrix, room, overview=overview and not is_large)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,

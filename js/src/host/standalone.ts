@@ -106,10 +106,31 @@ export function base64Slice(text: string, offset: number, length: number): Uint8
   return out;
 }
 
-async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<DataView<ArrayBuffer>> {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new DataView(await new Response(stream).arrayBuffer());
+/** One block of several. */
+function joined(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
 }
+
+/** Inflate bytes without a `Blob` or a `Response`, each of which would cost messages between processes. */
+async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  const { readable, writable } = new DecompressionStream("deflate");
+  const writer = writable.getWriter();
+  // Damaged bytes make reading fail as well, which the caller hears of.
+  for (const written of [writer.write(bytes), writer.close()]) written.catch(() => undefined);
+  const reader = readable.getReader();
+  const parts: Uint8Array[] = [];
+  for (let next = await reader.read(); !next.done; next = await reader.read()) parts.push(next.value);
+  return joined(parts);
+}
+
+const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array<ArrayBuffer>): DataView =>
+  new DataView(buffer, byteOffset, byteLength);
 
 /** Decoded length of base64 text. */
 function decodedLength(text: string): number {
@@ -122,8 +143,26 @@ function textOf(id: string): string {
 
 const MISSING = "not in this file; open the notebook with a kernel to see it";
 
-/** Answer a store's request from the archive; `bytes` reads its base64 text. */
-async function answerRequest(request: Request, archive: Archive, bytes: () => string): Promise<[Reply, DataView[]]> {
+/** Reads a part of an archive; rejects if it is damaged. */
+type Read = (placed: Placed) => Promise<Uint8Array<ArrayBuffer>>;
+
+/** A reader of the base64 text of an element that follows the script: it waits until the page is read so far. */
+function reader(id: string): Read {
+  let text: Promise<string> | null = null;
+  return async ({ offset, length }) => {
+    text ??= parsed().then(() => textOf(id));
+    return inflate(base64Slice(await text, offset, length));
+  };
+}
+
+/** Resolves once the whole page is in the document. */
+async function parsed(): Promise<void> {
+  if (document.readyState !== "loading") return;
+  await new Promise((done) => document.addEventListener("DOMContentLoaded", done, { once: true }));
+}
+
+/** Answer a store's request from the archive. */
+async function answerRequest(request: Request, archive: Archive, read: Read): Promise<[Reply, DataView[]]> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
   const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
@@ -133,34 +172,33 @@ async function answerRequest(request: Request, archive: Archive, bytes: () => st
     archive.tiles.find((t) => t.source === source && t.layer === layer && t.head === head);
   if (kind === "layer") {
     const { source, layer, heads } = request;
-    const tiles: (TileMeta & Placed)[] = [];
+    const found: (TileMeta & Placed)[] = [];
     const refused: { head: HeadKey; message: string }[] = [];
-    const parts: BlobPart[] = [];
-    let length = 0;
     for (const head of heads) {
       const tile = archivedTile({ source, layer, head });
-      if (!tile) {
-        refused.push({ head, message: MISSING });
-        continue;
-      }
-      const data = await inflate(base64Slice(bytes(), tile.offset, tile.length));
-      tiles.push({ ...tile, offset: length, length: data.byteLength });
-      parts.push(data);
-      length += data.byteLength;
+      if (tile) found.push(tile);
+      else refused.push({ head, message: MISSING });
     }
-    return [{ kind, id, source, layer, tiles, refused }, [new DataView(await new Blob(parts).arrayBuffer())]];
+    const parts = await Promise.all(found.map(read));
+    let end = 0;
+    const tiles = found.map((tile, i) => {
+      const { length } = parts[i] as Uint8Array;
+      end += length;
+      return { ...tile, offset: end - length, length };
+    });
+    return [{ kind, id, source, layer, tiles, refused }, [viewOf(joined(parts))]];
   }
   const entry = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : archivedTile(request);
   if (!entry) return refused(MISSING);
   const { offset, length, ...meta } = entry;
-  return [{ kind, id, ...meta } as Reply, [await inflate(base64Slice(bytes(), offset, length))]];
+  return [{ kind, id, ...meta } as Reply, [viewOf(await read({ offset, length }))]];
 }
 
 /** Answer a view's question from the answers recorded in the page. */
 async function answerQuestion(
   question: Question,
   recorded: RecordedAnswer[],
-  bytes: () => string,
+  read: Read,
 ): Promise<[QuestionReply, DataView[]]> {
   const { id } = question;
   const recordedAnswer =
@@ -169,8 +207,8 @@ async function answerQuestion(
       ({ topic, args }) => topic === question.topic && JSON.stringify(args) === JSON.stringify(question.args),
     );
   if (!recordedAnswer) return [{ kind: "error", id, message: "not in this file; it needs a running kernel" }, []];
-  const buffers = recordedAnswer.buffers.map(({ offset, length }) => inflate(base64Slice(bytes(), offset, length)));
-  return [{ kind: "answer", id, meta: recordedAnswer.meta }, await Promise.all(buffers)];
+  const buffers = await Promise.all(recordedAnswer.buffers.map(read));
+  return [{ kind: "answer", id, meta: recordedAnswer.meta }, buffers.map(viewOf)];
 }
 
 async function start(): Promise<void> {
@@ -182,17 +220,13 @@ async function start(): Promise<void> {
       if (kind === "store") {
         const text = textOf(`aw-data-${id}`);
         state.eager = text
-          ? await inflate(base64Slice(text, 0, decodedLength(text)))
+          ? viewOf(await inflate(base64Slice(text, 0, decodedLength(text))))
           : new DataView(new ArrayBuffer(0));
       }
       const model = new PageModel(state);
       models.set(id, model);
       if (kind === "selection") return;
-      let bytes: string | null = null;
-      const read = (): string => {
-        bytes ??= textOf(`aw-tiles-${id}`);
-        return bytes;
-      };
+      const read = reader(`aw-tiles-${id}`);
       const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
       model.onSend = (request) => {
         (kind === "store"
@@ -228,7 +262,13 @@ async function start(): Promise<void> {
   }
 }
 
-if (typeof document !== "undefined") {
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", () => void start());
-  else void start();
+/** Say in place of every view that the page cannot be shown. */
+function refuse(error: unknown): void {
+  console.error(error);
+  for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
+    el.role = "alert";
+    el.textContent = "This could not be read: the file is damaged. Write the page again with to_html().";
+  }
 }
+
+if (typeof document !== "undefined") start().catch(refuse);

@@ -81,6 +81,10 @@ const PINGS = 24;
 const PING_GAP = 2000;
 const TRIES = 2;
 
+/** Call after the frames that are due, where the browser can say when that is. */
+const whenIdle = (run: () => void): unknown =>
+  typeof requestIdleCallback === "undefined" ? run() : requestIdleCallback(run);
+
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
 interface Flight {
@@ -289,11 +293,11 @@ export function createTiles(): TileStore {
       return;
     }
     clearTimeout(idle);
-    if (ahead.length > 0) idle = setTimeout(fetchAhead, IDLE_AFTER);
+    if (ahead.length > 0) idle = setTimeout(() => whenIdle(fetchAhead), IDLE_AFTER);
   };
 
   const fetchAhead = (): void => {
-    if (flight || status.state !== "ok") return;
+    if (flight || models.length === 0 || status.state !== "ok") return;
     const next = ahead.find((ask) => !failures.has(keyOf(ask)) && !isLoaded(ask));
     ahead = ahead.filter((ask) => ask !== next);
     if (next) launch(next, null);

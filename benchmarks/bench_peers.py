@@ -1,12 +1,16 @@
-"""Measure attnwidgets, bertviz 1.4.1 and CircuitsVis (if installed) on all-MiniLM-L6-v2, in one run.
+"""Measure attnwidgets beside bertviz, CircuitsVis, Inspectus and attnview on all-MiniLM-L6-v2, in one run.
 
-    python benchmarks/bench_bertviz.py                    prints the tables
-    python benchmarks/bench_bertviz.py --write            and writes them into benchmarks/README.md
+    python benchmarks/bench_peers.py                    prints the tables
+    python benchmarks/bench_peers.py --write            and writes them into benchmarks/README.md
 
-All get the same attention matrices, recorded once, and draw in the same headless Chromium. bertviz loads
-require.js, d3 and jQuery from a CDN; here they are served from their npm packages. CircuitsVis draws all
-heads with `attention_heads`, including the script it embeds for pages without a network. A page that has not
-painted after `--limit` seconds has failed, and its tool is not tried on longer texts.
+bertviz must be installed; of the others, those that are installed are measured: bertviz 1.4.1, circuitsvis
+1.43.3, inspectus 0.2.0 (its maps need none of its dependencies), attnview 0.5.1.
+
+All get the same attention matrices, recorded once, and draw in the same headless Chromium. No token of the
+text contains a `#`, with which Inspectus draws nothing. bertviz loads require.js, d3 and jQuery from a CDN;
+here they are served from their npm packages. CircuitsVis draws all heads with `attention_heads`, with the
+script it embeds for pages without a network. A page that has not painted after `--limit` seconds has
+failed, and its tool is not tried on longer texts.
 """
 
 from __future__ import annotations
@@ -29,10 +33,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from browser import Cost, Page, libraries, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 HERE = Path(__file__).parent
-SENTENCE = "The electroencephalographer read the trace before she spoke, and the keys were on it. "
+SENTENCE = "The old student read the paper again before she spoke, and the keys were on it. "
 
 # A page counts as painted when its predicate holds.
 LINES = "() => document.querySelector('svg line')"
@@ -40,6 +44,10 @@ CANVASES = """() => {
   const maps = [...document.querySelectorAll('canvas')];
   return maps.length > 0 && maps.every((canvas) => canvas.width > 1 && canvas.getContext('2d')
     .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)); }"""
+LINES_OF_HEADS = "() => document.querySelector('.aw-view svg path, .aw-view svg line')"
+SHAPES = """() => [...document.querySelectorAll('svg rect')].length > 0
+  || [...document.querySelectorAll('canvas')].some((canvas) => canvas.width > 1)"""
+ROWS = "() => document.querySelector('#weights tr')"
 PIXELS = """() => {
   const maps = [...document.querySelectorAll('.aw-view .aw-atlas, .aw-view .aw-cells')]
     .filter((canvas) => canvas.checkVisibility());
@@ -51,6 +59,10 @@ BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 AW_LAYER = """() => { const slider = document.querySelector('.aw-view input[aria-label=layer]');
   slider.value = '3'; slider.dispatchEvent(new Event('input', {bubbles: true})); }"""
 BERTVIZ_LAYER = """() => { const select = document.querySelector('#layer');
+  select.value = '3'; select.dispatchEvent(new Event('change', {bubbles: true})); }"""
+
+
+ATTNVIEW_LAYER = """() => { const select = document.querySelector('#layer');
   select.value = '3'; select.dispatchEvent(new Event('change', {bubbles: true})); }"""
 
 
@@ -116,13 +128,7 @@ def bertviz_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) 
     start = time.perf_counter()
     html = show(tensors, tokens, html_action="return").data
     elapsed = time.perf_counter() - start
-    path = folder / f"{view}-{len(tokens)}.html"
-    path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
-    values = len(tensors) * tensors[0].numel()
-    sent = path.stat().st_size
-    # A notebook file contains the same text as a JSON string.
-    saved = len(json.dumps(html)) if sent < 300e6 else sent
-    return Row(f"bertviz {view}", len(tokens), values, sent, elapsed, saved, sent / values), path
+    return html_row(f"bertviz {view}", html, elapsed, tensors, folder)
 
 
 def circuitsvis_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
@@ -134,11 +140,47 @@ def circuitsvis_row(view: str, tensors: list[Any], tokens: list[str], folder: Pa
     start = time.perf_counter()
     html = getattr(circuitsvis.attention, view)(attention=heads, tokens=tokens).local_src
     elapsed = time.perf_counter() - start
-    path = folder / f"{view}-{len(tokens)}.html"
-    path.write_text(f"<!doctype html><meta charset='utf-8'><body>{html}")
-    sent = path.stat().st_size
-    saved, values = len(json.dumps(html)), heads.numel()
-    return Row(f"CircuitsVis {view}", len(tokens), values, sent, elapsed, saved, sent / values), path
+    return html_row(f"CircuitsVis {view}", html, elapsed, tensors, folder)
+
+
+def inspectus_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
+    """Measure what Inspectus displays: its script and style, and the matrices."""
+    from unittest.mock import patch
+
+    import inspectus
+
+    shown: list[Any] = []
+    start = time.perf_counter()
+    with patch("IPython.display.display", shown.append):
+        getattr(inspectus, view)(tensors, tokens)
+    elapsed = time.perf_counter() - start
+    html = "".join(str(output.data) for output in shown)
+    return html_row(f"Inspectus {view}", html, elapsed, tensors, folder)
+
+
+def attnview_row(view: str, tensors: list[Any], tokens: list[str], folder: Path) -> tuple[Row, Path]:
+    """Measure attnview's page of all layers and heads."""
+    import attnview
+
+    start = time.perf_counter()
+    patterns = [attnview.AttentionPattern.from_data(layer[0].tolist(), tokens=tokens) for layer in tensors]
+    study = attnview.AttentionStudy(tuple(patterns), tuple(f"layer {n}" for n in range(len(patterns))))
+    html = getattr(attnview, view)(study)
+    elapsed = time.perf_counter() - start
+    return html_row(f"attnview {view}", html, elapsed, tensors, folder)
+
+
+def html_row(tool: str, html: str, elapsed: float, tensors: list[Any], folder: Path) -> tuple[Row, Path]:
+    """Return the row of an output that is one piece of HTML, and the page that holds it."""
+    tokens = tensors[0].shape[-1]
+    path = folder / f"{tool.replace(' ', '-')}-{tokens}.html"
+    path.write_text(
+        html if html.startswith("<!doctype") else f"<!doctype html><meta charset='utf-8'><body>{html}"
+    )
+    sent, values = path.stat().st_size, len(tensors) * tensors[0].numel()
+    # A notebook file contains the same text as a JSON string.
+    saved = len(json.dumps(html)) if sent < 300e6 else sent
+    return Row(tool, tokens, values, sent, elapsed, saved, sent / values), path
 
 
 def installed(name: str) -> bool:
@@ -194,7 +236,25 @@ def further_view_bytes(attention: Any) -> int:
     return both - state_bytes(dependency_state(views[:1], drop_defaults=False))
 
 
-def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], int]:
+SAVED = (
+    "attnwidgets Explorer",
+    "bertviz head_view",
+    "bertviz model_view",
+    "Inspectus attention",
+    "attnview render_html",
+)
+"""Whose saved notebooks are compared."""
+PEERS = {
+    "bertviz": bertviz_row,
+    "CircuitsVis": circuitsvis_row,
+    "Inspectus": inspectus_row,
+    "attnview": attnview_row,
+}
+
+
+def measure(
+    lengths: list[int], limit: float, folder: Path, skipped: Sequence[str] = ()
+) -> tuple[list[Row], int]:
     """Return all rows, and the bytes that another view adds to a saved notebook."""
     import torch
 
@@ -212,19 +272,25 @@ def measure(lengths: list[int], limit: float, folder: Path) -> tuple[list[Row], 
         for tool, view, mark, action in (
             ("attnwidgets", "Explorer", PIXELS, AW_LAYER),
             ("attnwidgets", "HeadGrid", PIXELS, ""),
+            ("attnwidgets", "HeadView", LINES_OF_HEADS, AW_LAYER),
+            ("attnwidgets", "Heatmap", PIXELS, ""),
             ("bertviz", "model_view", LINES, ""),
             ("bertviz", "head_view", LINES, BERTVIZ_LAYER),
-            *([("CircuitsVis", "attention_heads", CANVASES, "")] if installed("circuitsvis") else ()),
+            ("CircuitsVis", "attention_heads", CANVASES, ""),
+            ("Inspectus", "attention", SHAPES, ""),
+            ("attnview", "render_html", ROWS, ATTNVIEW_LAYER),
         ):
+            if tool != "attnwidgets" and not installed(tool.lower()):
+                continue
+            if view in skipped:
+                continue
             if tool == "attnwidgets":
                 # A fresh trace each, so that no view profits from another's cached numbers.
                 fresh = aw.attention(aw.trace(model, tokenizer, text))
-                options = {"units": ["token"]} if view == "HeadGrid" else {}
+                options = {} if view == "Explorer" else {"units": ["token"]}
                 row, path = attnwidgets_row(view, fresh, options, folder)
-            elif tool == "CircuitsVis":
-                row, path = circuitsvis_row(view, tensors, list(trace.tokens), folder)
             else:
-                row, path = bertviz_row(view, tensors, list(trace.tokens), folder)
+                row, path = PEERS[tool](view, tensors, list(trace.tokens), folder)
             if view in given_up:
                 row.failure = "not tried: failed on a shorter text"
             else:
@@ -278,15 +344,18 @@ def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
     from attnwidgets.views.wire.stub import COMMON_PARTS
 
     names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
-    versions = ", ".join(f"{name} {version(name)}" for name in (*names, "circuitsvis") if installed(name))
+    versions = ", ".join(
+        f"{name} {version(name)}"
+        for name in (*names, "circuitsvis", "inspectus", "attnview")
+        if installed(name)
+    )
     # The code of a notebook with one Explorer: the core, and the parts that this view needs.
     scripts = ("attnwidgets", *aw.Explorer.PARTS, *COMMON_PARTS)
     runtime = sum((HERE.parent / "attnwidgets" / "static" / f"{name}.js").stat().st_size for name in scripts)
     by_tool = {(row.tool, row.tokens): row for row in rows}
+    tools = [tool for tool in SAVED if any(row.tool == tool for row in rows)]
     lines = "\n".join(
-        f"| {tokens} | {size(by_tool['attnwidgets Explorer', tokens].saved)} "
-        f"| {size(by_tool['bertviz head_view', tokens].saved)} "
-        f"| {size(by_tool['bertviz model_view', tokens].saved)} |"
+        f"| {tokens} | {' | '.join(size(by_tool[tool, tokens].saved) for tool in tools)} |"
         for tokens in options.lengths
     )
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
@@ -298,8 +367,8 @@ def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
 
 Bytes of a notebook saved with its widgets, one view:
 
-| tokens | attnwidgets Explorer | bertviz head_view | bertviz model_view |
-|---:|---:|---:|---:|
+| tokens | {" | ".join(tools)} |
+|---:|{"---:|" * len(tools)}
 {lines}
 
 Of ours, {size(runtime)} are the Explorer's code, once per notebook: the core and {len(scripts) - 1} parts.
@@ -313,10 +382,11 @@ def main() -> None:
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
     parser.add_argument("--limit", type=float, default=60, help="seconds a page has to paint")
+    parser.add_argument("--skip", nargs="+", default=[], help="functions not to measure, such as model_view")
     parser.add_argument("--write", action="store_true", help="write the tables into benchmarks/README.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        rows, further = measure(options.lengths, options.limit, Path(scratch))
+        rows, further = measure(options.lengths, options.limit, Path(scratch), options.skip)
     text = report(rows, further, options)
     print(text)
     if options.write:
