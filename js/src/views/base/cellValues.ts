@@ -5,7 +5,7 @@ import { quoted } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { filteredRow, filtersOf, hidesValues } from "./filters.ts";
+import { filteredRow, filtersOf, hidesSpecial, hidesValues } from "./filters.ts";
 
 /** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
 export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
@@ -26,8 +26,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
       filteredFor = wanted;
       const { special } = ctx.axisOf(source.query);
       if (!hidesValues(filters)) shown = values;
-      else if (source.kind === "map" && filters.special !== "show" && special[row])
-        shown = values.map(() => Number.NaN);
+      else if (source.kind === "map" && hidesSpecial(filters) && special[row]) shown = values.map(() => Number.NaN);
       else shown = filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
     }
     return shown;
@@ -58,6 +57,32 @@ export function nameOf(ctx: ViewContext, axis: string, i: number): string {
 }
 
 const isCell = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
+
+/** Describe what a row gives to the elements apart, with the exact number when its row has arrived. */
+export function describeShare(
+  ctx: ViewContext,
+  rows: ExactRows,
+  row: number,
+  apart: readonly number[],
+  names: string,
+): string {
+  const { source, layer, head } = ctx.resolved();
+  const between = `${nameOf(ctx, source.query, row)} → ${names}`;
+  const exact = rows(row, true);
+  const sum = (value: (key: number) => number): number => apart.reduce((total, key) => total + value(key), 0);
+  if (exact)
+    return `${between} = ${printed(
+      sum((key) => exact[key] ?? 0),
+      true,
+    )}`;
+  const tile = ctx.tiles.get(source.id, layer, head);
+  return tile
+    ? `${between} ≈ ${printed(
+        sum((key) => tile.value(row, key) || 0),
+        false,
+      )}`
+    : between;
+}
 
 /** Describe the hovered and the pinned cell. Pinning requests the exact row. */
 export function describeCells(

@@ -8,6 +8,7 @@ import { only, view } from "./view.ts";
 
 /** Pairs, for the build may rename what looks like a property of ours. */
 const SPECIAL: [Filters["special"], string][] = [
+  ["apart", "apart"],
   ["show", "shown"],
   ["hide", "left out"],
   ["renormalise", "left out, rows rescaled"],
@@ -119,7 +120,7 @@ export const renderFilters = view((ctx, root, signal) => {
     if (Number(least.value) !== filters.least) least.value = filters.least ? String(filters.least) : "";
     palette.value = others.includes(filters.palette) ? filters.palette : "";
     [scale.value, extent.value] = [filters.scale, filters.extent];
-    all.disabled = !hidesValues(filters);
+    all.disabled = !hidesValues(filters) && filters.special === "show";
     setText(words, filterWords(filters, source));
   };
 });

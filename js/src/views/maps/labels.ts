@@ -19,6 +19,10 @@ export function labelRoom(labels: readonly string[], cell: number, font: string,
   return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
 }
 
+/** px of height of a text of `length` px that rises at 45 degrees, and the length for a height. */
+export const slantHeight = (length: number): number => Math.ceil((length + LINE) * Math.SQRT1_2);
+export const slantLength = (height: number): number => Math.floor(height / Math.SQRT1_2 - LINE);
+
 /** Indices of the labels shown at `cell` px per cell. */
 function fitting(count: number, cell: number): number[] {
   return thinned(count, cell, LINE);
@@ -30,6 +34,8 @@ export interface LabelLayout {
   /** px of one cell along the axis. */
   cell: number;
   room: number;
+  /** Top labels rise at 45 degrees where they do not fit flat; otherwise they stand upright. */
+  slant?: boolean;
 }
 
 export interface AxisLabels {
@@ -48,6 +54,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
   const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
+  const slanted = (): boolean => Boolean(now.slant) && !flat;
 
   const show = (span: HTMLElement, i = -1): HTMLElement => {
     const { labels, special, cell, room } = now;
@@ -58,11 +65,12 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     if (setText(span, text)) span.title = text;
     setFlag(span, "data-special", Boolean(special[i]));
     const upright = side === "left";
-    const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
+    const middle = (i + 0.5) * cell;
+    const at = `${flat ? i * cell : slanted() ? middle : middle - LINE / 2}px`;
     const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
     setStyles(span, {
       [upright ? "top" : "left"]: at,
-      [upright ? "max-width" : "max-height"]: most,
+      [upright || slanted() ? "max-width" : "max-height"]: most,
       width: flat ? `${cell}px` : "",
     });
     return span;
@@ -75,6 +83,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       now = layout;
       flat = side === "top" && layout.room <= layout.cell + 2;
       setFlag(element, "data-flat", flat);
+      setFlag(element, "data-slant", slanted());
       const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
       setChildren(element, ...spans, show(pin), show(hover));
     },
