@@ -39,8 +39,8 @@ import type { Box, Size } from "./size.ts";
 const TALLEST = 560;
 const AROUND = 140;
 /** px of a lone map from which the pinned row has bars beside it, and what these need. */
-const WIDE = 720;
-const BARS_ROOM = 190;
+const WIDE = 700;
+const BARS_ROOM = 180;
 
 export const renderHeatmap = view((around, root, signal) => {
   const ctx = withSavedFallback(around);

@@ -5,7 +5,7 @@ import { createCrosshair } from "./crosshair.ts";
 import { createEdges } from "./edges.ts";
 import { createInk } from "./ink.ts";
 import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
-import { createShares, namesApart } from "./shares.ts";
+import { createShares, HEADING, HEADING_HEIGHT, namesApart } from "./shares.ts";
 import { type Box, fit, type Size } from "./size.ts";
 
 /** px of a cell from which lines divide the cells. */
@@ -97,17 +97,19 @@ export function createFigure(what: string, signal: AbortSignal, events: FigureEv
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across, height: Math.max(24, box.height - above - 4) });
-      let above = FLAT;
-      size = fit(rows, cols, high(FLAT), whole);
-      const plain = fit(rows, cols, high(FLAT));
+      const least = names ? HEADING_HEIGHT : FLAT;
+      let above = least;
+      size = fit(rows, cols, high(least), whole);
+      const plain = fit(rows, cols, high(least));
       isLong = plain.rows < rows || plain.cols < cols;
       const foot = isLong ? FOOT : 0;
       const topRoom = labelRoom(key.names, size.cellWidth, font, longest);
       if (foot || topRoom > size.cellWidth + 2) {
-        if (topRoom > size.cellWidth + 2) above = slantHeight(topRoom);
+        if (topRoom > size.cellWidth + 2) above = Math.max(least, slantHeight(topRoom));
         size = fit(rows, cols, high(above + foot), whole);
         // A last long label must not reach beyond the box.
-        const over = Math.max(0, overhang(key, size, font, topRoom) - beside);
+        const heading = names && above > least ? HEADING + 8 : 0;
+        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - beside);
         if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across - over) }, whole);
       }
       sizes = { leftRoom, topRoom };

@@ -2,6 +2,7 @@
 import { assign, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
 
 const LINE = 14; // height in px that a label needs
+const BOLDER = 1.1; // a pinned label is bold, and wider
 
 let ruler: CanvasRenderingContext2D | null | undefined;
 
@@ -16,7 +17,7 @@ export function textWidth(text: string, font: string): number {
 /** The room in px for the labels of an axis that fit at `cell` px per cell; names longer than `most` px are cut. */
 export function labelRoom(labels: readonly string[], cell: number, font: string, most: number): number {
   const widths = fitting(labels.length, cell).map((i) => textWidth(shortLabel(labels[i] ?? ""), font));
-  return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
+  return Math.min(most, Math.ceil(BOLDER * Math.max(0, ...widths)) + 8);
 }
 
 /** px of height of a text of `length` px that rises at 45 degrees, and the length for a height. */

@@ -17,6 +17,10 @@ export interface RowShare {
 const BAR = 68; // px of a bar that holds a whole row
 const NARROW_BAR = 32;
 const NUMBER = 50; // px of a number beside it
+/** px of the heading above the bars, which stands beside rising labels. */
+export const HEADING = 72;
+/** px of its height: two lines. */
+export const HEADING_HEIGHT = 32;
 const GAP = 8;
 const THICKEST = 8;
 
@@ -78,7 +82,7 @@ export function createShares(signal: AbortSignal, back: () => void): Shares {
       setText(button, words);
       button.title = `Show ${names} in the map`;
       all.hidden = !numbers;
-      setSizes(element, { shares: now.width, overhang: Math.max(0, Math.min(overhang, now.width - 28)) });
+      setSizes(element, { shares: Math.max(now.width, overhang + HEADING), overhang });
       setSizes(bars, { rows: size.height });
     },
     draw({ cellHeight, height }, rows) {

@@ -22,7 +22,7 @@ import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
-import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
+import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, standApart } from "../base/filters.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -87,7 +87,10 @@ export const renderTokenStrip = view((around, root, signal) => {
       [line, edge] = look;
       paint();
     },
-    reach: (index, chosen) => keys[0]?.reach(index, chosen),
+    reach(index, chosen) {
+      keys[0]?.reach(index, chosen);
+      hover(index, queries === keys[0], -1); // maps of long texts move there
+    },
     note: () => "",
   };
   const readout = createReadout();
@@ -205,17 +208,35 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (!reading) return;
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
-    const { palette, scale, extent } = filtersOf(ctx);
+    const filters = filtersOf(ctx);
+    const { palette, scale, extent } = filters;
     const colouring = [theme, signed, palette, scale || "linear"] as const;
-    if (!isPainted(keys, reading.values, reading.all, ...colouring, extent, stochastic, intensity.value, line, edge))
+    if (
+      !isPainted(
+        keys,
+        reading.values,
+        reading.all,
+        ...colouring,
+        extent,
+        filters.special,
+        stochastic,
+        intensity.value,
+        line,
+        edge,
+      )
+    )
       return;
     const rows = stacked() ? reading.all : [reading.values];
-    const most = extent === "all" && stochastic ? 1 : Math.max(...rows.map(peak));
+    // What stands apart has no colour and no part in the scale.
+    const apart = standApart(ctx.axisOf(ctx.source().key).special, filters);
+    setFlag(texts, "data-apart", apart.some(Boolean));
+    const inside = apart.some(Boolean) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;
+    const most = extent === "all" && stochastic ? 1 : Math.max(...inside.map(peak));
     const top = topOfScale([most], Number(intensity.value));
     const colours = shades(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
-      strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
+      strip.underlay.paint((i) => (apart[i] ? "" : colours((values?.[i] ?? 0) / (top || 1))), line, edge);
     });
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
