@@ -33,7 +33,7 @@ def test_special_tokens_stand_apart_unless_told_otherwise(minilm_trace, given, f
 
 
 def test_another_word_for_special_tokens_is_refused_with_those_there_are(minilm_trace):
-    with pytest.raises(ValueError, match="'apart'.*False.*True.*'renormalise'"):
+    with pytest.raises(ValueError, match=r"'apart'.*False.*True.*'renormalise'"):
         aw.Heatmap(minilm_trace, hide_special="beside")
 
 

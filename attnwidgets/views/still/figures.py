@@ -61,7 +61,7 @@ def matrix_figure(view: View) -> Figure:
 
 
 def _bars(axes: Axes, state: ViewState, whole: NDArray[np.floating], columns: NDArray[np.intp]) -> None:
-    """Draw what special tokens hold of each row as a bar at its end, with its number where rows are no shares."""
+    """Draw what special tokens hold of each row as a bar at its end, with its number if rows are no shares."""
     others = np.setdiff1d(np.arange(whole.shape[1]), columns)
     held = np.nan_to_num(whole[:, others]).sum(axis=1)
     is_shares = state.source.stochastic
@@ -119,7 +119,10 @@ def _top(state: ViewState, matrix: NDArray[np.floating]) -> float:
         if source.stochastic:
             return 1.0
         content = np.ix_(*(~side for side in state.apart()))
-        return round_up(max(_peak(source.layer(layer)[(slice(None), *content)]) for layer in source.layers)) or 1.0
+        return (
+            round_up(max(_peak(source.layer(layer)[(slice(None), *content)]) for layer in source.layers))
+            or 1.0
+        )
     return min(round_up(_peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
 
 

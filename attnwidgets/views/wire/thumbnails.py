@@ -1,6 +1,6 @@
 """Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale.
 
-Special tokens are left out, as they stand apart from the map that a thumbnail stands for; see `Source.content`.
+Special tokens are left out, as they stand apart from the map that a thumbnail stands for: `Source.content`.
 """
 
 from __future__ import annotations
