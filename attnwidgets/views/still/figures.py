@@ -61,7 +61,7 @@ def matrix_figure(view: View) -> Figure:
 
 
 def _bars(axes: Axes, state: ViewState, whole: NDArray[np.floating], columns: NDArray[np.intp]) -> None:
-    """Draw what special tokens hold of each row as a bar at its end, with its number if rows are no shares."""
+    """Draw what special tokens hold of each row as a bar at its end, with a number if rows are no shares."""
     others = np.setdiff1d(np.arange(whole.shape[1]), columns)
     held = np.nan_to_num(whole[:, others]).sum(axis=1)
     is_shares = state.source.stochastic
