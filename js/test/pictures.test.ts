@@ -215,6 +215,7 @@ test("numbers in cells are short, and their ink has the higher contrast", () => 
     [".57", "1.0", "1.0", ".05"],
   );
   assert.deepEqual([cellText(-0.39, false), cellText(12.34, false)], ["−0.39", "12"]);
+  assert.equal(cellText(1.643, false, 0.014), "1.6", "no digit that its byte does not support");
   assert.notEqual(inkOn(0xffffffff), inkOn(0xff000000));
 });
 

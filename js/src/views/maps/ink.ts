@@ -13,9 +13,10 @@ const DARK = "#1a1a1a";
 const LIGHT = "#fff";
 
 /** A value in a cell: ".57", "1.0", "−0.39", "12"; `short` drops the zero before the point. */
-export function cellText(value: number, short: boolean): string {
+export function cellText(value: number, short: boolean, error = 0): string {
   const size = Math.abs(value);
-  const digits = size >= 9.995 ? size.toPrecision(2) : size.toFixed(size >= 0.995 && short ? 1 : 2);
+  const decimals = (size >= 0.995 && short) || error > 0.005 ? 1 : 2; // no more than its byte supports
+  const digits = size >= 9.995 ? size.toPrecision(2) : size.toFixed(decimals);
   const text = size >= 9.995 ? String(Number(digits)) : short ? digits.replace(/^0\./, ".") : digits;
   return `${value < 0 ? "−" : ""}${text}`;
 }
@@ -81,7 +82,8 @@ export function createInk(): Ink {
         const number = value(code & 255);
         if (!(Math.abs(number) >= WORTH * (shares ? 1 : end)) || !Number.isFinite(number)) return ["", ""];
         const fits = (text: string): boolean => pen.measureText(text).width <= cellWidth - 3;
-        const text = [cellText(number, shares), cellText(number, true)].find(fits) ?? "";
+        const error = Math.sqrt(Math.abs(number) * end) / (shares ? 255 : 127);
+        const text = [cellText(number, shares, error), cellText(number, true, error)].find(fits) ?? "";
         return [text, inkOn(table[code & 255] as number)];
       };
       for (let r = 0; r < rows; r += 1) {
