@@ -118,11 +118,9 @@ def _top(state: ViewState, matrix: NDArray[np.floating]) -> float:
     if state.filters.get("extent") == "all" and not source.on_demand:
         if source.stochastic:
             return 1.0
-        content = np.ix_(*(~side for side in state.apart()))
-        return (
-            round_up(max(_peak(source.layer(layer)[(slice(None), *content)]) for layer in source.layers))
-            or 1.0
-        )
+        rows, columns = (~side for side in state.apart())
+        peaks = (_peak(source.layer(layer)[:, rows][:, :, columns]) for layer in source.layers)
+        return round_up(max(peaks)) or 1.0
     return min(round_up(_peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
 
 
