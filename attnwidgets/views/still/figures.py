@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from attnwidgets.explanations.results.pictures import head_grid
+from attnwidgets.figures.drawing import put
 from attnwidgets.figures.maps import heatmap, small_png, strip
 from attnwidgets.figures.palettes import SCALE, heat_map, round_up, sign_colours
 from attnwidgets.views.still.head_figure import head_figure
@@ -17,12 +18,14 @@ from attnwidgets.views.wire.units import in_unit
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnwidgets.views.base.view import View
 
 _OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
+_NAMED = 3  # special tokens named beside a map
 _STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
 
 
@@ -30,10 +33,12 @@ def matrix_figure(view: View) -> Figure:
     """Return the matrix that a Heatmap shows, with its marks and the pinned cell outlined."""
     state = ViewState.of(view)
     source = state.source
-    matrix = state.filtered(source.matrix(state.layer, state.head))
+    whole = source.matrix(state.layer, state.head)
+    rows, columns = (np.flatnonzero(~side) for side in state.apart())
+    matrix = state.filtered(whole)[np.ix_(rows, columns)]
     figure = heatmap(
         matrix,
-        *state.labels,
+        *([labels[i] for i in kept] for labels, kept in zip(state.labels, (rows, columns), strict=True)),
         title=state.title(state.head),
         signed=source.signed,
         value_name=_value_name(state),
@@ -47,9 +52,35 @@ def matrix_figure(view: View) -> Figure:
     if state.pinned and min(state.pinned) >= 0:
         cells.append(list(state.pinned))
     for query, key in cells:
-        outline = Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="#d81b60", linewidth=1.2)
-        axes.add_patch(outline)
+        if query not in rows or key not in columns:
+            continue
+        corner = (np.searchsorted(columns, key) - 0.5, np.searchsorted(rows, query) - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#d81b60", linewidth=1.2))
+    if len(columns) < whole.shape[1]:
+        _bars(axes, state, whole[rows], columns)
     return figure
+
+
+def _bars(axes: Axes, state: ViewState, whole: NDArray[np.floating], columns: NDArray[np.intp]) -> None:
+    """Draw what special tokens hold of each row as a bar at its end, with a number if rows are no shares."""
+    others = np.setdiff1d(np.arange(whole.shape[1]), columns)
+    held = np.nan_to_num(whole[:, others]).sum(axis=1)
+    is_shares = state.source.stochastic
+    width = max(2.0, 0.15 * len(columns))
+    longest = 1.0 if is_shares else _peak(held) or 1.0
+    start = len(columns) - 0.25
+    room = width + (0.0 if is_shares else 1.5)
+    axes.add_patch(Rectangle((len(columns) - 0.5, -0.5), room + 0.75, len(whole), color="white", zorder=2))
+    for row, value in enumerate(held):
+        length = width * abs(float(value)) / longest
+        axes.add_patch(Rectangle((start, row - 0.2), length, 0.4, color="#98a2ae", zorder=3))
+        if not is_shares:
+            axes.text(start + room, row, f"{value:.2g}", fontsize=6, ha="right", va="center", zorder=3)
+    axes.set_xlim(-0.5, start + room + 0.5)
+    names = list(dict.fromkeys(state.labels[1][i] for i in others))
+    words = " ".join(names) if len(names) <= _NAMED else "special tokens"
+    label = f"{'share to' if is_shares else 'in'} {words}"
+    put(axes.text, start, -0.75, label, fontsize=6, rotation=90, ha="left", va="bottom")
 
 
 def overview_png(view: View) -> bytes:
@@ -87,7 +118,9 @@ def _top(state: ViewState, matrix: NDArray[np.floating]) -> float:
     if state.filters.get("extent") == "all" and not source.on_demand:
         if source.stochastic:
             return 1.0
-        return round_up(max(_peak(source.layer(layer)) for layer in source.layers)) or 1.0
+        rows, columns = (~side for side in state.apart())
+        peaks = (_peak(source.layer(layer)[:, rows][:, :, columns]) for layer in source.layers)
+        return round_up(max(peaks)) or 1.0
     return min(round_up(_peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
 
 
