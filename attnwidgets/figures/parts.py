@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Float = NDArray[np.floating]
 
 _PAD = 0.05
+_ROW = 0.16  # inches of a row that is not square
+_LONGEST = 0.9  # inches of a turned name
 _TALLEST = 8.0  # inches of a map on a page
 _LEGIBLE = 0.105  # least cell side in inches beside which a label fits
 _NUMBERED = 0.22  # least cell side for a number
@@ -53,6 +55,7 @@ class Map:
         column_at: Places of the column names.
         cell: Largest side of a cell in inches.
         numbers: Whether cells with room show their value.
+        square: Whether cells are square; else every row is tall enough for its name.
     """
 
     values: Float
@@ -68,17 +71,19 @@ class Map:
     column_at: Sequence[float] | None = None
     cell: float = 0.26
     numbers: bool = False
+    square: bool = True
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
-        return self._layout(width)[3] + self.values.shape[0] * self._layout(width)[1]
+        place = self._layout(width)
+        return place.top + self.values.shape[0] * place.high
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""
-        left, side, slant, top = self._layout(box.width)
+        place = self._layout(box.width)
         rows, columns = self.values.shape
-        place = type(box)(box.left + left, box.top + top, columns * side, rows * side)
-        axes = pen.axes(place, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
+        cells = type(box)(box.left + place.left, box.top + place.top, columns * place.side, rows * place.high)
+        axes = pen.axes(cells, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
         axes.set_axis_on()
         axes.set_facecolor(pen.theme.empty)
         axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
@@ -87,61 +92,58 @@ class Map:
             options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
             axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
         for row, column in self.outlines:
-            corner = (column - 0.5, row - 0.5)
-            axes.add_patch(
-                Rectangle(corner, 1, 1, fill=False, edgecolor=pen.theme.accent, linewidth=1.2, clip_on=False)
-            )
-        pad = _PAD / side
-        for at, name in _labelled(self.rows, self.row_at, side):
-            words = fitting(printable(name), left - 2 * _PAD - self._side_name, SMALL)
-            pen.text(axes, -0.5 - pad, at, words, ha="right")
-        turn = {"rotation": 45 if slant else 90, "rotation_mode": "anchor", "ha": "left"}
-        flat = self.column_at is not None
-        for at, name in _labelled(self.columns, self.column_at, side):
-            above = -0.5 - pad
-            if flat:
-                pen.text(axes, at, above, name, ha="center", va="bottom")
-            else:
-                words = fitting(printable(name), self._longest_column, SMALL)
-                pen.text(axes, at + (0.1 if slant else 0.0), above, words, va="center", **turn)
-        self._axis_names(pen, axes, left, top, side)
-        if self.numbers and side >= _NUMBERED:
+            frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
+            axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
+        self._names(pen, axes, place)
+        if self.numbers and place.side >= _NUMBERED:
             self._numbers(pen, axes)
         if len(self.apart):
-            self._apart(pen, axes, side)
-
-    @property
-    def _longest_column(self) -> float:
-        return 0.9
+            self._apart(pen, axes, place)
 
     @property
     def _side_name(self) -> float:
         return LINE if self.axis_names[0] else 0.0
 
-    def _layout(self, width: float) -> tuple[float, float, bool, float]:
-        """Return the left edge of the cells, their side, whether column names slant, and their top edge."""
+    def _layout(self, width: float) -> _Cells:
         rows, columns = self.values.shape
         longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
         left = min(longest, 0.3 * width) + 2 * _PAD + self._side_name
         right = 0.55 if len(self.apart) else 0.02
-        side = min(self.cell, (width - left - right) / max(1, columns), _TALLEST / max(1, rows))
+        side = min(self.cell, (width - left - right) / max(1, columns))
+        high = max(side, _ROW)
+        if self.square:
+            high = side = min(side, _TALLEST / max(1, rows))
         above = 2 * _PAD + (LINE if self.axis_names[1] else 0.0)
-        if self.column_at is not None or side < _LEGIBLE:
-            return left, side, False, above + (LINE if len(self.columns) else 0.0)
         names = max((width_of(printable(name), SMALL) for name in self.columns), default=0.0)
-        names = min(names, self._longest_column)
-        slant = side >= _SLANTED and left + columns * side + max(right, 0.71 * names) <= width
-        return left, side, slant, above + (0.71 * names + 0.05 if slant else names)
+        names = min(names, _LONGEST)
+        if not names:
+            return _Cells(left, above, side, high, slanted=False)
+        if self.column_at is not None or side < _LEGIBLE:
+            return _Cells(left, above + LINE, side, high, slanted=False)
+        slanted = side >= _SLANTED and left + columns * side + max(right, 0.71 * names) <= width
+        return _Cells(left, above + (0.71 * names + 0.05 if slanted else names), side, high, slanted)
 
-    def _axis_names(self, pen: Pen, axes: Axes, left: float, top: float, side: float) -> None:
-        rows, _ = self.values.shape
+    def _names(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        over, quiet = -0.5 - _PAD / place.high, pen.theme.quiet
+        for at, name in _labelled(self.rows, self.row_at, place.high):
+            words = fitting(printable(name), place.left - 2 * _PAD - self._side_name + 0.01, SMALL)
+            pen.text(axes, -0.5 - _PAD / place.side, at, words, ha="right")
+        turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
+        turned["rotation"] = 45 if place.slanted else 90
+        named = any(self.columns)
+        for at, name in _labelled(self.columns, self.column_at, place.side) if named else ():
+            if self.column_at is not None or place.side < _LEGIBLE:
+                pen.text(axes, at, over, name, ha="center", va="bottom")
+            else:
+                words = fitting(printable(name), _LONGEST, SMALL)
+                pen.text(axes, at + (0.1 if place.slanted else 0.0), over, words, **turned)
         row_name, column_name = self.axis_names
-        quiet = pen.theme.quiet
         if column_name:
-            pen.text(axes, -0.5, -0.5 - (top - LINE / 2) / side, column_name, color=quiet, limit=60)
+            above = -0.5 - (place.top - LINE / 2) / place.high
+            pen.text(axes, -0.5, above, column_name, color=quiet, limit=60)
         if row_name:
-            middle = (rows - 1) / 2
-            at = -0.5 - (left - LINE / 2) / side
+            at = -0.5 - (place.left - LINE / 2) / place.side
+            middle = (len(self.values) - 1) / 2
             pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
 
     def _numbers(self, pen: Pen, axes: Axes) -> None:
@@ -150,16 +152,25 @@ class Map:
                 ink = ink_on(self.colours(self.norm(float(value))))
                 pen.text(axes, column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
 
-    def _apart(self, pen: Pen, axes: Axes, side: float) -> None:
-        columns = self.values.shape[1]
-        start, length = columns - 0.5 + 1.5 * _PAD / side, 0.4 / side
+    def _apart(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        start = self.values.shape[1] - 0.5 + 1.5 * _PAD / place.side
         for row, share in enumerate(self.apart):
-            wide = length * float(np.clip(np.nan_to_num(share), 0, 1))
-            axes.add_patch(
-                Rectangle((start, row - 0.2), wide, 0.4, color=pen.theme.apart, linewidth=0, clip_on=False)
-            )
-        above = -0.5 - _PAD / side
-        pen.text(axes, start, above, self.apart_name, color=pen.theme.quiet, va="bottom")
+            wide = 0.4 / place.side * float(np.clip(np.nan_to_num(share), 0, 1))
+            bar: dict[str, Any] = {"color": pen.theme.apart, "linewidth": 0, "clip_on": False}
+            axes.add_patch(Rectangle((start, row - 0.2), wide, 0.4, **bar))
+        over = -0.5 - _PAD / place.high
+        pen.text(axes, start, over, self.apart_name, color=pen.theme.quiet, va="bottom")
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Where the cells of a map are, in inches: left and top edge, width and height of one; how names turn."""
+
+    left: float
+    top: float
+    side: float
+    high: float
+    slanted: bool
 
 
 def _labelled(names: Sequence[str], places: Sequence[float] | None, side: float) -> list[tuple[float, str]]:
@@ -392,7 +403,16 @@ class Bars:
 
     def _text(self, bar: Bar) -> str:
         numbers = [bar.value] if bar.before is None else [bar.before, bar.value]
-        return " → ".join("–" if not np.isfinite(n) else self.form.format(n) for n in numbers)
+        return " → ".join(map(self._number, numbers))
+
+    def _number(self, value: float) -> str:
+        if not np.isfinite(value):
+            return "–"
+        text = self.form.format(value)
+        if float(text) or not value:
+            return text
+        least = self.form.format(0.0)[:-1] + "1"
+        return f"< {least}" if value > 0 else f"> −{least}"
 
 
 _BAR = 0.165
@@ -456,7 +476,7 @@ class Lines:
     def _room(self) -> float:
         """Height of the names below the chart."""
         names = [] if self._numeric else [printable(str(place)) for place in self.places]
-        ticks = min(0.9, max((width_of(name, SMALL) for name in names), default=LINE))
+        ticks = min(_LONGEST, max((width_of(name, SMALL) for name in names), default=LINE))
         return ticks + 0.08 + (LINE if self.x_name else 0.0)
 
     def draw(self, pen: Pen, box: Box) -> None:
@@ -464,7 +484,11 @@ class Lines:
         theme = pen.theme
         left = 0.5
         place = type(box)(box.left + left, box.top + 0.06, box.width - left - 0.05, self.tall - 0.06)
-        at = np.asarray(self.places, dtype=float) if self._numeric else np.arange(len(self.places))
+        at = (
+            np.asarray(self.places, dtype=float)
+            if self._numeric
+            else np.arange(len(self.places), dtype=float)
+        )
         span = (float(at.min(initial=0.0)), float(at.max(initial=0.0))) if len(at) else (0.0, 1.0)
         if len(at):
             span = float(at.min()), float(at.max())
@@ -488,7 +512,7 @@ class Lines:
             drawn.set(marker="o" if len(at) <= 24 else "", markersize=2.5)  # noqa: PLR2004 - room
             if line.low is not None and line.high is not None:
                 band = [np.asarray(end, dtype=float) for end in (line.low, line.high)]
-                axes.fill_between(at, *band, color=look["color"], alpha=0.15, linewidth=0)
+                axes.fill_between(at, band[0], band[1], color=look["color"], alpha=0.15, linewidth=0)
         self._ticks(pen, axes, at)
         x = -left * 0.85 / place.width
         options: dict[str, Any] = {"transform": axes.transAxes, "color": theme.quiet, "limit": 60}
@@ -518,7 +542,7 @@ class Lines:
         axes.set_xticks([])
         pad = -0.05 / self.tall
         for place, name in zip(at, self.places, strict=True):
-            words = fitting(printable(str(name)), 0.9, SMALL)
+            words = fitting(printable(str(name)), _LONGEST, SMALL)
             where = (place, pad)
             options: dict[str, Any] = {
                 "transform": axes.get_xaxis_transform(),
@@ -644,7 +668,8 @@ class Levels:
 
     @property
     def _names(self) -> float:
-        return min(0.9, max((width_of(printable(name), SMALL) for name in self.labels), default=0.0)) + 0.1
+        names = (width_of(printable(name), SMALL, bold=True) for name in self.labels)
+        return min(_LONGEST, max(names, default=0.0)) + 0.1
 
     def draw(self, pen: Pen, box: Box) -> None:
         """Draw it."""

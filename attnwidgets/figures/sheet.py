@@ -25,10 +25,11 @@ SMALL, READING = 7.0, 8.0
 """Sizes of type in points: labels, notes and values; titles and the text that is explained."""
 LINE = 0.15
 """Height of a line of small type in inches."""
+_SURE = 0.97  # letters are a bit wider where they are drawn on whole pixels
 _MARGIN = 0.08
 _GAP = 0.12
-_LONGEST = 400  # characters of a title or a note
-_POINTS = 72
+_LONGEST = 900  # characters of a title or a note
+_DPI = 720  # of measurements: at a low one, letters are as wide as whole pixels
 
 
 @dataclass(frozen=True)
@@ -238,9 +239,7 @@ class Sheet:
         width = WIDTHS[columns] - 2 * _MARGIN
         with Quiet():
             height = parts.height(width)
-            figure = PlainFigure(
-                figsize=(WIDTHS[columns], height + 2 * _MARGIN), facecolor=theme.page, layout="none"
-            )
+            figure = PlainFigure(figsize=(WIDTHS[columns], height + 2 * _MARGIN), facecolor=theme.page)
             FigureCanvasAgg(figure)
             parts.draw(Pen(figure, theme), Box(_MARGIN, _MARGIN, width, height))
         return figure
@@ -261,7 +260,7 @@ def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list
     line = ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word
-        if width_of(longer, size, bold=bold) <= width:
+        if width_of(longer, size, bold=bold) <= _SURE * width:
             line = longer
             continue
         lines += [line] if line else []
@@ -289,12 +288,13 @@ def fitting(text: str, width: float, size: float, *, bold: bool = False, mark: s
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of a text in inches."""
     properties = FontProperties(family=list(_family()), size=size, weight="bold" if bold else "normal")
-    return float(_ruler().get_text_width_height_descent(text, properties, ismath=False)[0]) / _POINTS
+    return float(_ruler().get_text_width_height_descent(text, properties, ismath=False)[0]) / _DPI
 
 
 @lru_cache(maxsize=1)
-def _ruler() -> RendererAgg:
-    return RendererAgg(1, 1, _POINTS)
+def _ruler() -> Any:
+    made: Any = RendererAgg
+    return made(1, 1, _DPI)
 
 
 @lru_cache(maxsize=1)

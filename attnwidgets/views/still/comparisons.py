@@ -10,7 +10,7 @@ from attnwidgets.figures.parts import Levels, Line, Lines, Map, Scale, Text
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.base.filters import filter_words, filtered
 from attnwidgets.views.compare.compared import nearest
-from attnwidgets.views.still.matrices import map_colours, strip_colours
+from attnwidgets.views.still.colours import map_colours, strip_colours
 from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def compare_sheet(view: Any, theme: Theme) -> Sheet:
     query, unit = compared.pinned(view.selection.pinned), compared.unit
     elements = compared.axis.units[unit]
     labels, special = elements.labels, np.asarray(elements.special, dtype=bool)
-    remarks, parts = compared.remarks(layer), []
+    remarks = compared.remarks(layer)
+    parts: list[Part] = []
     for index, values in enumerate(compared.vectors(layer, query, unit)):
         shares = compared.are_shares(index, values)
         shown = filtered(values[None], filters, special=special, shares=shares)
@@ -65,7 +66,8 @@ def _agreement(
     return [
         Words(f"agreement: {measure['title']}", quiet=False, bold=True),
         Map(values, compared.names, compared.names, colours, norm, cell=0.34, numbers=True),
-        Scale(colours, norm, meta["caveat"]),
+        Scale(colours, norm),
+        Words(" ".join(filter(None, (meta["caveat"], meta["warning"])))),
     ]
 
 
@@ -125,7 +127,7 @@ def flow_sheet(view: View, theme: Theme) -> Sheet:
     about = f": where “{labels[row]}” comes from" if row >= 0 else ""
     part = Levels(names, labels, edges, dots, (top, row) if row >= 0 else None)
     return Sheet(
-        state.title(about=about),
+        (str(view.options["title"]) or source.title) + about,
         [part],
         f"{len(edges):,} edges of at least {_LEAST:g}, {carried:.0%} of the mass",
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.figures.parts import Bar, Bars, Line, Lines, Scale, Table, Text
 from attnwidgets.figures.sheet import Beside, Sheet, Words
-from attnwidgets.views.still.matrices import strip_colours
+from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Part
@@ -78,24 +78,27 @@ def _text(view: Any, theme: Theme) -> list[Part]:
 
 def _table(view: Any) -> list[Part]:
     sae, number = _sae(view), _feature(view)
+    columns: dict[str, list[Any]]
     if sae.activations is not None:
         fired = sae.activations.ranked(_LISTED)
-        rows = [(one.feature, _name(sae, one.feature), float(one.activation)) for one in fired]
-        columns = ("feature", "name", "largest activation")
+        chosen = [one.feature for one in fired]
+        columns = {"largest activation": [float(one.activation) for one in fired]}
     else:
         stats = sae.stats
         places = {feature: i for i, feature in enumerate(stats.features)}
         tokens = stats.strongest_tokens()
-        chosen = [n for n in sae.ranked() if n in places][:_LISTED]
-        rows = [
-            (n, _name(sae, n), float(stats.density[places[n]]), float(stats.maxima[n]), tokens[places[n]])
-            for n in chosen
-        ]
-        columns = ("feature", "name", "density", "largest activation", "fires most on")
-    if all(not row[1] for row in rows):
-        rows, columns = [(row[0], *row[2:]) for row in rows], (columns[0], *columns[2:])
-    bold = next((i for i, row in enumerate(rows) if row[0] == number), None)
-    return [Table(columns, rows, bold)] if rows else [Words("no feature fires")]
+        chosen = [feature for feature in sae.ranked() if feature in places][:_LISTED]
+        columns = {
+            "density": [float(stats.density[places[feature]]) for feature in chosen],
+            "largest activation": [float(stats.maxima[feature]) for feature in chosen],
+            "fires most on": [tokens[places[feature]] for feature in chosen],
+        }
+    if not chosen:
+        return [Words("no feature fires")]
+    names = [_name(sae, feature) for feature in chosen]
+    columns = {"feature": [str(n) for n in chosen], **({"name": names} if any(names) else {}), **columns}
+    bold = chosen.index(number) if number in chosen else None
+    return [Table(tuple(columns), list(zip(*columns.values(), strict=True)), bold)]
 
 
 def _card(view: Any, theme: Theme) -> list[Part]:
@@ -123,5 +126,5 @@ def _card(view: Any, theme: Theme) -> list[Part]:
         for side, title in ((summary.promoted, "raises"), (summary.suppressed, "lowers"))
         if side
     ]
-    parts += [Beside(*effects, share=0.5)] if len(effects) > 1 else effects
-    return parts
+    both = len(effects) > 1
+    return [*parts, Beside(effects[0], effects[1], 0.5)] if both else [*parts, *effects]

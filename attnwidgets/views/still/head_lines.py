@@ -92,11 +92,12 @@ class HeadLines:
         place_of = type(box)(box.left, box.top + above, box.width, box.height - above)
         axes = pen.axes(place_of)
         slots = min(0.16 * box.width, 0.9 if len(values) == 1 else 0.12 * len(values))
+        room = [0.0 if look is None or look[0] == side else slots for side in ("query", "key")]
         widest = [
-            min(0.24 * box.width, max((width_of(name, SMALL) for name in side), default=0.0))
+            min(0.24 * box.width, max((width_of(name, SMALL, bold=True) for name in side), default=0.0))
             for side in labels
         ]
-        left, right = slots + widest[0] + 0.1, box.width - slots - widest[1] - 0.1
+        left, right = room[0] + widest[0] + 0.1, box.width - room[1] - widest[1] - 0.1
         colours = [COLOURS[number % len(COLOURS)] for number, _ in self.heads] or [COLOURS[0]] * len(values)
         strength = place(np.abs(values) / (self.top or 1.0), self.scale)
         _lines(axes, values, strength, edges, (left, right), colours, self.signs)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.results.pictures import atlas_of
-from attnwidgets.figures.drawing import colour_scale
 from attnwidgets.figures.maps import heatmap, small_png
-from attnwidgets.figures.palettes import heat_map, round_up, sign_colours, text_colours
+from attnwidgets.figures.palettes import round_up, sign_colours
 from attnwidgets.figures.parts import Bar, Bars, Map, Scale, Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
 from attnwidgets.views.still.view_state import ViewState
@@ -20,9 +20,8 @@ from attnwidgets.views.wire.pooling import even, pool
 from attnwidgets.views.wire.units import in_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from matplotlib.colors import Colormap, Normalize
     from numpy.typing import NDArray
 
     from attnwidgets.figures.sheet import Part
@@ -35,35 +34,6 @@ _OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
 _STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
 _LARGEST = 8  # values of a row that are listed
 _NAMES = ("rows read", "columns are read")
-
-
-def map_colours(
-    filters: Mapping[str, Any], theme: Theme, values: Float, *, signed: bool, top: float | None = None
-) -> tuple[Colormap, Normalize]:
-    """Return the colours of a map's cells and their range, as on the page.
-
-    Args:
-        filters: The Filters of wire.ts.
-        theme: Colours of the page.
-        values: The numbers.
-        signed: Whether they have a sign.
-        top: The end of the range; None: the largest value.
-    """
-    del theme  # ramps are the same on both pages
-    cmap = heat_map(filters.get("palette", ""), signed=signed)
-    scale = filters.get("scale") or "sqrt"
-    return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
-
-
-def strip_colours(
-    filters: Mapping[str, Any], theme: Theme, values: Float, *, signed: bool, top: float | None = None
-) -> tuple[Colormap, Normalize]:
-    """Return the colours behind text and their range; see `map_colours`."""
-    del theme
-    scale = filters.get("scale") or "linear"
-    cmap = text_colours(filters.get("palette", ""), scale, signed=signed)
-    top = top or peak(values) or 1.0
-    return colour_scale(values, signed=signed, cmap=cmap, vmin=-top if signed else 0.0, vmax=top)
 
 
 def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
@@ -153,7 +123,7 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
     if source.of_targets:
         rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
         values = state.filtered(source.matrix(state.layer, state.head))[rows]
-        names = [queries[i] for i in rows]
+        names = [queries[i] for i in rows] if len(queries) > 1 else names
     elif row < 0:
         values = state.received()[None]
         note = f"what each {source.unit} receives, mean over queries"
@@ -255,7 +225,7 @@ def _layers(state: ViewState, theme: Theme) -> list[Part]:
     about = f"{'for' if source.of_targets else 'in the row of'} “{queries[row]}”"
     return [
         Words(f"{source.unit}s in every layer, {about}", quiet=False, bold=True),
-        Map(values, names, keys, colours, norm),
+        Map(values, names, keys, colours, norm, square=False),
         Scale(colours, norm, "one scale for all layers"),
     ]
 
@@ -285,7 +255,8 @@ def _row_bars(state: ViewState) -> Bars:
 
 
 def _value_name(state: ViewState) -> str:
-    return "share of the row" if state.source.stochastic else state.source.title
+    source = state.source
+    return "share of the row" if source.stochastic else "attributions" if source.of_targets else source.title
 
 
 def _top(state: ViewState, matrix: Float) -> float:
@@ -296,8 +267,3 @@ def _top(state: ViewState, matrix: Float) -> float:
             return 1.0
         return round_up(max(peak(source.layer(layer)) for layer in source.layers)) or 1.0
     return min(round_up(peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0
-
-
-def peak(values: Float) -> float:
-    """Return the largest size among finite values; 0 without any."""
-    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))

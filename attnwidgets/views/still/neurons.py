@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.figures.parts import Map, Scale, Table
 from attnwidgets.figures.sheet import Sheet, Words
-from attnwidgets.views.still.matrices import map_colours
+from attnwidgets.views.still.colours import map_colours
 
 if TYPE_CHECKING:
     from attnwidgets.figures.theme import Theme
@@ -50,7 +50,7 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
         title,
         [
             Words(words, quiet=False),
-            Map(vectors, ("query", "key", "product"), [""] * vectors.shape[1], colours, norm),
+            Map(vectors, ("query", "key", "product"), [""] * vectors.shape[1], colours, norm, square=False),
             Scale(colours, norm, f"the {vectors.shape[1]} components of query, key and product"),
             table,
         ],

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.drawing import colour_scale
-from attnwidgets.figures.palettes import text_colours
 from attnwidgets.figures.parts import Bar, Bars, Chips, Line, Lines, Scale, Table, Text
 from attnwidgets.figures.sheet import Sheet, Words
+from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +59,6 @@ def chips_of(view: Any) -> list[Part]:
 
 def predictions_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what a Predictions view shows: outcomes, and the surprisal of the text."""
-    del theme
     title = str(view.options["title"]) or "predictions"
     trace = _predicting(view)
     if trace is None:
@@ -70,19 +68,18 @@ def predictions_sheet(view: Any, theme: Theme) -> Sheet:
     about, found = probabilities_of(trace)
     bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
     return Sheet(
-        title, [Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"), *_surprisal(view)]
+        title, [Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"), *_surprisal(view, theme)]
     )
 
 
-def _surprisal(view: View) -> list[Part]:
+def _surprisal(view: View, theme: Theme) -> list[Part]:
     """Return the text coloured by surprisal, if tokens were predicted one after the other."""
     known = [answer for topic, _, answer in view.answers_for_page() if topic == "surprisal"]
     if not known:
         return []
     meta, (data,) = known[0]()
     bits = np.frombuffer(data, "<f4").astype(np.float64)
-    cmap = text_colours("", "linear", signed=False)
-    colours, norm = colour_scale(bits, signed=False, cmap=cmap, vmin=0.0, vmax=None)
+    colours, norm = strip_colours({}, theme, bits, signed=False)
     return [
         Words("surprisal of the text", quiet=False, bold=True),
         Text(bits[None], meta["labels"], colours, norm),
@@ -110,7 +107,7 @@ def _change(view: Any) -> list[Part]:
     specs = [dict(spec) for spec in view.selection.interventions]
     made = view.interventions()
     meta, _ = view._changed(specs)  # noqa: SLF001 - as its browser side asks
-    names = "; ".join(str(one) for one in made)
+    names = "; ".join(one.said for one in made)
     bars = [Bar(label, after, before=before) for _, label, before, after in meta["rows"][:_LISTED]]
     parts: list[Part] = [Words(names, quiet=False)]
     if bars:
@@ -153,10 +150,7 @@ def removal_sheet(view: Any, theme: Theme) -> Sheet:
     scores = np.frombuffer(values, "<f8")
     source = next(s for s in view.sources() if s.shape[1] == len(scores))
     labels = source.axes()[1]["labels"]
-    signed = bool((scores < 0).any())
-    cmap = text_colours("", "linear", signed=signed)
-    colours, norm = colour_scale(scores, signed=signed, cmap=cmap, vmin=None, vmax=None)
-    del theme
+    colours, norm = strip_colours({}, theme, scores, signed=bool((scores < 0).any()))
     parts += [Text(scores[None], labels, colours, norm), Scale(colours, norm, source.title)]
     title = str(view.options["title"]) or f"removal of tokens: {meta['title']} {meta['target']}"
     return Sheet(title, parts, meta["warning"])
@@ -170,7 +164,10 @@ def steer_sheet(view: Any, theme: Theme) -> Sheet:
     title = str(view.options["title"]) or f"feature {feature}, steered to its maximum"
     if not kind:
         return Sheet(title, note="There is nothing to compare: the model predicts nothing.")
-    meta, _ = view._comparison(kind, feature, 1)  # noqa: SLF001
+    try:
+        meta, _ = view._comparison(kind, feature, 1)  # noqa: SLF001
+    except ValueError as error:  # the view says so as well
+        return Sheet(title, note=str(error))
     parts: list[Part] = []
     if "texts" in meta:
         texts = ["".join(str(run[0]) for run in side) for side in meta["texts"]]

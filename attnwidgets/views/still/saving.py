@@ -76,7 +76,9 @@ def figure_bytes(
         raise ValueError(f"{name}: the name must end in {', '.join(FORMATS)}.{near}")
     buffer = io.BytesIO()
     # A reader's own settings neither change nor decide anything.
-    plain = {key: value for key, value in rcParamsDefault.items() if key in rcParams and key != "backend"}
+    plain: dict[Any, Any] = {
+        key: value for key, value in rcParamsDefault.items() if key in rcParams and key != "backend"
+    }
     with Quiet(), rc_context({**plain, **_SETTINGS}):
         figure = draw()
         title, text = (_plain(words) for words in names())
