@@ -7,6 +7,7 @@ import { readFile, watch, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { isolated } from "./isolate.mjs";
 import { packed } from "./pack.mjs";
 import { planned } from "./parts.mjs";
 
@@ -40,7 +41,7 @@ function minifiedCss() {
     setup(plugin) {
       plugin.onLoad({ filter: /\.css$/ }, async ({ path }) => {
         const { outputFiles } = await build({ entryPoints: [path], bundle: true, minify: true, write: false });
-        const text = outputFiles[0].text.trim();
+        const text = isolated(outputFiles[0].text.trim());
         if (!expressions.has(text)) expressions.set(text, watches ? JSON.stringify(text) : packed(text));
         return { contents: `export default ${expressions.get(text)}`, loader: "js" };
       });

@@ -36,6 +36,8 @@ export interface ViewContext {
   /** All loaded views by name, so that one view can show another that lives in another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
+  /** Where a view inside another one puts its words; nowhere by default. */
+  readonly readout: Readout;
   readonly selection: SelectionStore;
   readonly tiles: TileClient;
   readonly theme: Theme;
@@ -56,7 +58,7 @@ export interface ViewContext {
   /** Called once for all changes in one turn of the event loop, until `signal` aborts. */
   onChange(signal: AbortSignal, cb: (changed: ReadonlySet<Change>) => void): void;
   /** The same store, selection and changes with other options, for views inside a view. */
-  child(options: Partial<ViewOptions>): ViewContext;
+  child(options: Partial<ViewOptions>, readout?: Readout): ViewContext;
 }
 
 /** A view inside a root element; returns its cleanup. */
@@ -70,6 +72,14 @@ export interface ViewProps {
   host: Host;
 }
 
+/** A line of words about a picture. */
+export interface Readout {
+  /** Show a line; `aloud` also announces it to screen readers. */
+  show(text: string, aloud: boolean): void;
+}
+
+const SILENT: Readout = { show: () => undefined };
+
 const DEFAULT_OPTIONS: ViewOptions = {
   method: null,
   unit: null,
@@ -80,6 +90,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
+  height: null,
 };
 
 /**
@@ -134,7 +145,7 @@ export async function createContext(
   });
 
   const header = (): Header => store.get("header");
-  const make = (overrides: Partial<ViewOptions>): ViewContext => {
+  const make = (overrides: Partial<ViewOptions>, readout: Readout): ViewContext => {
     let [read, options] = [{} as ViewOptions, DEFAULT_OPTIONS];
     let cached: Resolved | null = null;
     let cachedVersion = 0;
@@ -144,6 +155,7 @@ export async function createContext(
       model,
       opening,
       views,
+      readout,
       selection,
       tiles,
       get options() {
@@ -175,9 +187,9 @@ export async function createContext(
         callbacks.add(cb);
         atEnd(until, () => callbacks.delete(cb));
       },
-      child: (more) => make({ ...overrides, ...more }),
+      child: (more, inner = SILENT) => make({ ...overrides, ...more }, inner),
     };
     return ctx;
   };
-  return make({});
+  return make({}, SILENT);
 }

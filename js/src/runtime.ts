@@ -80,7 +80,7 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       if (!render) throw new Error(`there is no view ${name}`);
       atEnd(signal, render(ctx, root));
       const corner = h("div");
-      root.append(corner);
+      (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);
       views.Tools?.(ctx, corner);
     };
     // `aw.link` gives a displayed view another selection, and a view displayed again may have another store.

@@ -11,7 +11,7 @@ import {
   unitsOf,
   whereWords,
 } from "../src/views/base/navigation.ts";
-import { createPlayer } from "../src/views/maps/LayerSlider.ts";
+import { createPlayer } from "../src/views/base/player.ts";
 import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";

@@ -14,6 +14,7 @@ const OPTIONS: ViewOptions = {
   methods: [],
   units: [],
   filters: {},
+  height: null,
 };
 const START: SelectionState = {
   layer: 0,

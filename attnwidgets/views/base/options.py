@@ -19,10 +19,12 @@ class TitleOptions(TypedDict, total=False):
 
     Args:
         title: Heading above the view.
+        height: Height of the view in CSS pixels, 200 to 4,000; None: the view's own.
         layout: ipywidgets Layout of the output.
     """
 
     title: str
+    height: int | None
     layout: Any
 
 
@@ -78,6 +80,7 @@ class FilterOptions(ColorOptions, total=False):
 
 DEFAULTS: dict[str, Any] = {
     "title": "",
+    "height": None,
     "layout": None,
     "units": (),
     "layer": None,

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from attnwidgets.views.base.options import TitleOptions
 from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.base.view import PLAIN_OPTIONS, View
+from attnwidgets.views.base.view import PLAIN_OPTIONS, View, checked_height
 from attnwidgets.views.wire.eager import Pack
 from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.header import describe
@@ -41,7 +41,11 @@ class StandaloneView(View):
         self._keys = frozenset()
         self._holder = self._trace_id = uuid4().hex
         self._wanted = {}
-        self._options = PLAIN_OPTIONS | {"title": str(given["title"])} | self._own_options()
+        self._options = PLAIN_OPTIONS | {
+            "title": str(given["title"]),
+            "height": checked_height(self._VIEW, given["height"]),
+        }
+        self._options |= self._own_options()
         self._begin(given["layout"], self._connect(fixed=False))
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:

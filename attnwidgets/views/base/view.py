@@ -54,12 +54,15 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "methods": [],
     "units": [],
     "filters": {},
+    "height": None,
 }
 """The options of every view that the browser is told, with their defaults."""
 
 
 OPENING_BYTES = 150_000
 """Size limit of the answers that travel with a view."""
+
+_LOWEST, _TALLEST = 200, 4000  # CSS pixels
 
 
 class View(anywidget.AnyWidget):
@@ -127,6 +130,7 @@ class View(anywidget.AnyWidget):
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
+            "height": checked_height(self._VIEW, given["height"]),
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
@@ -503,6 +507,22 @@ def link(first: View, *others: View) -> None:
         first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
         view.selection = first.selection
         before.release(view._holder)  # noqa: SLF001
+
+
+def checked_height(view: str, height: Any) -> int | None:
+    """Return the height of a view in CSS pixels; None: the view's own.
+
+    Raises:
+        TypeError: It is not a whole number.
+        ValueError: It is out of range.
+    """
+    if height is None:
+        return None
+    if isinstance(height, bool) or not isinstance(height, int):
+        raise TypeError(f"{view}(height={height!r}) is not a whole number of CSS pixels.")
+    if not _LOWEST <= height <= _TALLEST:
+        raise ValueError(f"{view}(height={height}): give {_LOWEST} to {_TALLEST} CSS pixels, or None.")
+    return height
 
 
 def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:

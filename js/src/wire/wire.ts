@@ -293,6 +293,8 @@ export interface ViewOptions {
   methods: string[];
   units: string[];
   filters: Partial<Filters>;
+  /** Height in px; null: that of the view. */
+  height: number | null;
 }
 
 /** Additional options of a HeadGrid. */

@@ -76,23 +76,4 @@ export function createHeading(ctx: ViewContext, ...controls: HTMLElement[]): Hea
   };
 }
 
-export interface Readout {
-  elements: HTMLElement[];
-  /** Show a line; `aloud` also announces it to screen readers. */
-  show(text: string, aloud: boolean): void;
-}
-
-/** A line of text, and a polite live region that announces only the last of several quick changes. */
-export function createReadout(): Readout {
-  const line = h("div.readout", { "aria-hidden": "true" });
-  const region = h("div.sr", { role: "status" });
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  return {
-    elements: [line, region],
-    show(text, aloud) {
-      if (!setText(line, text) || !aloud) return;
-      clearTimeout(timer);
-      timer = setTimeout(() => setText(region, text), 150);
-    },
-  };
-}
+export { createReadout } from "./frame.ts";

@@ -3,14 +3,13 @@
  * and drawn on one scale or each on its own.
  */
 
-import type { ViewContext } from "../../context.ts";
+import type { Readout, ViewContext } from "../../context.ts";
 import { setFlag } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { filtersOf, setFilters } from "../base/filters.ts";
 import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
-import type { Readout } from "../base/view.ts";
 
 /** What an answer says about its rows in addition to their values. */
 interface Said {

@@ -1,0 +1,24 @@
+/** Signs drawn as shapes: fonts draw such characters in colour, or not at all. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const ICONS = {
+  play: "M2 1 L11 6 L2 11 Z",
+  pause: "M2 1 H5 V11 H2 Z M7 1 H10 V11 H7 Z",
+  next: "M2 1 L8 6 L2 11 Z M9 1 H11 V11 H9 Z",
+  expand:
+    "M1 1 H5 V2.4 H2.4 V5 H1 Z M7 1 H11 V5 H9.6 V2.4 H7 Z M1 7 H2.4 V9.6 H5 V11 H1 Z M9.6 7 H11 V11 H7 V9.6 H9.6 Z",
+  shrink:
+    "M3.6 1 H5 V5 H1 V3.6 H3.6 Z M7 1 H8.4 V3.6 H11 V5 H7 Z M1 7 H5 V11 H3.6 V8.4 H1 Z M7 7 H11 V8.4 H8.4 V11 H7 Z",
+} as const;
+
+export type Icon = keyof typeof ICONS;
+
+export function icon(name: Icon): SVGElement {
+  const [svg, shape] = ["svg", "path"].map((tag) => document.createElementNS(SVG, tag)) as [SVGElement, SVGElement];
+  svg.setAttribute("viewBox", "0 0 12 12");
+  svg.ariaHidden = "true";
+  shape.setAttribute("d", ICONS[name]);
+  svg.append(shape);
+  return svg;
+}
