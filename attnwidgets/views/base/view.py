@@ -376,7 +376,7 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.still.figures import overview_png
+        from attnwidgets.views.still.matrices import overview_png
         from attnwidgets.views.still.view_state import ViewState
 
         if ViewState.of(self).source.long:  # the selected matrix instead of a layer

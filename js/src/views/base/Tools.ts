@@ -1,12 +1,12 @@
 /** The menu in the corner of every view: export as picture or table, and the list of keys. */
 
 import { atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
-import { download, toPng, toSvg } from "../../snapshot.ts";
+import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { exportActions, fileName } from "./export.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
-const SELF = ".aw-tools";
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
 const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
@@ -17,13 +17,6 @@ const RESTS_MS = 500;
 interface Part {
   text: string;
   next: number | null;
-}
-
-/** A file name from the letters and digits of the title. */
-function fileName(root: Element): string {
-  const title = root.querySelector(".aw-title")?.textContent ?? "";
-  const { stem = "view" } = /^(?<stem>.{1,60})/u.exec(title.replace(/[^\p{L}\p{N}]+/gu, "-"))?.groups ?? {};
-  return stem.replace(/^-|-$/g, "") || "view";
 }
 
 /** All elements of a view that take keys, with descriptions of the keys. */
@@ -108,14 +101,9 @@ export const renderTools = view((ctx, root, signal) => {
   const panel = h(
     "div.menu.tools-menu",
     { role: "group", "aria-label": "save, copy, keys", hidden: "" },
-    item("Picture (PNG)", async () => {
-      download(`${fileName(shown)}.png`, await toPng(toSvg(shown, SELF)));
-      open(false);
-    }),
-    item("Picture (SVG)", () => {
-      download(`${fileName(shown)}.svg`, new Blob([toSvg(shown, SELF)], { type: "image/svg+xml" }));
-      open(false);
-    }),
+    ...exportActions(ctx, signal, shown, (words) => setText(message, words)).map(([label, act]) =>
+      item(label, () => act().then(() => open(false))),
+    ),
     item("Values (CSV)", () => {
       wanted = values();
       handOver();
