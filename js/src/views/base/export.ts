@@ -23,7 +23,8 @@ const CHROME = [
   ".aw-status",
   ".aw-work",
   ".aw-button:not(.aw-outcome, .aw-feature, .aw-tab)",
-  ".aw-field",
+  ".aw-field:not(.aw-legend)",
+  "details:not([open])",
   "input",
   "select",
 ].join();
@@ -69,7 +70,7 @@ export function exportActions(
   const save = async (format: Format, columns: number): Promise<void> => {
     say("asking the kernel …");
     const file = await drawn(format, columns).catch((error: Error) => {
-      if (format === "pdf") throw new Error(`A PDF needs a running kernel: ${error.message}`);
+      if (format === "pdf") throw new Error(`No PDF: ${error.message}`);
       return photographed(format);
     });
     download(`${fileName(root)}.${format}`, file);
