@@ -41,8 +41,8 @@ class Explanation(Table, Viewable):
         method: Name of the method in the registry.
         unit: Name of the unit of the axes.
         stack: "self", or "encoder", "decoder" or "cross".
-        provenance: How the numbers were made: method, options, model, text, paper, and `steps`, the later
-            operations on them in words.
+        provenance: How the numbers were made: method, options, model, text, paper, `interventions` on the
+            model if there were any, and `steps`, the later operations on them in words.
         trace_id: The trace that the numbers belong to; views of one trace are linked.
         warning: What a reader must know ("512 of 734 tokens"), or "".
         predictions: The model's predictions, for the views.
@@ -179,7 +179,8 @@ class Explanation(Table, Viewable):
         return ", ".join([str(self.provenance.get("title") or self.method), *self._short_steps()])
 
     def _short_steps(self) -> list[str]:
-        return [step.split(" (")[0] for step in self.steps]
+        """Return what a title adds: the operations, and the interventions on the model."""
+        return [*(step.split(" (")[0] for step in self.steps), *self.provenance.get("interventions", ())]
 
     def describe(self) -> str:
         """Return one or two sentences about the numbers, computed from nothing else.

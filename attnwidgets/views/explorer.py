@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import refuse_unknown
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.accepts import attention_of
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
 from attnwidgets.views.heads.handlers import head_handlers
+from attnwidgets.views.heads.pair_handlers import pair_handlers
 from attnwidgets.views.interventions.handlers import Intervening
-from attnwidgets.views.interventions.specs import TraceInterventions
+from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.text.predictions import prediction_handlers
+from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.reader import TILE_VALUES
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
-    from attnwidgets.views.wire.handlers import Handler
+    from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
 
@@ -60,6 +63,7 @@ class Explorer(Intervening):
     SHOWS_ALL_HEADS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _OPTIONS = FilterOptions
+    _HEIGHT = 540
     _MANY_METHODS = True
     _MARKS = "both"
 
@@ -99,8 +103,9 @@ class Explorer(Intervening):
         return SENTENCE if several else super()._first_unit()
 
     def _handlers(self) -> Mapping[str, Handler]:
-        handlers = head_handlers(self) | prediction_handlers(self._predicts) | self._intervention_handlers()
-        handlers |= removal_handlers(self, self._predicts)
+        handlers = head_handlers(self) | pair_handlers(self) | prediction_handlers(self._predicts)
+        handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
+        handlers |= {"follow": Handler(self._follow, runs_model=True)}
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers
@@ -109,6 +114,16 @@ class Explorer(Intervening):
         from attnwidgets.views.still.matrices import explorer_sheet
 
         return explorer_sheet(self, theme)
+
+    def _follow(self, interventions: Any) -> Answer:
+        """Record the attention of the changed model; answer with the method by which the maps show it."""
+        trace = self._intervened.trace_with_model()
+        specs = checked_specs(interventions, self._intervened.reach)
+        changed = trace.rerun(*self._intervened.interventions(specs))
+        maps = attention_of(changed)
+        keys = self.store.register(maps, self._holder, units=self._options["units"])
+        self._keys |= frozenset(keys)
+        return {"method": keys[0]}, []
 
 
 def explore(

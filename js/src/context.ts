@@ -18,13 +18,16 @@ import type {
   HeadKey,
   SelectionState,
   Source,
+  Span,
   StoreState,
   ViewOptions,
   ViewState,
 } from "./wire/wire.ts";
 
-/** Names given to `onChange`. */
-export type Change = keyof SelectionState | "tiles" | "header" | "options" | "theme";
+type Sets = "pins" | "heads" | "span";
+
+/** Names given to `onChange`. "pinned" is all that the reader has chosen: the pinned cells, the heads and the span. */
+export type Change = Exclude<keyof SelectionState, Sets> | "tiles" | "header" | "options" | "theme";
 
 export interface ViewContext {
   readonly el: HTMLElement;
@@ -52,6 +55,10 @@ export interface ViewContext {
   axisOf(id: string): Axis;
   /** Pinned or hovered cell in the indices of the shown source; null if there is none. */
   cell(which: "pinned" | "hover"): Cell | null;
+  /** All pinned cells in the indices of the shown source. */
+  pins(): Cell[];
+  /** The elements of one side of the shown source that the span covers, as [start, stop), or null. */
+  span(side: Span["side"]): [number, number] | null;
   /** Layer or head as shown: counted from `options.indexBase`. */
   layerName(layer: number): string;
   headName(head: HeadKey): string;
@@ -133,7 +140,7 @@ export async function createContext(
       for (const cb of callbacks) cb(changed);
     });
   };
-  selection.subscribe(signal, notify);
+  selection.subscribe(signal, (key) => notify(key === "pins" || key === "heads" || key === "span" ? "pinned" : key));
   tiles.subscribe(signal, () => notify("tiles"));
   store.on("change:header", () => notify("header"));
   model.on("change:options", () => notify("options"));
@@ -181,6 +188,8 @@ export async function createContext(
         return axis;
       },
       cell: (which) => selection.cellIn(which, header(), ctx.source()),
+      pins: () => selection.pinsIn(header(), ctx.source()),
+      span: (side) => selection.spanIn(side, header(), ctx.source()),
       layerName: (layer) => String(layer + ctx.options.indexBase),
       headName: (head) => (typeof head === "number" ? String(head + ctx.options.indexBase) : head),
       onChange(until, cb) {

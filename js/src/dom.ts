@@ -275,11 +275,21 @@ export function isOutside(event: Event): boolean {
   return !event.composedPath().some((at) => at instanceof Element && at.classList.contains("aw-root"));
 }
 
+/** The number of a label that occurs more than once, as small digits. */
+function numberOf(labels: readonly string[], index: number, base: number): string {
+  const label = labels[index] as string;
+  if (labels.indexOf(label) === labels.lastIndexOf(label)) return "";
+  return [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
+}
+
+/** A label for a list, isolated from the text direction around it; numbered if it occurs more than once. */
+export function listed(labels: readonly string[], index: number, base: number): string {
+  const label = labels[index];
+  return label === undefined ? "–" : `\u2068${shortLabel(label)}\u2069${numberOf(labels, index, base)}`;
+}
+
 /** A label in quotes, isolated from the text direction around it; numbered if it occurs more than once. */
 export function quoted(labels: readonly string[], index: number, base: number): string {
   const label = labels[index];
-  if (label === undefined) return "–";
-  const alone = labels.indexOf(label) === labels.lastIndexOf(label);
-  const number = alone ? "" : [...String(index + base)].map((d) => "₀₁₂₃₄₅₆₇₈₉"[Number(d)]).join("");
-  return `\u2068“${shortLabel(label, 60)}”\u2069${number}`;
+  return label === undefined ? "–" : `\u2068“${shortLabel(label, 60)}”\u2069${numberOf(labels, index, base)}`;
 }

@@ -14,15 +14,26 @@ export function printed(value: number, exact: boolean): string {
   return signed(value, plain ? String(Number(size.toPrecision(digits))) : size.toExponential(digits - 1));
 }
 
-/** A number rounded to the digits that are certain, given an error of `error`; at least one significant digit. */
+/**
+ * A number rounded to the digits that are certain, given an error of `error`; at least one significant digit. Of a
+ * number that may as well be zero, only a bound is certain: "< 0.0001", or "> −0.0001" for a negative one.
+ */
 export function withinError(value: number, error: number): string {
-  if (value === 0) return "0";
   const size = Math.abs(value);
+  if (size <= error && error > 0) {
+    const power = Math.ceil(Math.log10(size + error) - 1e-9);
+    const bound = power < -6 ? `1e${power}` : power < 0 ? (10 ** power).toFixed(-power) : String(10 ** power);
+    return value < 0 ? `> −${bound}` : `< ${bound}`;
+  }
+  if (value === 0) return "0";
   if (size < 1e-4 || size >= 1e6) return signed(value, size.toExponential(size < 1e-4 ? 0 : 1));
   const decimals = error > 0 ? Math.floor(-Math.log10(error)) : 6;
   const leading = Math.ceil(-Math.log10(size));
   return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
 }
+
+/** An approximate number of `withinError` after what it belongs to: "≈ 0.12"; a bound stands by itself. */
+export const approximately = (text: string): string => (/^[<>]/.test(text) ? text : `≈ ${text}`);
 
 /** A tick label of a scale: two significant digits. */
 export function tickText(value: number): string {

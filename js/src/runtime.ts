@@ -73,7 +73,7 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       });
       on(document, signal, {
         pointerdown: (event) => {
-          if (ctx.selection.get("pinned") && isOutside(event)) ctx.selection.pin(null);
+          if (isOutside(event)) ctx.selection.clear();
         },
       });
       const render = views[name];

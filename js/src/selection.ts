@@ -1,7 +1,10 @@
 /** The shared selection: reading it, writing it, and matching it with one view's store. */
 import type { AnyModel } from "@anywidget/types";
 
-import type { Axis, Cell, Header, HeadKey, SelectionState, Source, ViewOptions } from "./wire/wire.ts";
+import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
+
+/** As many cells can be pinned at once. */
+export const MOST_PINS = 400;
 
 /** The shared selection, as one view sees it. */
 export interface SelectionStore {
@@ -10,8 +13,17 @@ export interface SelectionStore {
   set(values: Partial<Omit<SelectionState, "hover">>): void;
   /** Preview a cell, in the browser only. */
   hover(cell: Cell | null): void;
-  /** Pin a cell; pinning the pinned cell again, or null, unpins. */
+  /** Pin one cell, and no other; pinning the pinned cell again, or null, unpins. */
   pin(cell: Cell | null): void;
+  /** Pin all of these cells, the last of them as the primary one. */
+  pinAll(cells: readonly Cell[]): void;
+  /** Add these heads to those chosen together, or remove them if all are among them. */
+  toggleHeads(heads: SelectionState["heads"]): void;
+  /** Add these heads to those chosen together. */
+  addHeads(heads: SelectionState["heads"]): void;
+  setSpan(span: Span | null): void;
+  /** Unpin all cells, and choose no heads and no span. */
+  clear(): void;
   subscribe(signal: AbortSignal, cb: (key: keyof SelectionState) => void): void;
 }
 
@@ -27,6 +39,7 @@ export interface Resolved {
 const BY_LAYER = ":layers";
 const isByLayer = (method: string): boolean => method.endsWith(BY_LAYER);
 
+type Heads = SelectionState["heads"];
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
 const KEYS: (keyof SelectionState)[] = [
@@ -36,6 +49,9 @@ const KEYS: (keyof SelectionState)[] = [
   "method",
   "stack",
   "pinned",
+  "pins",
+  "heads",
+  "span",
   "target",
   "foil",
   "inside",
@@ -47,16 +63,47 @@ const KEYS: (keyof SelectionState)[] = [
 export interface BoundSelection extends SelectionStore {
   /** The pinned or hovered cell in the indices of `source`, or null. */
   cellIn(which: "pinned" | "hover", header: Header, source: Source): Cell | null;
+  /** All pinned cells in the indices of `source`, each once, in their order. */
+  pinsIn(header: Header, source: Source): Cell[];
+  /** The elements of one side of `source` that the span covers, as [start, stop), or null. */
+  spanIn(side: Span["side"], header: Header, source: Source): [number, number] | null;
 }
 
 export function sameCell(a: Cell | null, b: Cell | null): boolean {
   if (a === null || b === null) return a === b;
-  return a.unit === b.unit && a.query === b.query && a.key === b.key;
+  return a.unit === b.unit && a.query === b.query && a.key === b.key && a.layer === b.layer;
+}
+
+const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((one) => !sameCell(one, cell));
+
+/** `cells` without `cell`, or with it as the last. A token that becomes half of a pair is no longer alone. */
+export function toggled(cells: readonly Cell[], cell: Cell): Cell[] {
+  const others = without(cells, cell);
+  if (others.length < cells.length) return others;
+  const isPair = cell.query >= 0 && cell.key >= 0;
+  return [...(isPair ? without(others, { ...cell, key: -1 }) : others), cell];
+}
+
+/** `cells` and `more`, those that are in both standing last. */
+export function joined(cells: readonly Cell[], more: readonly Cell[]): Cell[] {
+  return [...more.reduce((kept, cell) => without(kept, cell), [...cells]), ...more];
+}
+
+/** The cells of a rectangle between two corners, row by row. */
+export function rectangle(from: readonly [number, number], to: readonly [number, number]): [number, number][] {
+  const [top, left] = [Math.min(from[0], to[0]), Math.min(from[1], to[1])];
+  const [high, wide] = [Math.abs(from[0] - to[0]) + 1, Math.abs(from[1] - to[1]) + 1];
+  return Array.from({ length: high * wide }, (_, i) => [top + Math.floor(i / wide), left + (i % wide)]);
 }
 
 /** The selection through one model proxy. Its listeners end with the signal passed to them. */
 export function createSelection(model: Model): BoundSelection {
-  const save = (values: Partial<SelectionState>): void => {
+  const save = (wanted: Partial<SelectionState>): void => {
+    const values = { ...wanted };
+    // The pinned cell is the last of all pins, and heads belong to their stack.
+    if (values.pins) values.pinned = values.pins.at(-1) ?? null;
+    else if (values.pinned !== undefined) values.pins = values.pinned ? [values.pinned] : [];
+    if (values.stack !== undefined && values.stack !== model.get("stack")) values.heads = [];
     for (const [key, value] of Object.entries(values)) {
       model.set(key as keyof SelectionState, value as never);
     }
@@ -66,6 +113,15 @@ export function createSelection(model: Model): BoundSelection {
     model.save_changes();
     if (hover !== null) model.set("hover", hover);
   };
+  /** The heads chosen together. The shown head is the first of them, so that they do not change with the layer. */
+  const chosenHeads = (): Heads => {
+    const [heads, layer, head] = [model.get("heads"), model.get("layer"), model.get("head")];
+    return heads.length || typeof head !== "number" ? heads : [[layer, head]];
+  };
+  const notIn =
+    (heads: Heads) =>
+    ([layer, head]: Heads[number]): boolean =>
+      !heads.some((other) => other[0] === layer && other[1] === head);
   return {
     get: (key) => model.get(key),
     set: save,
@@ -76,6 +132,23 @@ export function createSelection(model: Model): BoundSelection {
       const now = model.get("pinned");
       if (cell === null && now === null) return;
       save({ pinned: sameCell(cell, now) ? null : cell });
+    },
+    pinAll: (pins) => save({ pins: pins.slice(-MOST_PINS) }),
+    toggleHeads(heads) {
+      const now = chosenHeads();
+      const others = now.filter(notIn(heads));
+      save({ heads: heads.some(notIn(now)) ? [...others, ...heads] : others });
+    },
+    addHeads(heads) {
+      save({ heads: [...chosenHeads().filter(notIn(heads)), ...heads] });
+    },
+    setSpan(span) {
+      if (span !== null || model.get("span") !== null) save({ span });
+    },
+    clear() {
+      if (model.get("pins").length || model.get("heads").length || model.get("span")) {
+        save({ pins: [], heads: [], span: null });
+      }
     },
     subscribe(signal, cb) {
       for (const key of KEYS) {
@@ -88,6 +161,21 @@ export function createSelection(model: Model): BoundSelection {
       const cell = model.get(which);
       return cell ? translateCell(cell, header, source) : null;
     },
+    pinsIn(header, source) {
+      const moved = model.get("pins").flatMap((cell) => translateCell(cell, header, source) ?? []);
+      // Several tokens may be in one word. It stands where the last of them was chosen.
+      const byPlace = new Map<string, Cell>();
+      for (const cell of moved) {
+        const place = [cell.query, cell.key, cell.layer].join();
+        byPlace.delete(place);
+        byPlace.set(place, cell);
+      }
+      return [...byPlace.values()];
+    },
+    spanIn(side, header, source) {
+      const span = model.get("span");
+      return span && translateSpan(span, side, header, source);
+    },
   };
 }
 
@@ -98,28 +186,30 @@ function tokensOf(axis: Axis, i: number): number[] {
 
 const INVERSE = new WeakMap<Axis, Map<number, number>>();
 
-/** Index of the element of `to` that shares a token with element `i` of `from`; -1 if there is none. */
-export function translateIndex(i: number, from: Axis, to: Axis): number {
-  if (i < 0) return -1;
-  if (from === to) return i < to.labels.length ? i : -1;
-  const tokens = tokensOf(from, i);
-  if (to.spans === null) {
-    const first = tokens[0];
-    return first !== undefined && first < to.labels.length ? first : -1;
-  }
-  let inverse = INVERSE.get(to);
+/** Index of the element of an axis that holds a token; -1 if there is none. */
+function elementOf(token: number, axis: Axis): number {
+  if (axis.spans === null) return token < axis.labels.length ? token : -1;
+  let inverse = INVERSE.get(axis);
   if (!inverse) {
     inverse = new Map();
-    for (const [element, span] of to.spans.entries()) {
+    for (const [element, span] of axis.spans.entries()) {
       for (const token of span) if (!inverse.has(token)) inverse.set(token, element);
     }
-    INVERSE.set(to, inverse);
+    INVERSE.set(axis, inverse);
   }
-  for (const token of tokens) {
-    const element = inverse.get(token);
-    if (element !== undefined) return element;
-  }
-  return -1;
+  return inverse.get(token) ?? -1;
+}
+
+/** Indices of the elements of `to` that share a token with element `i` of `from`. */
+function elementsOf(i: number, from: Axis, to: Axis): number[] {
+  if (i < 0) return [];
+  const found = from === to ? [i] : tokensOf(from, i).map((token) => elementOf(token, to));
+  return found.filter((at) => at >= 0 && at < to.labels.length);
+}
+
+/** Index of the first element of `to` that shares a token with element `i` of `from`; -1 if there is none. */
+export function translateIndex(i: number, from: Axis, to: Axis): number {
+  return elementsOf(i, from, to)[0] ?? -1;
 }
 
 /**
@@ -132,16 +222,15 @@ export function translateCell(cell: Cell, header: Header, source: Source): Cell 
   if (!query || !key) return null;
   const within = (i: number, axis: Axis): number => (i >= 0 && i < axis.labels.length ? i : -1);
   if (cell.unit === source.unit) {
-    const same = { unit: source.unit, query: within(cell.query, query), key: within(cell.key, key) };
+    const same = { ...cell, query: within(cell.query, query), key: within(cell.key, key) };
     return same.query < 0 && same.key < 0 ? null : same;
   }
-  const origin =
-    header.sources.find((s) => s.unit === cell.unit && s.stack === source.stack && s.kind === "map") ??
-    header.sources.find((s) => s.unit === cell.unit && s.stack === source.stack);
+  const origin = originOf(cell.unit, header, source);
   const fromQuery = origin && header.axes[origin.query];
   const fromKey = origin && header.axes[origin.key];
   if (!fromQuery || !fromKey) return null;
   const moved = {
+    ...cell,
     unit: source.unit,
     query:
       source.kind === "attributions" || origin.kind === "attributions"
@@ -150,6 +239,29 @@ export function translateCell(cell: Cell, header: Header, source: Source): Cell 
     key: translateIndex(cell.key, fromKey, key),
   };
   return moved.query < 0 && moved.key < 0 ? null : moved;
+}
+
+/** The source whose axes a cell or span in another unit counts. */
+function originOf(unit: string, header: Header, source: Source): Source | undefined {
+  const same = header.sources.filter((s) => s.unit === unit && s.stack === source.stack);
+  return same.find((s) => s.kind === "map") ?? same[0];
+}
+
+/**
+ * Translate a span to the elements of one side of `source`. In self-attention both sides are the same text, so that a
+ * span of one is a span of the other.
+ */
+export function translateSpan(span: Span, side: Span["side"], header: Header, source: Source): [number, number] | null {
+  const origin = originOf(span.unit, header, source);
+  if (!origin) return null;
+  const [from, to] = [header.axes[origin[span.side]], header.axes[source[side]]];
+  if (!from || !to || (side !== span.side && origin.query !== origin.key)) return null;
+  if (from !== to && side === "query" && source.kind === "attributions") return null;
+  let [start, stop] = [Number.POSITIVE_INFINITY, 0];
+  for (let i = span.start; i < span.stop; i += 1) {
+    for (const at of elementsOf(i, from, to)) [start, stop] = [Math.min(start, at), Math.max(stop, at + 1)];
+  }
+  return start < stop ? [start, stop] : null;
 }
 
 /** The element of `list` nearest to `wanted`. */

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSelection, resolve, translateCell } from "../src/selection.ts";
+import {
+  createSelection,
+  joined,
+  rectangle,
+  resolve,
+  toggled,
+  translateCell,
+  translateSpan,
+} from "../src/selection.ts";
 import type { Cell, Header, SelectionState, Source, ViewOptions } from "../src/wire/wire.ts";
 import { HEADER, SOURCE } from "./fake.ts";
 
@@ -23,6 +31,9 @@ const START: SelectionState = {
   method: "attention",
   stack: "self",
   pinned: null,
+  pins: [],
+  heads: [],
+  span: null,
   target: null,
   foil: null,
   inside: false,
@@ -57,7 +68,7 @@ test("hovering is never saved; pinning saves the pin and no hovered cell", () =>
   store.hover(cell("token", 1, 2));
   assert.equal(saved.length, 0);
   store.pin(cell("token", 1, 2));
-  assert.deepEqual(saved, [{ hover: null, pinned: cell("token", 1, 2) }]);
+  assert.deepEqual(saved, [{ hover: null, pinned: cell("token", 1, 2), pins: [cell("token", 1, 2)] }]);
   assert.deepEqual(state.hover, cell("token", 1, 2));
   store.pin(cell("token", 1, 2));
   assert.equal(state.pinned, null);
@@ -96,4 +107,87 @@ test("heads: a reduction stays, a map without heads has none", () => {
   const flat: Header = { ...HEADER, sources: [{ ...SOURCE, heads: null }] };
   assert.equal(resolve(flat, OPTIONS, selection({ head: 1 }).store).head, "-");
   assert.throws(() => resolve({ ...HEADER, sources: [] }, OPTIONS, selection().store), /store is empty/);
+});
+
+test("several cells are saved with the last as the pinned one, in one message", () => {
+  const { store, saved } = selection();
+  const pins = [cell("token", 0, 1), cell("token", 2, 3)];
+  store.pinAll(pins);
+  assert.deepEqual(saved, [{ pins, pinned: pins[1] }]);
+  store.set({ pinned: null, layer: 2 });
+  assert.deepEqual(saved[1], { layer: 2, pinned: null, pins: [] });
+});
+
+test("a cell is added as the last, or removed; a token alone becomes its pair", () => {
+  const [a, b] = [cell("token", 0, 1), cell("token", 2, 3)];
+  assert.deepEqual(toggled([a], b), [a, b]);
+  assert.deepEqual(toggled([a, b], a), [b]);
+  assert.deepEqual(toggled([cell("token", 2, -1)], b), [b]);
+  assert.deepEqual(toggled([a, { ...a, layer: 1 }], a), [{ ...a, layer: 1 }]);
+  assert.deepEqual(joined([a, b], [a]), [b, a]);
+});
+
+test("a drag covers the same cells from any of its corners", () => {
+  const cells = [
+    [1, 2],
+    [1, 3],
+    [2, 2],
+    [2, 3],
+  ];
+  assert.deepEqual(rectangle([1, 2], [2, 3]), cells);
+  assert.deepEqual(rectangle([2, 2], [1, 3]), cells);
+  assert.deepEqual(rectangle([1, 1], [1, 1]), [[1, 1]]);
+});
+
+test("the shown head is the first of several, and the last one removed leaves none", () => {
+  const { store, state } = selection({ layer: 1, head: 0 });
+  store.toggleHeads([[2, 1]]);
+  assert.deepEqual(state.heads, [[1, 0], [2, 1]]); // biome-ignore format: pairs
+  store.set({ layer: 4 });
+  store.toggleHeads([[1, 0]]);
+  assert.deepEqual(state.heads, [[2, 1]]);
+  store.toggleHeads([[2, 1]]);
+  assert.deepEqual(state.heads, []);
+  const { store: mean, state: ofMean } = selection({ head: "mean" });
+  mean.addHeads([[2, 1]]);
+  assert.deepEqual(ofMean.heads, [[2, 1]]);
+});
+
+test("another stack has other heads", () => {
+  const { store, state } = selection({ heads: [[0, 1]] });
+  store.set({ stack: "self" });
+  assert.deepEqual(state.heads, [[0, 1]]);
+  store.set({ stack: "cross" });
+  assert.deepEqual(state.heads, []);
+});
+
+test("clearing saves once, and only if something is chosen", () => {
+  const { store, saved, state } = selection({
+    heads: [[0, 1]],
+    span: { start: 0, stop: 2, unit: "token", side: "key" },
+  });
+  store.pin(cell("token", 1, 1));
+  store.clear();
+  assert.equal(saved.length, 2);
+  assert.deepEqual([state.pins, state.pinned, state.heads, state.span], [[], null, [], null]);
+  store.clear();
+  assert.equal(saved.length, 2);
+});
+
+test("pins of several tokens in one word are one pin of the word", () => {
+  const { store } = selection({ pins: [cell("token", 0, 3), cell("token", 3, 0), cell("token", 2, 3)] });
+  assert.deepEqual(store.pinsIn(HEADER, word), [cell("word", 1, 0), cell("word", 0, 1)]);
+  assert.equal(store.pinsIn(HEADER, SOURCE).length, 3);
+});
+
+test("a span is translated between units, and belongs to both sides only where these are one text", () => {
+  const span = { start: 1, stop: 4, unit: "token", side: "query" } as const;
+  assert.deepEqual(translateSpan(span, "query", HEADER, SOURCE), [1, 4]);
+  assert.deepEqual(translateSpan(span, "key", HEADER, word), [0, 2]);
+  assert.deepEqual(translateSpan({ ...span, unit: "word", start: 0, stop: 1 }, "query", HEADER, SOURCE), [0, 3]);
+  const cross: Source = { ...SOURCE, stack: "cross", key: "w" };
+  const header: Header = { ...HEADER, sources: [cross] };
+  assert.deepEqual(translateSpan(span, "query", header, cross), [1, 4]);
+  assert.equal(translateSpan(span, "key", header, cross), null);
+  assert.equal(translateSpan({ ...span, unit: "sentence" }, "query", HEADER, SOURCE), null);
 });

@@ -123,3 +123,120 @@ def test_a_view_of_words_shows_words_beside_a_view_of_tokens(minilm_trace):
     assert words.options["method"] == "attention"
     assert explorer.selection.unit == "token"
     assert len(words.store.header["sources"]) == 6
+
+
+def test_the_last_pin_is_the_pinned_cell_and_pinning_leaves_one(given):
+    selection = aw.Heatmap(given()).selection
+    selection.pins = [(1, 2), (3, 2), (4, -1), (1, 2)]
+    assert selection.pins == ((3, 2), (4, -1), (1, 2))  # once each, where it was chosen last
+    assert selection.pinned == (1, 2)
+    selection.pinned = (1, 2)
+    assert selection.pins == ((1, 2),)
+    selection.pins = [(5, 5), (6, 6)]
+    selection.pinned = (0, 0)
+    assert selection.pins == ((0, 0),)
+    selection.pinned = None
+    assert selection.pins == ()
+    selection.pins = [(5, 5)]
+    selection.pins = []
+    assert selection.pinned is None
+
+
+def test_heads_and_a_span_are_chosen_from_python_and_cleared_together(given):
+    trace = given()
+    selection = aw.Heatmap(trace).selection
+    selection.heads = [(2, 1), [0, 3], (2, 1)]
+    assert selection.heads == ((2, 1), (0, 3))
+    selection.span = (2, 5)
+    assert selection.span == (2, 5, "token", "query")
+    selection.span = (2, 8, "token", "key")
+    assert (selection.span.stop, selection.span.side) == (8, "key")
+    selection.pins = [(1, 1), (2, 2)]
+    assert aw.TokenStrip(trace).selection is selection
+    for part in ("pins=(Cell(query=1", "heads=((2, 1), (0, 3))", "span=Span(start=2, stop=8"):
+        assert part in repr(selection)
+    selection.clear()
+    assert (selection.pins, selection.pinned, selection.heads, selection.span) == ((), None, (), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "words"),
+    [
+        ("pins", [(0, 0), (8, 0)], IndexError, "0 to 7"),
+        ("pins", [(0, 0)] * 401, ValueError, "at most 400"),
+        ("pins", [(0, 0), (0, 0, "paragraph")], ValueError, "'token'"),
+        ("pins", [3], ValueError, "(query, key)"),
+        ("pins", 3, TypeError, "a list of (query, key)"),
+        ("pins", [{"query": 0, "key": 0, "layer": 3}], IndexError, "0 to 2"),
+        ("heads", [(3, 0)], IndexError, "0 to 2"),
+        ("heads", [(0, 4)], IndexError, "0 to 3"),
+        ("heads", [(0, "mean")], ValueError, "(layer, head)"),
+        ("heads", [3], ValueError, "(layer, head)"),
+        ("heads", "01", TypeError, "a list of (layer, head)"),
+        ("span", (0, 9), IndexError, "0 to 8"),
+        ("span", (-1, 2), IndexError, "0 to 8"),
+        ("span", (2, 2), ValueError, "empty"),
+        ("span", (0, 1, "paragraph"), ValueError, "'token'"),
+        ("span", (0, 1, "token", "both"), ValueError, "'key'"),
+        ("span", "01", ValueError, "(start, stop)"),
+    ],
+)
+def test_a_set_out_of_range_is_refused_and_nothing_changes(given, name, value, error, words):
+    selection = aw.Heatmap(given()).selection
+    selection.pins, selection.heads, selection.span = [(1, 1)], [(1, 1)], (1, 3)
+    before = getattr(selection, name)
+    with pytest.raises(error) as caught:
+        setattr(selection, name, value)
+    assert words in str(caught.value)
+    assert name in str(caught.value)
+    assert getattr(selection, name) == before
+
+
+def test_pins_are_of_one_unit(minilm_trace):
+    selection = aw.Explorer(minilm_trace).selection
+    with pytest.raises(ValueError, match=r"several units \(token, word\)"):
+        selection.pins = [(1, 1, "token"), (1, 1, "word")]
+
+
+def test_sets_from_the_browser_arrive_in_one_message(given):
+    selection = aw.Heatmap(given()).selection
+    cells = [{"unit": "token", "query": 1, "key": 2}, {"unit": "token", "query": 0, "key": 3, "layer": 2}]
+    chosen = {"start": 0, "stop": 2, "unit": "token", "side": "key"}
+    selection.set_state({"pins": cells, "pinned": cells[-1], "heads": [[0, 1], [2, 3]], "span": chosen})
+    assert selection.pins == ((1, 2), (0, 3))
+    assert selection.pins[1].layer == 2
+    assert selection.pinned == selection.pins[1]
+    assert selection.heads == ((0, 1), (2, 3))
+    assert selection.span == (0, 2, "token", "key")
+    state = selection.get_state(["pins", "heads", "span"])
+    assert state == {"pins": cells, "heads": [[0, 1], [2, 3]], "span": chosen}
+    selection.set_state({"pins": cells[:1], "pinned": cells[0]})
+    assert selection.pins == ((1, 2),)
+
+
+def test_heads_of_another_stack_are_other_heads(minilm_trace):
+    selection = aw.Explorer(minilm_trace).selection
+    selection.heads = [(1, 1)]
+    selection.notify_change(
+        {"name": "stack", "old": "self", "new": "cross", "owner": selection, "type": "change"}
+    )
+    assert selection.heads == ()
+
+
+def test_linked_views_share_sets(given):
+    one, other = aw.Heatmap(given()), aw.HeadGrid(given(layers=5))
+    aw.link(one, other)
+    other.selection.heads = [(4, 0), (1, 1)]
+    assert one.selection.heads == ((4, 0), (1, 1))
+
+
+def test_a_page_opens_with_what_was_chosen(given, tmp_path):
+    view = aw.Heatmap(given())
+    view.selection.pins, view.selection.heads, view.selection.span = (
+        [(1, 1), (2, 2)],
+        [(0, 1), (1, 1)],
+        (2, 4),
+    )
+    view.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '"heads":[[0,1],[1,1]]' in page.replace(" ", "")

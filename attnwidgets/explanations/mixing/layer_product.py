@@ -21,7 +21,7 @@ DEFAULT_WEIGHT = 0.5
 
 _MUCH = 2**22
 """Values in a layer above which it is large."""
-_KEPT = ("model", "text", "stack", "words")
+_KEPT = ("model", "text", "stack", "words", "interventions")
 
 
 def source_map(trace: TraceLike | MixingMap, name: str, stack: str | None) -> MixingMap:

@@ -260,6 +260,29 @@ class Attributions(Explanation):
         step = f"by {unit} (sum over pieces)"
         return self._derive(sum_groups(self._values, groups), step, unit=unit, map=coarser)
 
+    def value(self, source: int, *, target: int | str | None = None, unit: str | None = None) -> float:
+        """Return one number, the one that a view shows for this element.
+
+        Args:
+            source: Number of the element, from 0, counted in `unit`; negative numbers count from the last.
+            target: Number or label of the target; may be left out if there is only one.
+            unit: Unit of the elements, see `to`; None: these attributions' own.
+
+        Raises:
+            IndexError: If there is no such element or target.
+            ValueError: If a target must be named, or the unit is unknown.
+
+        Example:
+            >>> attributions = aw.Attributions([0.5, -1.0, 2.0], axis=["a", "b", "c"])
+            >>> attributions.value(1)
+            -1.0
+        """
+        shown = self if unit is None else self.to(unit)
+        if target is None and len(self.targets) > 1:
+            raise ValueError(f"target is missing: there are {listed(self.targets)}.")
+        values = np.atleast_2d((shown if target is None else shown.select(target)).values)[0]
+        return float(values[position(source, range(len(values)), "source")])
+
     def plot(
         self,
         target: int | str | None = None,

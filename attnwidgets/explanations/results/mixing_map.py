@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._selecting import pick, position, spoken_range
+from attnwidgets._selecting import pick, position, spoken, spoken_range
 from attnwidgets.explanations.explanation import restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, require_finite
 from attnwidgets.explanations.results.description import describe_axis, restore_axis
@@ -292,6 +292,63 @@ class MixingMap(ReadByUnits):
     def sum(self, axis: Literal["head", "layer"] = "head") -> MixingMap:
         """Return the sum over heads or layers."""
         return self.reduce(axis, "sum")
+
+    def value(
+        self,
+        query: int,
+        key: int,
+        *,
+        layer: int | None = None,
+        head: int | Literal["mean", "max"] | None = None,
+        unit: str | None = None,
+        special: Literal["show", "renormalise"] = "show",
+    ) -> float:
+        """Return one number, the one that a view shows for this cell.
+
+        Where a map computes its rows one by one, only this row is computed.
+
+        Args:
+            query: Number of the row, from 0, counted in `unit`; negative numbers count from the last.
+            key: Number of the column, likewise.
+            layer: Original layer number; may be left out if there is only one.
+            head: Original head number, or "mean" or "max" over the heads of the layer; may be left out if
+                there is only one, or no head axis.
+            unit: Unit of the elements, see `to`; None: this map's own.
+            special: "renormalise" divides by what the row gives to other than special tokens, as views do
+                with `hide_special="renormalise"`.
+
+        Raises:
+            IndexError: If there is no such layer, head, query or key.
+            ValueError: If a layer or head must be named, or the unit is unknown.
+
+        Example:
+            >>> attention = aw.attention(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> attention.value(2, 1, layer=0, head=3) == attention.layer(0)[3, 2, 1].item()
+            True
+        """
+        require_choice("special", special, ("show", "renormalise"))
+        shown = self if unit is None else self.to(unit)
+        if layer is None and len(self.layers) > 1:
+            raise ValueError(f"layer is missing: there {spoken(self.layers, 'layer')}.")
+        number = self.layers[0 if layer is None else position(layer, self.layers, "layer")]
+        row = [position(query, range(shown.shape[-2]), "query")]
+        place = position(key, range(shown.shape[-1]), "key")
+        if self.heads is None:
+            if head is not None and not isinstance(head, str):
+                raise IndexError(f"head={head} cannot be chosen: this map has no head axis.")
+            values = shown.rows(number, None, row)[0]
+        elif isinstance(head, str):
+            require_choice("head", head, ("mean", "max"))
+            rows = shown.rows(number, None, row)
+            values = (rows.mean(axis=0) if head == "mean" else rows.max(axis=0))[0]
+        elif head is None and len(self.heads) > 1:
+            raise ValueError(f"head is missing: there {spoken(self.heads, 'head')}; or give 'mean' or 'max'.")
+        else:
+            values = shown.rows(number, [self.heads[0] if head is None else head], row)[0, 0]
+        if special == "show":
+            return float(values[place])
+        kept = ~np.asarray(shown.key_unit.special, dtype=bool)
+        return float(values[place] / np.abs(values[kept]).sum(dtype=np.float64))
 
     def plot(
         self,

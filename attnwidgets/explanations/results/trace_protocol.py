@@ -152,6 +152,7 @@ def provenance_of(
             **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],
+            **({"interventions": list(changes)} if (changes := getattr(trace, "interventions", ())) else {}),
             **({"title": title} if title else {}),
             **(facts or {}),
         },

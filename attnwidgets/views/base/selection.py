@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,22 +24,29 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
 
 
+MOST_PINS = 400
+"""As many cells can be pinned at once: each is drawn in every linked view."""
+
+
 class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
     """A cell of a map as `(query, key)`, with the unit that its indices count.
 
-    An index of -1 means that only the other side is selected.
+    An index of -1 means that only the other side is selected: `(3, -1)` is the token 3 as a query, `(-1, 3)`
+    the same token as a key. `layer` is None, or the one layer in which the cell was chosen.
     """
 
     unit: str
+    layer: int | None
 
-    def __new__(cls, query: int, key: int, unit: str) -> Self:
+    def __new__(cls, query: int, key: int, unit: str, layer: int | None = None) -> Self:
         """Make a cell."""
         cell = super().__new__(cls, (int(query), int(key)))
         cell.unit = unit
+        cell.layer = None if layer is None else int(layer)
         return cell
 
-    def __getnewargs__(self) -> tuple[int, int, str]:
-        return self[0], self[1], self.unit
+    def __getnewargs__(self) -> tuple[int, int, str, int | None]:
+        return self[0], self[1], self.unit, self.layer
 
     @property
     def query(self) -> int:
@@ -51,7 +59,7 @@ class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for t
         return self[1]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Cell) and other.unit != self.unit:
+        if isinstance(other, Cell) and (other.unit, other.layer) != (self.unit, self.layer):
             return False
         return tuple.__eq__(self, other)
 
@@ -62,11 +70,39 @@ class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for t
         return tuple.__hash__(self)
 
     def __repr__(self) -> str:
-        return f"Cell(query={self.query}, key={self.key}, unit={self.unit!r})"
+        layer = "" if self.layer is None else f", layer={self.layer}"
+        return f"Cell(query={self.query}, key={self.key}, unit={self.unit!r}{layer})"
 
 
 def _cell_to_json(cell: Cell | None, _: object) -> dict[str, Any] | None:
-    return None if cell is None else {"unit": cell.unit, "query": cell.query, "key": cell.key}
+    if cell is None:
+        return None
+    sent = {"unit": cell.unit, "query": cell.query, "key": cell.key}
+    return sent if cell.layer is None else {**sent, "layer": cell.layer}
+
+
+def _cells_to_json(cells: tuple[Cell, ...], _: object) -> list[dict[str, Any] | None]:
+    return [_cell_to_json(cell, None) for cell in cells]
+
+
+class Span(NamedTuple):
+    """Consecutive elements of a text: from `start` up to, not including, `stop`, counted in `unit`.
+
+    `side` says of which axis: `"query"` or `"key"`; both are the same text in self-attention.
+    """
+
+    start: int
+    stop: int
+    unit: str = "token"
+    side: str = "query"
+
+
+def _span_to_json(chosen: Span | None, _: object) -> dict[str, Any] | None:
+    return None if chosen is None else chosen._asdict()
+
+
+def _heads_to_json(heads: tuple[tuple[int, int], ...], _: object) -> list[list[int]]:
+    return [list(head) for head in heads]
 
 
 class Outcome(NamedTuple):
@@ -92,12 +128,19 @@ _OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_jso
 
 
 class Selection(SharedModel):
-    """Layer, head, unit, method, stack, pinned cell, target and foil, shared among linked views.
+    """Layer, head, unit, method, stack, pinned cells, heads, span and target, shared among linked views.
 
     Every view has one, `view.selection`; setting a trait moves all linked views. `layer` is a number, `head`
     a number, `"mean"`, `"max"` or `"-"` (no head axis); numbers are the model's own, from 0. `pinned` is None
     or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the browser and is never
     sent to Python.
+
+    `pins` are all pinned cells in the order in which they were chosen, in one unit, at most 400; `pinned` is
+    the last of them, and setting it leaves only this one. `heads` are heads chosen together, as
+    `(layer, head)`; empty: only the shown one. They belong to `stack` and end with it. `span` is None or a
+    range of elements, `(start, stop)` without `stop`, counted in `unit`, or `(start, stop, unit, side)`; see
+    `Span`. Shift + click adds or removes a cell, head or token, dragging chooses several cells or heads, or a
+    span. `clear()` unpins all of these.
 
     `target` and `foil` are the reader's choice among the predictions: None or an `Outcome(id, label)`; set
     them by name or number. A method that explains a target explains this one, rather than the foil, when it
@@ -124,11 +167,21 @@ class Selection(SharedModel):
         stack: Stack at first.
 
     Raises:
-        IndexError: A layer, head, feature, pinned index, class or token is out of range; the message names
-            the range.
+        IndexError: A layer, head, feature, pinned index, end of a span, class or token is out of range; the
+            message names the range.
         ValueError: A unit, method, stack, reduction, class, token or kind of intervention is unknown; the
-            message lists the known ones.
-        TypeError: `interventions` is not a list of dicts.
+            message lists the known ones. Or `pins` are in several units or more than 400, or a span is empty.
+        TypeError: `interventions` is not a list of dicts, or `pins` or `heads` is not a list.
+
+    Example:
+        >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+        >>> view.selection.pins = [(1, 2), (3, 2)]
+        >>> view.selection.pinned
+        Cell(query=3, key=2, unit='token')
+        >>> view.selection.heads = [(0, 1), (2, 4)]
+        >>> view.selection.span = (1, 4)
+        >>> view.selection.span
+        Span(start=1, stop=4, unit='token', side='query')
     """
 
     layer = Int(0).tag(sync=True)
@@ -137,6 +190,9 @@ class Selection(SharedModel):
     method = Unicode("").tag(sync=True)
     stack = Unicode("self").tag(sync=True)
     pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
+    pins = AnyTrait(()).tag(sync=True, to_json=_cells_to_json)
+    heads = AnyTrait(()).tag(sync=True, to_json=_heads_to_json)
+    span = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_span_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     inside = Bool(default_value=False).tag(sync=True)
@@ -177,6 +233,11 @@ class Selection(SharedModel):
         """Remove the last intervention."""
         self.interventions = self.interventions[:-1]
 
+    def clear(self) -> None:
+        """Unpin all cells, and choose no heads and no span, as Escape does."""
+        with self.hold_sync():
+            self.pins, self.heads, self.span = (), (), None
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply what the browser sent, except for hover."""
         # The browser sends everything that was set since the last time, hover included. Python has no use
@@ -184,18 +245,32 @@ class Selection(SharedModel):
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
-        names = ("layer", "head", "unit", "method", "stack", "pinned", "target", "foil", "inside")
-        state = (f"{name}={getattr(self, name)!r}" for name in (*names, "interventions"))
+        names = (
+            "layer",
+            "head",
+            "unit",
+            "method",
+            "stack",
+            "pinned",
+            "pins",
+            "heads",
+            "span",
+            "target",
+            "foil",
+        )
+        state = (f"{name}={getattr(self, name)!r}" for name in (*names, "inside", "interventions"))
         return f"Selection({', '.join(state)})"
 
     # -- validation --------------------------------------------------------------------------------
 
     @validate("layer")
     def _check_layer(self, proposal: dict[str, Any]) -> int:
-        layer = int(proposal["value"])
+        return self._layer("layer", int(proposal["value"]))
+
+    def _layer(self, name: str, layer: int) -> int:
         known = sorted({number for source in self._sources() for number in source.layers})
         if known and layer not in known:
-            raise IndexError(f"layer={layer} is out of range: the layers are {span(tuple(known))}.")
+            raise IndexError(f"{name}={layer} is out of range: the layers are {span(tuple(known))}.")
         return layer
 
     @validate("head")
@@ -207,12 +282,31 @@ class Selection(SharedModel):
             return head
         if isinstance(head, bool) or not hasattr(head, "__index__"):
             raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
-        known = sorted({number for source in self._sources() for number in source.heads or ()})
+        known = self._known_heads()
         if known and head not in known:
-            raise IndexError(
-                f"head={head} is out of range: the heads are {span(tuple(known))}, 'mean' and 'max'."
-            )
+            raise IndexError(f"head={head} is out of range: the heads are {span(known)}, 'mean' and 'max'.")
         return int(head)
+
+    def _known_heads(self) -> tuple[int, ...]:
+        return tuple(sorted({number for source in self._sources() for number in source.heads or ()}))
+
+    @validate("heads")
+    def _check_heads(self, proposal: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+        known = self._known_heads()
+        heads: dict[tuple[int, int], None] = {}
+        for item in _listed("heads", proposal["value"], "(layer, head)"):
+            if not (isinstance(item, (tuple, list)) and len(item) == 2 and all(map(_is_index, item))):  # noqa: PLR2004
+                raise ValueError(f"heads: {item!r} is not (layer, head), as in heads=[(3, 1), (4, 0)].")
+            layer, head = self._layer("heads: layer", int(item[0])), int(item[1])
+            if head not in known:
+                raise IndexError(f"heads: head={head} is out of range: {_ranges(known)}.")
+            heads[layer, head] = None
+        return tuple(heads)
+
+    @observe("stack")
+    def _forget_heads(self, _: object) -> None:
+        """The heads of another stack are other heads."""
+        self.heads = ()
 
     @validate("feature")
     def _check_feature(self, proposal: dict[str, Any]) -> int | None:
@@ -313,25 +407,106 @@ class Selection(SharedModel):
 
     @validate("pinned")
     def _check_pinned(self, proposal: dict[str, Any]) -> Cell | None:
-        cell = self._cell("pinned", proposal["value"])
+        cell = self._pin("pinned", proposal["value"])
+        if not self._cross_validation_lock and cell is not None and cell == self.pinned:
+            self.pins = (cell,)  # pinned again, without the others: nothing would be observed
+        return cell
+
+    @validate("pins")
+    def _check_pins(self, proposal: dict[str, Any]) -> tuple[Cell, ...]:
+        given = _listed("pins", proposal["value"], "(query, key)")
+        if len(given) > MOST_PINS:
+            raise ValueError(f"pins has {len(given)} cells; at most {MOST_PINS} can be pinned.")
+        # A cell that was chosen twice stands where it was chosen last.
+        latest = dict.fromkeys(reversed([self._pin("pins", cell) for cell in given]))
+        cells = tuple(cell for cell in reversed(latest) if cell is not None)
+        if len({cell.unit for cell in cells}) > 1:
+            units = ", ".join(dict.fromkeys(cell.unit for cell in cells))
+            raise ValueError(f"pins are counted in several units ({units}); give all of them in one.")
+        return cells
+
+    @observe("pinned")
+    def _keep_one_pin(self, _: object) -> None:
+        if self.pinned != (self.pins[-1] if self.pins else None):
+            self.pins = () if self.pinned is None else (self.pinned,)
+
+    @observe("pins")
+    def _pin_the_last(self, _: object) -> None:
+        last = self.pins[-1] if self.pins else None
+        if self.pinned != last:
+            self.pinned = last
+
+    def _pin(self, name: str, value: Any) -> Cell | None:
+        """Return a cell to pin, within the maps of its unit."""
+        cell = self._cell(name, value)
         if cell is None:
             return None
-        shapes = [source.pinnable for source in self._sources() if source.unit == cell.unit]
-        if not shapes:
-            self._among("unit", cell.unit, "pinned unit")
-        for side, index, sizes in zip(("query", "key"), cell, zip(*shapes, strict=True), strict=False):
-            if not -1 <= index < max(sizes):
+        if cell.layer is not None:
+            self._layer(f"{name}: layer", cell.layer)
+        for side, index, size in zip(("query", "key"), cell, self._sizes(name, cell.unit), strict=False):
+            if not -1 <= index < size:
                 raise IndexError(
-                    f"pinned {side} {index} is out of range: there are {max(sizes)} {cell.unit}s, "
-                    f"0 to {max(sizes) - 1} (-1: none)."
+                    f"{name} {side} {index} is out of range: there are {size} {cell.unit}s, "
+                    f"0 to {size - 1} (-1: none)."
                 )
         return cell
+
+    def _sizes(self, name: str, unit: str) -> tuple[int, ...]:
+        """Return the largest number of queries and of keys in a unit; empty if nothing is known of it."""
+        shapes = [source.pinnable for source in self._sources() if source.unit == unit]
+        if not shapes:
+            self._among("unit", unit, f"{name} unit")
+        return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+
+    @validate("span")
+    def _check_span(self, proposal: dict[str, Any]) -> Span | None:
+        given = proposal["value"]
+        if given is None:
+            return None
+        if isinstance(given, dict) and given.keys() == set(Span._fields):
+            given = tuple(given[field] for field in Span._fields)
+        is_span = isinstance(given, (tuple, list)) and 2 <= len(given) <= 4 and all(map(_is_index, given[:2]))  # noqa: PLR2004
+        if not is_span:
+            raise ValueError(
+                f"span={given!r} is neither None nor (start, stop), (start, stop, unit) nor "
+                "(start, stop, unit, side)."
+            )
+        start, stop = given[:2]
+        unit = given[2] if len(given) > 2 else self.unit  # noqa: PLR2004
+        side = given[3] if len(given) > 3 else "query"  # noqa: PLR2004
+        if side not in {"query", "key"}:
+            raise ValueError(f"span side {side!r} is neither 'query' nor 'key'.")
+        sizes = dict(zip(("query", "key"), self._sizes("span", unit), strict=False))
+        size = sizes.get(side, stop)
+        if start >= stop:
+            raise ValueError(
+                f"span ({start}, {stop}) is empty: stop, which is not included, must be above start."
+            )
+        if start < 0 or stop > size:
+            raise IndexError(
+                f"span ({start}, {stop}) is out of range: there are {size} {unit}s, 0 to {size}."
+            )
+        return Span(int(start), int(stop), unit, side)
 
     def _cell(self, name: str, value: Any) -> Cell | None:
         if value is None or isinstance(value, Cell):
             return value
         if isinstance(value, dict) and {"query", "key"} <= value.keys():
-            return Cell(value["query"], value["key"], value.get("unit", self.unit))
+            return Cell(value["query"], value["key"], value.get("unit", self.unit), value.get("layer"))
         if isinstance(value, (tuple, list)) and len(value) in {2, 3}:
             return Cell(value[0], value[1], value[2] if len(value) == 3 else self.unit)  # noqa: PLR2004
         raise ValueError(f"{name}={value!r} is neither None nor (query, key) nor (query, key, unit).")
+
+
+def _is_index(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _listed(name: str, given: Any, of: str) -> list[Any]:
+    if isinstance(given, (str, dict, Cell)) or not isinstance(given, Iterable):
+        raise TypeError(f"{name}={given!r} is not a list of {of}.")
+    return list(given)
+
+
+def _ranges(known: tuple[int, ...]) -> str:
+    return f"the heads are {span(known)}" if known else "no map has heads"

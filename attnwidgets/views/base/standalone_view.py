@@ -43,7 +43,7 @@ class StandaloneView(View):
         self._wanted = {}
         self._options = PLAIN_OPTIONS | {
             "title": str(given["title"]),
-            "height": checked_height(self._VIEW, given["height"]),
+            "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
         }
         self._options |= self._own_options()
         self._begin(given["layout"], self._connect(fixed=False))

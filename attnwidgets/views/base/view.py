@@ -17,6 +17,7 @@ from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED, accept, check_units
 from attnwidgets.views.base.csv_export import part_of_csv
+from attnwidgets.views.base.expressions import cell_paths, expression
 from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.marks import checked_marks
@@ -31,7 +32,7 @@ from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme, ThemeName
+    from attnwidgets.views.base.expressions import Kinds
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
@@ -87,12 +89,16 @@ class View(anywidget.AnyWidget):
 
     _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
+    _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
     _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
     _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
+
+    _trace: Any = None  # that it was given, if it was
+    _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -119,6 +125,7 @@ class View(anywidget.AnyWidget):
         main = accepted.main
         self._explanations, self._menu = accepted.explanations, accepted.menu
         self._targetable = accepted.targetable
+        self._trace = shown if is_trace(shown) else None
         check_units(self._VIEW, self._explanations, units)
         # A page holds what was named, and not what the menu merely offers.
         self._is_named = bool(methods) or not is_trace(shown)
@@ -130,7 +137,7 @@ class View(anywidget.AnyWidget):
             "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
             "methods": [],
             "units": list(units),
-            "height": checked_height(self._VIEW, given["height"]),
+            "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
@@ -165,6 +172,9 @@ class View(anywidget.AnyWidget):
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
+            "expression": Handler(
+                partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
+            ),
         }
         self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
         self.on_msg(lambda _, content, __: self._requests.receive(content))
@@ -191,6 +201,64 @@ class View(anywidget.AnyWidget):
     def _handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
         return {}
+
+    def _numbers(self) -> Kinds:
+        """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
+        return {"cell": partial(cell_paths, self, self._trace, self._registered)}
+
+    def _expressions(self) -> Iterator[dict[str, Any]]:
+        """Yield the arguments for the pinned cell, whose expression a page contains."""
+        pinned = self.selection.pinned
+        for source in self.sources() if pinned is not None and min(pinned) >= 0 else ():
+            state = self.selection
+            head = "-" if source.heads is None else state.head
+            fits = source.unit == pinned.unit and source.method == (self._options["method"] or state.method)
+            if fits and state.layer in source.ready and pinned.query < source.shape[0]:
+                cell = {"query": pinned.query, "key": pinned.key}
+                yield {"of": "cell", "source": source.id, "layer": state.layer, "head": head, **cell}
+
+    @property
+    def trace(self) -> Any:
+        """The trace that this view was given.
+
+        Raises:
+            AttributeError: It was given an explanation, which does not hold its trace.
+        """
+        if self._trace is None:
+            raise AttributeError(
+                f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
+            )
+        return self._trace
+
+    def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
+        """Return an explanation that this view shows or offers: a MixingMap or Attributions, not by units.
+
+        Args:
+            method: Its key, as in `view.selection.method`, also with a target: "lrp@1", or "lrp:layers" for
+                its layers. None: the one that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
+
+        Raises:
+            ValueError: The view has no such explanation, or has not computed it yet.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> weight = view.explanation("attention").value(2, 1, layer=0, head=3)
+            >>> weight == view.trace.attention_layer(0)[3, 2, 1].item()
+            True
+        """
+        wanted = method or self._options["method"] or self.selection.method
+        sources = {source.method: source for source in self.store.sources()}
+        if wanted not in sources:
+            computed = ", ".join(map(repr, sources))
+            raise ValueError(f"method={wanted!r} is not computed here; there is {computed or 'none'}.")
+        stacks = {one.stack: one.explanation for one in self.store.sources() if one.method == wanted}
+        if stack is None:
+            stack = self._options["stack"] or self.selection.stack
+            stack = stack if stack in stacks else next(iter(stacks))
+        if stack not in stacks:
+            raise ValueError(f"stack={stack!r} is not one of {', '.join(map(repr, stacks))}.")
+        return stacks[stack]
 
     def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
         """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
@@ -274,6 +342,7 @@ class View(anywidget.AnyWidget):
             store.release(self._holder)
             raise
         self._keys = frozenset(keys)
+        self._registered = tuple(zip(keys, self._explanations, strict=False))
         return keys
 
     def follow_registry(self) -> None:

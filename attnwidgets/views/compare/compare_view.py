@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared, nearest
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.evaluate.metrics.agreement_matrix import Agreement
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.wire.handlers import Answer
 
 _MANY_QUERIES = 64
@@ -83,6 +86,45 @@ class CompareView(View):
     def names(self) -> tuple[str, ...]:
         """Names of the strips, from top to bottom."""
         return self._compared.names
+
+    def agreement(
+        self,
+        measure: Literal["spearman", "kendall", "top_k"] = "spearman",
+        *,
+        layer: int | None = None,
+        query: int | None = None,
+        unit: str | None = None,
+        special: bool = True,
+        by: str = "value",
+    ) -> Agreement:
+        """Return the agreement of every two strips, as the matrix beside them shows it.
+
+        Args:
+            measure: "spearman", "kendall" or "top_k", as in `aw.agreement`.
+            layer: Layer of maps with several; None: the selected one.
+            query: Query whose row is read of a map; None: the default one.
+            unit: Unit of the elements; None: the view's own.
+            special: Whether special tokens are ranked.
+            by: "value" or "magnitude".
+
+        Raises:
+            ValueError, IndexError: As `aw.agreement`, and if there is no such query.
+        """
+        from attnwidgets.evaluate.metrics.agreement import agreement
+
+        compared = self._compared
+        number = nearest(compared.layers or (0,), self.selection.layer if layer is None else layer)
+        options: Any = {"special": bool(special), "by": str(by)}
+        return agreement(compared.attributions(number, query, unit or compared.unit), measure, **options)
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"agreement": self._agreement_paths}
+
+    def _agreement_paths(
+        self, measure: str, row: int, col: int, layer: int, query: int | None, unit: str, **how: Any
+    ) -> Iterator[Path]:
+        named = listed(measure, layer=layer, query=query, unit=unit, **how)
+        yield self, f".agreement({named}).matrix[{int(row)}, {int(col)}]"
 
     def _handlers(self) -> Mapping[str, Handler]:
         slow = self._compared.on_demand

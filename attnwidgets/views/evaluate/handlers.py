@@ -105,6 +105,14 @@ class Removals:
             for name, answer in answers.items()
         }
 
+    def left(self, k: int, *, kept: bool) -> float:
+        """Return what is left of the prediction, as the view shows it now; see `RemovalView.left`."""
+        meta, buffers = self._steps(**next(self._shown()))
+        steps = list(meta["steps"])
+        if k not in steps:
+            raise ValueError(f"k={k} is not one of the steps, {', '.join(map(str, steps))}.")
+        return float(np.frombuffer(buffers[0], "<f8").reshape(2, -1)[int(kept), steps.index(k)])
+
     def _steps(self, **args: Any) -> Answer:
         return self._answer("removal", args, tuple(args.values()), lambda: self._curves(**args))
 

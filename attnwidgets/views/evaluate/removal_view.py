@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.view import View
 from attnwidgets.views.evaluate.handlers import Removals, resolve_operator, stack_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
@@ -104,6 +106,27 @@ class RemovalView(View):
 
     def _own_options(self) -> dict[str, Any]:
         return {"operator": self._operator}
+
+    def left(self, k: int, *, kept: bool = False) -> float:
+        """Return what is left of the prediction without the top k elements, as the view shows it now.
+
+        It is the number under the slider: for the explanation, the row and the target that are selected, by
+        the operator that is chosen. The model runs if these were not computed yet.
+
+        Args:
+            k: How many elements are removed.
+            kept: Remove all but the top k instead.
+
+        Raises:
+            ValueError: The curve has no such step.
+        """
+        return self._removals.left(int(k), kept=bool(kept))
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"left": self._left_paths}
+
+    def _left_paths(self, k: int, *, kept: bool, **_: Any) -> Iterator[Path]:
+        yield self, f".left({listed(int(k), kept=kept or None)})"
 
     def _handlers(self) -> dict[str, Handler]:
         return self._removals.handlers()

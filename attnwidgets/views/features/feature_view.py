@@ -8,11 +8,13 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.features.features import ShownFeatures, show_features
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from typing_extensions import Unpack
 
     from attnwidgets.sae.corpus_statistics.stats import FeatureStats
+    from attnwidgets.sae.feature_activations import FeatureActivations
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
@@ -61,6 +63,31 @@ class FeatureView(View):
     def stats(self) -> tuple[FeatureStats, ...]:
         """The statistics of the view, with the names typed by the reader: `view.stats[0].save(path)`."""
         return tuple(sae.stats for sae in self._features.saes if sae.stats is not None)
+
+    @property
+    def activations(self) -> tuple[FeatureActivations, ...]:
+        """The activations on the text, one for each SAE that was run on it."""
+        return tuple(sae.activations for sae in self._features.saes if sae.activations is not None)
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"activation": self._activation_paths, "density": self._density_paths}
+
+    def _activation_paths(self, sae: int, feature: int, token: int, unit: str) -> Iterator[Path]:
+        held = self._features.saes[sae].activations
+        if held is None:
+            raise LookupError("this SAE was not run on a text.")
+        to = "" if unit == held.unit else f".to({str(unit)!r})"
+        tail = f"{to}.feature({int(feature)}).value({int(token)})"
+        yield held, tail
+        yield self, f".activations[{self.activations.index(held)}]{tail}"
+
+    def _density_paths(self, sae: int, feature: int) -> Iterator[Path]:
+        held = self._features.saes[sae].stats
+        if held is None:
+            raise LookupError("there are no statistics of this SAE.")
+        tail = f".feature({int(feature)}).density"
+        yield held, tail
+        yield self, f".stats[{self.stats.index(held)}]{tail}"
 
     def _handlers(self) -> Mapping[str, Handler]:
         return self._features.handlers(self, **self._PARTS_SHOWN)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.views.base.expressions import outcome_code
 from attnwidgets.views.base.view import View
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.wire.handlers import Handler
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     import torch
 
     from attnwidgets.tracing.interventions import Intervention
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.interventions.specs import Spec
     from attnwidgets.views.wire.handlers import Answer
 
 PAGE_WORK = 5e10
 """Multiplications that writing a page may spend on predictions nobody has asked for."""
 _MOST = 10  # outcomes before, and as many after
+_SEARCHED = 100  # outcomes among which one is looked for
 _MOST_HEADS = 32
 _LONGEST_LIST = 32
 _STOPS = (0.25, 0.5, 0.75, 1)
@@ -49,6 +52,27 @@ class Intervening(View):
             ValueError: The view has no trace, or the trace no model.
         """
         return self._intervened.interventions(self.selection.interventions)
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"outcome": self._outcome_paths, "changed": self._changed_paths}
+
+    def _outcome_paths(self, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
+        """Yield the paths to the probability of an outcome as recorded."""
+        if self._trace is not None:
+            listed = self._trace.predictions(_SEARCHED)
+            place = next((place for place, item in enumerate(listed) if item.id == id), None)
+            if place is not None:
+                yield self._trace, outcome_code(place)
+                yield self, f".trace{outcome_code(place)}"
+
+    def _changed_paths(self, interventions: Any, id: int) -> Iterator[Path]:  # noqa: A002 - as in Prediction
+        """Yield the paths to the probability of an outcome with these interventions active."""
+        after = self._intervened.changed(interventions).after
+        place = int((after > after[id]).sum())
+        if self._trace is not None and place < _SEARCHED:
+            code = outcome_code(place)
+            yield self._trace, ".rerun(*", self, f".interventions()){code}"
+            yield self, ".trace.rerun(*", self, f".interventions()){code}"
 
     def _intervention_handlers(self, *, rows: bool = True) -> dict[str, Handler]:
         """Return the handlers of requests about interventions.

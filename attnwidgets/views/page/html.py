@@ -266,9 +266,9 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = ("layer", "head", "unit", "method", "stack", "pinned", "target", "foil", "feature")
-    state = selection.get_state(key=(*names, "interventions"))
-    return {name: state[name] for name in (*names, "interventions")} | {"hover": None}
+    names = ("layer", "head", "unit", "method", "stack", "pinned", "pins", "heads", "span", "target", "foil")
+    state = selection.get_state(key=(*names, "feature", "interventions"))
+    return {name: state[name] for name in (*names, "feature", "interventions")} | {"hover": None}
 
 
 def _sources(views: Sequence[View], store: TileStore) -> list[Source]:

@@ -1,5 +1,5 @@
 /** Everything in one output, and what the model predicts. */
-import { renderExplorer } from "../views/Explorer.ts";
+import { renderExplorer } from "../views/explorer/Explorer.ts";
 import { renderPredictions } from "../views/text/Predictions.ts";
 import CSS from "./explorer.css";
 

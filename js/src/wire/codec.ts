@@ -96,8 +96,8 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
       const code = codeAt(row, col);
       if (code === HIDDEN) return LATER;
       const error = codeError(code, top, gamma, scale);
-      if (!whole || code === 0) return withinError(decodeCode(code, top, gamma, scale), error);
-      return `${isSigned ? "±" : ""}${withinError(decodeCode(Math.abs(code), top, gamma, scale), error)} or less`;
+      const words = withinError(decodeCode(whole ? Math.abs(code) : code, top, gamma, scale), error);
+      return !whole || words.startsWith("<") || code === 0 ? words : `${isSigned ? "±" : ""}${words} or less`;
     },
     peak() {
       peak ??= decodeCode(peakCode(codes), top, gamma, scale);

@@ -204,6 +204,16 @@ export interface Cell {
   unit: string;
   query: number;
   key: number;
+  /** The one layer in which it was chosen; absent: whichever is shown. */
+  layer?: number;
+}
+
+/** Consecutive elements of one axis, from `start` up to, not including, `stop`. */
+export interface Span {
+  start: number;
+  stop: number;
+  unit: string;
+  side: "query" | "key";
 }
 
 /**
@@ -242,7 +252,13 @@ export interface SelectionState {
   unit: string;
   method: string;
   stack: string;
+  /** The last of `pins`, or null. */
   pinned: Cell | null;
+  /** All pinned cells in the order in which they were chosen, in one unit; at most 400. */
+  pins: readonly Cell[];
+  /** Heads chosen together, as [layer, head], in the selected stack; empty: only the shown one. */
+  heads: readonly (readonly [number, number])[];
+  span: Span | null;
   /** Target and foil that the reader chose among the predictions. */
   target: Outcome | null;
   foil: Outcome | null;

@@ -1,55 +1,110 @@
 /** Exact values, and the text under a heatmap for the hovered and the pinned cell. */
 
 import type { ViewContext } from "../../context.ts";
-import { quoted } from "../../dom.ts";
-import { printed } from "../../numbers.ts";
+import { atEnd, quoted } from "../../dom.ts";
+import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { filteredRow, filtersOf, hidesValues } from "./filters.ts";
 
-/** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
-export type ExactRows = (row: number, ask: boolean) => Float32Array | undefined;
+/** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
+const RESTS_MS = 300;
+/** Exact rows that are kept: that of the pinned cell, and those the pointer rested on. */
+const KEPT = 4;
 
-/** Keeps the most recently requested row. `arrived` is called when it arrives. */
+export interface ExactRows {
+  /** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
+  (row: number, ask: boolean): Float32Array | undefined;
+  /**
+   * Say which cell is under the pointer: its row is requested when the pointer rests there. Only one such request is in
+   * flight at a time, and none is sent while the pointer moves.
+   */
+  rest(cell: Cell | null): void;
+}
+
+/** Keeps the most recently requested rows. `arrived` is called when one arrives. */
 export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
-  let loaded = "";
-  let values: Float32Array | undefined;
-  let requested = "";
-  let filteredFor = "";
-  let shown: Float32Array | undefined;
+  const loaded = new Map<string, Float32Array>();
+  const shown = new Map<string, Float32Array>();
+  const requested = new Set<string>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let under: { name: string; cell: Cell } | null = null;
+  let resting = false;
   /** The row with the filters applied. */
-  const filter = (row: number): Float32Array | undefined => {
+  const filter = (name: string, row: number, values: Float32Array): Float32Array => {
     const filters = filtersOf(ctx);
-    const source = ctx.source();
-    const wanted = JSON.stringify([loaded, filters]);
-    if (filteredFor !== wanted && values) {
-      filteredFor = wanted;
+    if (!hidesValues(filters)) return values;
+    const wanted = JSON.stringify([name, filters]);
+    let left = shown.get(wanted);
+    if (!left) {
+      const source = ctx.source();
       const { special } = ctx.axisOf(source.query);
-      if (!hidesValues(filters)) shown = values;
-      else if (source.kind === "map" && filters.special !== "show" && special[row])
-        shown = values.map(() => Number.NaN);
-      else shown = filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
+      left =
+        source.kind === "map" && filters.special !== "show" && special[row]
+          ? values.map(() => Number.NaN)
+          : filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
+      keep(shown, wanted, left);
     }
-    return shown;
+    return left;
   };
-  const fetch = async (name: string, row: number): Promise<void> => {
-    requested = name;
+  const nameOfRow = (row: number): string => {
     const { source, layer, head } = ctx.resolved();
-    // A reader who pinned a cell waits for exact numbers; without a pin the drawn values suffice.
-    const exactRow = await ctx.tiles.row(source.id, layer, head, row, !ctx.cell("pinned"));
-    if (requested !== name || ctx.signal.aborted) return;
-    requested = ""; // no values: requested again on the next change
-    if (!exactRow) return;
-    [loaded, values] = [name, exactRow];
+    return [source.id, layer, head, row].join();
+  };
+  const fetch = async (row: number, quiet: boolean): Promise<void> => {
+    const name = nameOfRow(row);
+    if (loaded.has(name) || requested.has(name)) return;
+    requested.add(name);
+    const { source, layer, head } = ctx.resolved();
+    const values = await ctx.tiles.row(source.id, layer, head, row, quiet);
+    requested.delete(name); // no values: requested again on the next change
+    if (ctx.signal.aborted || !values) return;
+    keep(loaded, name, values);
+    shown.clear();
     arrived();
   };
-  return (row, ask) => {
+  /** The pointer rests. */
+  const settle = async (): Promise<void> => {
+    const at = under;
+    if (!at || resting || ctx.signal.aborted) return;
     const { source, layer, head } = ctx.resolved();
-    const name = [source.id, layer, head, row].join();
-    if (name === loaded) return filter(row);
-    if (ask && requested !== name) void fetch(name, row);
+    if (!ctx.tiles.get(source.id, layer, head)) {
+      under = null; // a matrix that is not drawn yet is not computed for a pointer
+      return;
+    }
+    resting = true;
+    await fetch(at.cell.query, true);
+    resting = false;
+    if (under !== at) wait();
+  };
+  const wait = (): void => {
+    clearTimeout(timer);
+    if (under) timer = setTimeout(() => void settle(), RESTS_MS);
+  };
+  atEnd(ctx.signal, () => clearTimeout(timer));
+  const rows = (row: number, ask: boolean): Float32Array | undefined => {
+    const name = nameOfRow(row);
+    const values = loaded.get(name);
+    if (values) return filter(name, row, values);
+    // A reader who pinned a cell waits for exact numbers; without a pin the drawn values suffice.
+    if (ask) void fetch(row, !ctx.cell("pinned"));
     return undefined;
   };
+  return Object.assign(rows, {
+    rest(cell: Cell | null) {
+      const name = cell && isCell(cell) ? `${nameOfRow(cell.query)},${cell.key}` : "";
+      if (name === (under?.name ?? "")) return;
+      under = cell && name ? { name, cell } : null;
+      wait();
+    },
+  });
+}
+
+/** Add to the newest few of a map. */
+function keep(map: Map<string, Float32Array>, name: string, values: Float32Array): void {
+  map.delete(name);
+  map.set(name, values);
+  for (const oldest of map.keys()) if (map.size > KEPT) map.delete(oldest);
 }
 
 /** The name of an element, quoted for use in a sentence. */
@@ -69,13 +124,14 @@ export function describeCells(
 ): string {
   const source = ctx.source();
   if (pinned && pinned.query >= 0) rows(pinned.query, true);
+  rows.rest(hover);
   const words = ({ query, key }: Cell): string => {
     const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
     if (source.causal && tile?.rows === tile?.cols && key > query) return `${between}: masked, comes later`;
     const exact = rows(query, false)?.[key];
     if (exact !== undefined && !Number.isNaN(exact)) return `${between} = ${printed(exact, true)}`;
     if (tile && Number.isNaN(tile.value(query, key))) return `${between}: ${tile.text(query, key)}`;
-    return tile ? `${between} ≈ ${tile.text(query, key)}` : between;
+    return tile ? `${between} ${approximately(tile.text(query, key))}` : between;
   };
   const parts: string[] = [];
   if (isCell(pinned)) parts.push(`pinned ${words(pinned)}`);

@@ -3,7 +3,7 @@
  * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
-import { assign, h, on, reserve, setChildren, setText } from "../../dom.ts";
+import { assign, h, on, reserve, setChildren, setStyles, setText } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
 
 export interface FrameParts {
@@ -18,8 +18,6 @@ export interface FrameParts {
   body: readonly HTMLElement[];
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
-  /** The height in px that the view always has; undefined: that of its content. */
-  height?: number;
 }
 
 export interface Frame {
@@ -68,8 +66,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
       setText(note, [source.note, ...notes].filter(Boolean).join(" · "));
-      const height = ctx.options.height ?? parts.height;
-      if (!isInside) assign(root.style, { height: height ? `${height}px` : "" });
+      const { height } = ctx.options;
+      if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
       notices.show();
       return name;
     },

@@ -32,7 +32,7 @@ export function navigation(ctx: ViewContext): KeyHandlers {
     ArrowRight: () => moveHead(ctx, 1),
     Home: () => moveLayer(ctx, -Infinity),
     End: () => moveLayer(ctx, Infinity),
-    Escape: () => ctx.selection.pin(null),
+    Escape: () => ctx.selection.clear(),
   };
 }
 

@@ -1,6 +1,6 @@
 /** The controls that every view has in the same order: method, stack, layer, head, unit. A number with its steppers is one. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, iconButton, on, setChildren, setText } from "../../dom.ts";
+import { assign, h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { createUnits } from "../text/units.ts";
 import { type Icon, icon } from "./icons.ts";
@@ -66,7 +66,7 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
       const isAtInput = at.source !== ctx.source();
       const last = ctx.layerName(layers.at(-1) ?? 0);
       setText(number, isAtInput ? "at input" : `layer ${ctx.layerName(at.layer)} / ${last}`);
-      assign(number.style, { minWidth: `${`layer ${last} / ${last}`.length + 1}ch` });
+      reserve(number, `layer ${last} / ${last}`, "at input");
       assign(less, { disabled: at.layer === layers[0] });
       assign(more, { disabled: at.layer === layers.at(-1) });
       drawPlay();

@@ -4,6 +4,7 @@
  */
 
 import { assign, h, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
@@ -49,11 +50,12 @@ export const renderCompareView = view((ctx, root, signal) => {
   const agreement = createAgreement(ctx, signal, explanations, choose, strips.point, () => drawAgreement());
   const main = h("div.panel", h("div.row", explanations.scales, all), strips.element, ...readout.elements);
   const body = h("div.compare-body", main, agreement.element);
+  const copy = createCopyButton(ctx, signal, () => agreement.place());
   let pair: Pair = null;
 
   root.classList.add("aw-compare");
   root.role = "group";
-  setChildren(root, ...heading.elements, slider, body);
+  setChildren(root, ...heading.elements, slider, body, copy.element);
 
   const draw = (): void => {
     explanations.read(strips.element, readout);
@@ -87,7 +89,10 @@ export const renderCompareView = view((ctx, root, signal) => {
     strips.mark(key, (i) => words.value(shown[i], key));
     readout.show(words.read(key, pair), true);
   };
-  const drawAgreement = (): void => agreement.show(args(), pair);
+  const drawAgreement = (): void => {
+    agreement.show(args(), pair);
+    copy.show();
+  };
 
   on(all, signal, {
     click() {

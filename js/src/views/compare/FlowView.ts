@@ -228,7 +228,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     " ": choose,
     Escape() {
       hover(null);
-      selection.pin(null);
+      selection.clear();
     },
   });
   on(slider, signal, { input: soon });

@@ -2,6 +2,7 @@
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
+import type { NumberPlace } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
@@ -24,6 +25,8 @@ export interface Agreement {
   element: HTMLElement;
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
+  /** Where the agreement of the chosen pair stands; null if none is shown. */
+  place(): NumberPlace | null;
 }
 
 /**
@@ -46,6 +49,7 @@ export function createAgreement(
   const caveat = h("p.note");
   const details = h("details", h("summary", "What it does and does not show"), caveat);
   const isRanked = createWatch();
+  let shown: NumberPlace | null = null;
   on(size, signal, { change: changed });
   return {
     element: h(
@@ -57,7 +61,9 @@ export function createAgreement(
       about,
       h("div.warning", { role: "note" }, WARNING, details),
     ),
+    place: () => shown,
     show(args, pair) {
+      shown = null;
       if (!explanations.meta) return;
       const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
@@ -81,6 +87,7 @@ export function createAgreement(
         return;
       }
       const { meta } = agreements;
+      if (pair) shown = { of: "agreement", measure: measures.value(), row: pair[0], col: pair[1], ...wanted };
       const ranking = meta.measures[measures.value()] as Ranking;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance

@@ -6,6 +6,7 @@
 import { h, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { nameOf } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createMenu } from "../base/menu.ts";
 import { chooseMethod } from "../base/methodChoice.ts";
@@ -54,6 +55,11 @@ export const renderRemovalView = view((ctx, root, signal) => {
   });
   const turn = h("div.removal-turn");
   const readout = createReadout();
+  const copy = createCopyButton(ctx, signal, () => {
+    const [step, mode] = [player.at(), modes.value()];
+    if (!removal || !Number.isFinite(removal.values[mode][step])) return null;
+    return { of: "left", ...requestOf(ctx), k: removal.steps[step], kept: mode === "kept" };
+  });
   const seen = createRemainingText(ctx, signal, (token) => choose(token));
   const body = h("div.removal-body", caption, chart.element, player.element, turn, ...readout.elements, seen.element);
   let removal: Removal | null = null;
@@ -61,7 +67,14 @@ export const renderRemovalView = view((ctx, root, signal) => {
 
   root.classList.add("aw-removal");
   root.role = "group";
-  setChildren(root, ...heading.elements, ...(alone ? [layers] : []), state.element, body);
+  setChildren(
+    root,
+    ...heading.elements,
+    ...(alone ? [layers] : []),
+    state.element,
+    body,
+    ...(alone ? [copy.element] : []),
+  );
   if (alone) renderLayerSlider(ctx.child({ title: "" }), layers);
 
   const read = (): void => {
@@ -108,6 +121,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   /** Update words, chart and text for the slider position. Sends nothing. */
   const paint = (): void => {
     if (!removal || width <= 0) return;
+    copy.show();
     const { order, steps, operator: done, score, target, title } = removal;
     const [step, mode] = [player.at(), modes.value()];
     const isKept = mode === "kept";

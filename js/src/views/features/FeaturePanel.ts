@@ -6,6 +6,7 @@ import { h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
@@ -190,7 +191,15 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     setChildren(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
   };
 
+  // How often the feature fires.
+  const copy = createCopyButton(ctx, signal, () => {
+    const of = shownSae(ctx);
+    return optionsOf(ctx).saes?.[of]?.counted ? { of: "density", sae: of, feature: shown() } : null;
+  });
+  if (root === ctx.el) root.append(copy.element);
+
   const update = (): void => {
+    copy.show();
     const { saes = [] } = optionsOf(ctx);
     const of = shownSae(ctx);
     const sae = saes[of];

@@ -5,12 +5,14 @@
 import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import type { Cell } from "../../wire/wire.ts";
+import type { Axis, Cell } from "../../wire/wire.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
-import { gradient, shade } from "../text/stripColour.ts";
+import { fills, gradient, NOTHING } from "../text/stripColour.ts";
 import { activationsOf, type Fired } from "./activations.ts";
 import { axisOfText, nameOfFeature, optionsOf, type Sae, shownSae, tokenAt } from "./features.ts";
 
@@ -105,7 +107,24 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
   };
 
+  const copy = createCopyButton(ctx, signal, () => {
+    const current = sae();
+    const token = current ? tokenAt(ctx, "pinned", current) : -1;
+    if (!current || token < 0) return null;
+    const feature = ctx.selection.get("feature") ?? tabs[0] ?? 0;
+    return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
+  });
+  if (root === ctx.el) root.append(copy.element);
+  /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
+  const isShown = (axis: Axis): boolean => ctx.axisOf(ctx.source().key) === axis;
+  const toggle = (i: number): void => {
+    const cell = cellAt(i);
+    if (cell) togglePin(ctx, cell);
+  };
+  const span = (first: number, last: number): void => chooseSpan(ctx, "key", first, last);
+
   const update = (): void => {
+    copy.show();
     const current = sae();
     const { saes = [], tabs: first = [] } = optionsOf(ctx);
     if (!current) return;
@@ -128,7 +147,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const shown = ctx.selection.get("feature") ?? tabs[0] ?? 0;
     if (!tabs.includes(shown)) tabs = [...tabs, shown];
     drawTabs(current, shown);
-    const name = JSON.stringify([axis.labels, unit]);
+    const name = JSON.stringify([axis.labels, unit, isShown(axis)]);
     if (name !== builtFor) {
       builtFor = name;
       bound.abort();
@@ -139,6 +158,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
           const again = tokenAt(ctx, "pinned", current) === i;
           ctx.selection.pin(again ? null : cellAt(i));
         },
+        ...(isShown(axis) ? { toggle, span } : {}),
       };
       strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
       setChildren(text, strip.box);
@@ -147,12 +167,16 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const [pinned, hovered] = [tokenAt(ctx, "pinned", current), tokenAt(ctx, "hover", current)];
     strip?.mark("aw-query", pinned);
     strip?.mark("aw-key", hovered);
+    const pins = isShown(axis) ? ctx.pins() : [];
+    const together = pins.length > 1 ? pins.map(({ query, key }) => (key < 0 ? query : key)) : [];
+    strip?.choose(together, [], isShown(axis) ? ctx.span("key") : null);
     const token = hovered >= 0 ? hovered : pinned;
     if (!data) return;
     const values = data.of(shown);
     // SAEs are not trained on special tokens, where activations may have any size: they do not set the scale.
     const top = peak(values.filter((_, i) => !axis.special[i] && !(current.skipsFirst && i === 0))) || peak(values);
-    strip?.underlay.paint((i) => (top > 0 ? shade((values[i] ?? 0) / top, ctx.theme, false) : ""));
+    const colours = fills(ctx.theme, false);
+    strip?.underlay.paint((i) => (top > 0 ? colours((values[i] ?? 0) / top) : NOTHING));
     ramp.style.background = gradient(ctx.theme, false);
     setText(high, top > 0 ? tickText(top) : "it does not fire here");
     const label = token >= 0 ? quoted(axis.labels, token, ctx.options.indexBase) : "";

@@ -20,11 +20,14 @@ import {
   watchWidth,
 } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
+import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { ThumbSheet } from "../../wire/tile.ts";
 import type { HeadGridOptions, Source } from "../../wire/wire.ts";
+import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { filtersOf, setFilters } from "../base/filters.ts";
+import { createPicking } from "../base/gestures.ts";
 import { placeWords, plural } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Arrangement, arrange, type Spot, thumbSide } from "./grid/arrange.ts";
@@ -68,6 +71,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     draw();
   });
   const preview = createPreview(ctx, signal);
+  const chosen = createChosen(plot);
   // Inside another view there is already a Heatmap.
   const isAlone = ctx.el === root;
   let width = 0;
@@ -102,7 +106,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const across = source.heads ? ` × ${heads} ${heads === 1 ? "head" : "heads"}` : "";
     const where = `${layers} ${layers === 1 ? "layer" : "layers"}${across} · ${plural(source.unit)}`;
     const title = heading.show(where);
-    plot.ariaLabel = `${title}: ${where}. Arrow keys, Home and End move, Enter selects a head, Escape goes back to it.`;
+    plot.ariaLabel = `${title}: ${where}. Arrow keys, Home and End move, Enter selects a head, with Shift several, Escape goes back to it.`;
     if (isOffered(source, ctx.options)) controls.update(source);
   };
 
@@ -243,6 +247,15 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   /** The head under the cursor, otherwise the selected one. */
   const meant = (): Spot | null => headAt(spot ?? (selectedAt().slice(0, 2) as [number, number]));
 
+  /** Outline the heads chosen together. */
+  const drawChosen = ({ layers, heads }: Source): void => {
+    const boxes = ctx.selection.get("heads").flatMap(([layer, head]): [number, number, number, number][] => {
+      const at = places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
+      return at ? [[at[1] * side, at[0] * side, side, side]] : [];
+    });
+    chosen.draw(boxes);
+  };
+
   /** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
@@ -253,6 +266,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     outline(selected, ...selectedAt());
     const at = headAt(spot);
     knockout.show(places, side);
+    drawChosen(source);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
     readout.show(text + knockout.words(meant()), root.contains(document.activeElement));
     if (!isAlone || !sheet) return;
@@ -290,8 +304,28 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     if (!spot || isPruned(sheet, spot)) return;
     const { layers, heads } = ctx.source();
     const layer = layers[spot.layer] as number;
-    ctx.selection.set(heads ? { layer, head: heads[spot.head] as number } : { layer });
+    ctx.selection.set(heads ? { layer, head: heads[spot.head] as number, heads: [] } : { layer });
   };
+  /** The heads at some positions, as the selection names them. */
+  const headsAt = (spots: readonly (readonly [number, number])[]): [number, number][] => {
+    const { layers, heads } = ctx.source();
+    return spots.flatMap(([row, col]): [number, number][] => {
+      const at = headAt([row, col]);
+      return at && heads && !isPruned(sheet, at) ? [[layers[at.layer] as number, heads[at.head] as number]] : [];
+    });
+  };
+  const toggle = (at: readonly [number, number] | null): void => {
+    if (at) ctx.selection.toggleHeads(headsAt([at]));
+  };
+  const picture = { element: plot, size: (): [number, number] => [now.lines.length, now.cols] };
+  createPicking(plot, picture, signal, {
+    toggle,
+    drag(from, to, adds) {
+      const heads = headsAt(rectangle(from, to));
+      if (adds) ctx.selection.addHeads(heads);
+      else ctx.selection.set({ heads });
+    },
+  });
   /** Move the cursor to the next head in a direction; it starts at the selected one. */
   const move = (down: number, right: number) => (): void => {
     const [row, col] = selectedAt();
@@ -309,6 +343,12 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (headAt(at)) break; // filtered heads are skipped
     }
     if (headAt(at)) hover(at);
+  };
+  /** Choose the head that the cursor leaves and the one that it reaches. */
+  const extend = (down: number, right: number) => (): void => {
+    const from = spot ?? (selectedAt().slice(0, 2) as [number, number]);
+    move(down, right)();
+    if (spot) ctx.selection.addHeads(headsAt([from, spot]));
   };
   on(plot, signal, {
     pointermove: (event) => hover(find(event)),
@@ -328,9 +368,17 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       End: () => hover([...places.values()].at(-1) ?? null),
       Enter: enter,
       " ": enter,
-      Escape: () => hover(null),
+      "Shift+ArrowUp": extend(-1, 0),
+      "Shift+ArrowDown": extend(1, 0),
+      "Shift+ArrowLeft": extend(0, -1),
+      "Shift+ArrowRight": extend(0, 1),
+      "Shift+Enter": () => toggle(spot),
+      Escape() {
+        hover(null);
+        ctx.selection.clear();
+      },
     },
-    "← → ↑ ↓: move · Home End: first, last · Enter: select · Esc: back",
+    "← → ↑ ↓: move · Home End: first, last · Enter: select · Shift + arrows, Enter: select several · Esc: back",
   );
   const watch = new IntersectionObserver((entries) => {
     inView = entries.at(-1)?.isIntersecting ?? false;
@@ -344,6 +392,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     draw();
   });
   return (changed) => {
+    if (changed.has("pinned")) drawChosen(ctx.source());
     if (only(changed, "hover", "pinned")) return;
     words();
     draw();

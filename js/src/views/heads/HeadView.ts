@@ -5,7 +5,9 @@
 import type { Change } from "../../context.ts";
 import { atEnd, h, keyboard, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
 import type { Axis, Cell, HeadKey, HeadViewOptions } from "../../wire/wire.ts";
+import { createCopyButton, pinnedCell } from "../base/copyPython.ts";
 import { filterPlace, filtersOf } from "../base/filters.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { headAddress, moveLayer, plural, stacksOf, whereWords } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -59,6 +61,10 @@ export const renderHeadView = view((ctx, root, signal) => {
   const names = [h("span"), h("span")] as const;
   const readout = createReadout();
   const caption = h("div.line");
+  const copy = createCopyButton(ctx, signal, () => {
+    const place = heads.length === 1 ? pinnedCell(ctx) : null;
+    return place && { ...place, head: heads[0] };
+  });
   const numbers = createNumbers(ctx, signal, () => point());
 
   let alone = false;
@@ -100,7 +106,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   });
   const controls = h("div.row.hv-controls", chips.element, everything, budget, between.element);
   const sides = h("div.hv-sides", { "aria-hidden": "true" }, ...names);
-  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption);
+  setChildren(root, ...heading.elements, slider, controls, sides, plot, ...readout.elements, caption, copy.element);
   renderLayerSlider(ctx.child({ title: "" }), slider);
 
   // ---- the current token ----
@@ -112,6 +118,8 @@ export const renderHeadView = view((ctx, root, signal) => {
         selection.hover(index < 0 ? null : cellOf(side, index));
       },
       pin: (index: number) => pin(cellOf(side, index)),
+      toggle: (index: number) => togglePin(ctx, cellOf(side, index)),
+      span: (first: number, last: number) => chooseSpan(ctx, side, first, last),
       scrolled(): void {
         const other = opposite(side);
         const top = columns[side].top();
@@ -348,7 +356,7 @@ export const renderHeadView = view((ctx, root, signal) => {
       End: step(Infinity),
       PageUp: () => moveLayer(ctx, -1),
       PageDown: () => moveLayer(ctx, 1),
-      Escape: () => selection.pin(null),
+      Escape: () => selection.clear(),
       Enter: () => {
         const cell = ctx.cell("hover");
         if (cell) pin(cell);
@@ -391,6 +399,12 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (pairs) numbers.gather(heads, pairs);
     words(query, key);
     if (changed.has("pinned")) followPin();
+    const pins = ctx.pins();
+    const several = pins.length > 1 ? pins : [];
+    for (const side of SIDES) {
+      const tokens = several.flatMap((cell) => (cell[side] < 0 ? [] : [cell[side]]));
+      columns[side].choose(tokens, ctx.span(side));
+    }
     point();
   }
   return update;

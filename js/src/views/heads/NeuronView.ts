@@ -17,6 +17,8 @@ import {
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { onAddingClick, togglePin } from "../base/gestures.ts";
 import { headWords } from "../base/navigation.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
@@ -49,6 +51,12 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const keys = createKeyList(signal);
   const trouble = h("div.warning.status", { role: "status" });
   const readout = createReadout();
+  const copy = createCopyButton(ctx, signal, () => {
+    const { layer, head, query } = place();
+    return ctx.cell("pinned") && row
+      ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
+      : null;
+  });
   const pair = h(
     "div.row",
     h(
@@ -68,7 +76,18 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const body = h("div.neuron-body", lanes.plot, keys.list);
   root.classList.add("aw-neuron");
   root.role = "region";
-  setChildren(root, ...heading.elements, controls, pair, walk, formula, trouble, body, ...readout.elements);
+  setChildren(
+    root,
+    ...heading.elements,
+    controls,
+    pair,
+    walk,
+    formula,
+    trouble,
+    body,
+    ...readout.elements,
+    copy.element,
+  );
   ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
 
   const answers = createAnswers(ctx, signal, () => update());
@@ -190,6 +209,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
 
   const say = (): void => {
+    copy.show();
     if (!row) return;
     const key = keyOf(row, true);
     if (number >= 0 && number < row.dim) {
@@ -275,6 +295,11 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keys.keyAt(event);
     return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
   };
+  onAddingClick(keys.list, signal, (event) => {
+    const cell = cellAt(event);
+    if (cell) togglePin(ctx, cell);
+    return cell !== null;
+  });
   on(keys.list, signal, {
     pointermove: (event) => ctx.selection.hover(cellAt(event)),
     pointerleave: () => ctx.selection.hover(null),
@@ -293,7 +318,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     "Shift+ArrowDown": () => move(1, 0),
     Home: () => walkBy(-Infinity),
     End: () => walkBy(Infinity),
-    Escape: () => ctx.selection.pin(null),
+    Escape: () => ctx.selection.clear(),
   };
   const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
   for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);

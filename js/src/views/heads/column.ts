@@ -1,6 +1,8 @@
 /** The tokens of one side as a scrolling column; only visible rows are nodes. */
 import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
+import { createChosen } from "../base/chosen.ts";
+import { createPicking } from "../base/gestures.ts";
 import type { Side } from "./pairs.ts";
 
 /** Rows kept beyond the visible ones, so that small scrolls create none. */
@@ -19,11 +21,17 @@ export interface Column {
   range(): [number, number];
   /** Mark the current and pinned rows, and the masked range (from, to); -1: none. */
   mark(looked: number, pinned: number, masked: readonly [number, number]): void;
+  /** Outline the tokens chosen together, and draw the span. */
+  choose(tokens: readonly number[], span: readonly [number, number] | null): void;
 }
 
 export interface ColumnEvents {
   hover(index: number): void;
   pin(index: number): void;
+  /** Shift + click. */
+  toggle(index: number): void;
+  /** A drag, both ends included. */
+  span(first: number, last: number): void;
   scrolled(): void;
 }
 
@@ -99,8 +107,21 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       events.scrolled();
     },
   });
+  createPicking(element, { element: rows, size: () => [count, 1] }, signal, {
+    along: "rows",
+    toggle: ([at]) => events.toggle(at),
+    drag: ([from], [to]) => events.span(from, to),
+  });
+  const end = h("i");
+  rows.append(end);
+  const chosen = createChosen(end);
   return {
     element,
+    choose(tokens, span) {
+      const wide = element.clientWidth;
+      const boxes = tokens.map((at) => [-2, at * row + 1, wide - 4, row - 2] as const);
+      chosen.draw(boxes, span && [span[0] * row, span[1] * row]);
+    },
     layout(axis, rowHeight, width, tall, off) {
       [row, height, count] = [rowHeight, tall, axis.labels.length];
       shown = { axis, off };

@@ -5,6 +5,7 @@
 
 import { h, on, setChildren, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeading, only, view } from "../base/view.ts";
 import { renderLayerSlider } from "../maps/LayerSlider.ts";
@@ -30,6 +31,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
   const bar = createActiveList(ctx, signal, "Nothing is changed yet: knock out a head, or set a row of its attention.");
   const change = createChange(ctx, answers);
+  const copy = createCopyButton(ctx, signal, () => change.place());
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const code = h("code", "trace.rerun(*view.interventions())");
   const note = h(
@@ -47,7 +49,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
       h("div.panel", pulls, editor.element),
       h("div.panel", bar.element, change.element),
     );
-    setChildren(root, ...heading.elements, slider, why, body, note);
+    setChildren(root, ...heading.elements, slider, why, body, note, copy.element);
     renderLayerSlider(ctx.child({ title: "" }), slider);
     root.ariaLabel = "interventions";
   } else setChildren(root, h("div", why), pulls, editor.element, note);
@@ -80,6 +82,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     if (alone) {
       bar.show();
       change.show();
+      copy.show();
     }
     editor.show();
   };

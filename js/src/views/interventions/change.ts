@@ -5,6 +5,7 @@ import { h, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
+import type { NumberPlace } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
@@ -27,6 +28,8 @@ export interface Change {
   element: HTMLElement;
   /** Request the effect of the active interventions, and show it. */
   show(): void;
+  /** Where the probability of the outcome that is now most probable stands; null if none is shown. */
+  place(): NumberPlace | null;
 }
 
 /**
@@ -114,6 +117,13 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
 
   return {
     element,
+    place() {
+      const now = last && largest(last.rows, 3);
+      const isProbability = last?.kind === "distribution" || last?.kind === "several";
+      return now && isProbability && !element.hidden
+        ? { of: "changed", interventions: specsOf(ctx), id: now[0] }
+        : null;
+    },
     show() {
       element.hidden = specsOf(ctx).length === 0;
       if (element.hidden) {

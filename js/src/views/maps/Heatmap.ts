@@ -9,8 +9,11 @@ import { roundUp } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
+import { createChosen, drawOnMap } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filterPlace, filtersOf, hidesValues, setFilters } from "../base/filters.ts";
+import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -37,7 +40,9 @@ export const renderHeatmap = view((around, root, signal) => {
   const scale = createScale(signal, true, () =>
     setFilters(ctx, { scale: scale.mode(), extent: scale.common() ? "all" : "map" }),
   );
+  const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const exactRows = createExactRows(ctx, () => point());
+  const chosen = createChosen(plot);
   let width = 0;
   let size: Size | null = null;
   let laidOut = "";
@@ -50,7 +55,7 @@ export const renderHeatmap = view((around, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  setChildren(root, ...heading.elements, figure, ...readout.elements, scale.element);
+  setChildren(root, ...heading.elements, figure, ...readout.elements, ...(copy ? [copy.element] : []), scale.element);
 
   const words = (): void => {
     const source = ctx.source();
@@ -61,7 +66,7 @@ export const renderHeatmap = view((around, root, signal) => {
     assign(plot, {
       ariaLabel:
         `${title}, ${where}: ${rows} by ${cols}, ${kind}. ` +
-        "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Escape unpins.",
+        "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Shift and Enter pin another, Escape unpins.",
     });
   };
 
@@ -159,6 +164,7 @@ export const renderHeatmap = view((around, root, signal) => {
     crosshair.move(size, hover, pinned);
     left.mark(hover?.query, pinned?.query);
     top.mark(hover?.key, pinned?.key);
+    copy?.show();
     const text = describeCells(ctx, exactRows, tile, hover, pinned);
     readout.show(text, spoken || root.contains(document.activeElement));
   };
@@ -180,10 +186,17 @@ export const renderHeatmap = view((around, root, signal) => {
     const key = clamp((now?.key ?? 0) + cols, size.cols);
     const to: Cell = { unit: ctx.source().unit, query, key };
     spoken = true;
-    if (!samePlace(pinned, to)) selection.pin(to);
-    else if (rows === 0 && cols === 0) selection.pin(null);
+    if (!samePlace(pinned, to)) movePinned(ctx, to);
+    else if (rows === 0 && cols === 0) movePinned(ctx, null);
   };
 
+  pickCells(
+    ctx,
+    { plot, left, top },
+    () => size,
+    signal,
+    ([query, key]) => ({ unit: ctx.source().unit, query, key }),
+  );
   on(plot, signal, {
     pointermove(event) {
       spoken = false;
@@ -206,13 +219,15 @@ export const renderHeatmap = view((around, root, signal) => {
       "Shift+ArrowLeft": movePin(0, -1),
       "Shift+ArrowRight": movePin(0, 1),
       Enter: movePin(0, 0),
+      "Shift+Enter": () => pinAnother(ctx, size),
     },
-    "↑ ↓: layer · ← →: head · Shift + arrows, Enter: move the pinned cell · Escape: unpin",
+    "↑ ↓: layer · ← →: head · Shift + arrows, Enter: move the pinned cell · Shift + Enter: pin another · Escape: unpin",
   );
   const draw = (): void => {
     layout();
     paint();
     point();
+    if (size) drawOnMap(chosen, ctx, size);
   };
   watchWidth(root, signal, (now) => {
     width = now;

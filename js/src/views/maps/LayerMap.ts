@@ -4,9 +4,11 @@ import { heatMap, lut } from "../../colour.ts";
 import { density, h, keyboard, on, reserve, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
 import { printed, roundUp } from "../../numbers.ts";
 import { HIDDEN, LATER } from "../../wire/codec.ts";
-import type { HeadKey, Source } from "../../wire/wire.ts";
+import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
+import { boxOf, createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
+import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { createReadout, only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
@@ -31,6 +33,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   let laidOut = "";
   let rows: Row[] = [];
   let spot: [number, number] | null = null;
+
+  const chosen = createChosen(plot);
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
@@ -90,6 +94,25 @@ export const renderLayerMap = view((ctx, root, signal) => {
     }
     paint(source, key.labels.length);
     point();
+    if (size) drawChosen(source, size);
+  };
+
+  /** The cell of a layer and token, in the shown row. */
+  const cellAt = ([row, key]: Spot): Cell => {
+    const { source } = ctx.layered();
+    return { unit: source.unit, query: rowShown(source), key, layer: source.layers[row] as number };
+  };
+
+  /** Outline the cells chosen in one layer of this row, and draw the span. */
+  const drawChosen = (source: Source, shown: Size): void => {
+    const span = ctx.span("key");
+    const row = rowShown(source);
+    const here = ctx.pins().filter(({ layer = -1, query }) => query === row && source.layers.includes(layer));
+    chosen.draw(
+      here.map(({ layer = -1, key }) => boxOf({ query: source.layers.indexOf(layer), key }, shown)),
+      null,
+      span && [span[0] * shown.cellWidth, span[1] * shown.cellWidth],
+    );
   };
 
   const paint = ({ signed }: Source, cols: number): void => {
@@ -186,6 +209,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     selection.set({ method, inside: false, ...(ofTargets(ctx.layered().source) ? {} : { pinned: null }) });
   };
   on(back, signal, { click: close });
+  pickCells(ctx, { plot, left, top }, () => size, signal, cellAt, ["key"]);
   on(plot, signal, {
     pointermove: (event) => hover(find(event)),
     pointerleave: () => hover(null),
@@ -202,6 +226,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     ArrowLeft: step(0, -1),
     ArrowRight: step(0, 1),
     Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
+    "Shift+Enter": () => spot && togglePin(ctx, cellAt(spot)),
   });
   watchWidth(root, signal, (now) => {
     width = now;

@@ -9,6 +9,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
 import { keyWithTargets, methodWithTargets } from "../../wire/keys.ts";
 import type { Outcome } from "../../wire/wire.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 import { only, view } from "../base/view.ts";
 import { createContinuations } from "./predictions/continuations.ts";
@@ -95,6 +96,15 @@ export const renderPredictions = view((ctx, root, signal) => {
 
   ctx.views.ChangedPrediction?.(ctx, change);
 
+  // Sampling options change the probabilities, but not what the trace predicts.
+  const copy = createCopyButton(ctx, signal, () => {
+    const { temperature: t, topK: k, topP: p } = drawing();
+    const target = ctx.selection.get("target");
+    const isShown = target && position === null && shown.some(({ id }) => id === target.id);
+    return isShown && t === 1 && k === 0 && p >= 1 ? { of: "outcome", id: target.id } : null;
+  });
+  if (alone) root.append(copy.element);
+
   const draw = (): void => {
     const header = ctx.header();
     const { title: named, items } = header.predictions;
@@ -121,6 +131,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     setText(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
     point();
+    copy.show();
     continuations.show(next);
     surprisal.show(next, position);
   };

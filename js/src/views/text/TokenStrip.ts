@@ -17,12 +17,14 @@ import {
   setStyles,
   setText,
 } from "../../dom.ts";
-import { printed, tickText } from "../../numbers.ts";
+import { approximately, printed, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
+import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
@@ -91,6 +93,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     note: () => "",
   };
   const readout = createReadout();
+  const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
@@ -102,7 +105,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements);
+  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements, ...(copy ? [copy.element] : []));
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -142,7 +145,13 @@ export const renderTokenStrip = view((around, root, signal) => {
     const same = source.query === source.key;
     const targets = source.kind === "attributions";
     const make = (axis: Axis, caption: string, chooses: boolean, row = -1): Strip => {
-      const events = { hover: (i: number) => hover(i, chooses, row), pin: (i: number) => pin(i, chooses, row) };
+      const events = {
+        hover: (i: number) => hover(i, chooses, row),
+        pin: (i: number) => pin(i, chooses, row),
+        toggle: (i: number) =>
+          togglePin(ctx, chooses ? cell(i, -1) : cell(row >= 0 ? row : (ctx.cell("pinned")?.query ?? -1), i)),
+        span: (first: number, last: number) => chooseSpan(ctx, chooses ? "query" : "key", first, last),
+      };
       const strip = createStrip(
         ctx,
         axis,
@@ -182,6 +191,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (!isMap && query < 0) query = 0;
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
+    exactRows.rest(query >= 0 && hoveredKey >= 0 ? cell(query, hoveredKey) : null);
     const tile = tiles.get(source.id, layer, head);
     const chosen = filtersOf(ctx);
     const left = tile && filtered(ctx, tile, chosen);
@@ -249,7 +259,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
       if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
-      return `${name} ${sign} ${tile?.text(query, i) ?? printed(value, exact)}${host.note(i)}${others(i)}`;
+      const number = tile ? approximately(tile.text(query, i)) : `${sign} ${printed(value, exact)}`;
+      return `${name} ${number}${host.note(i)}${others(i)}`;
     };
     /** The values of the same element for the other targets. */
     const others = (i: number): string => {
@@ -258,7 +269,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       const rows = [...labels.keys()].filter((row) => row !== query);
       const size = (row: number): number => Math.abs(left.value(row, i));
       const listed = rows.length > MOST_OTHERS ? rows.sort((a, b) => size(b) - size(a)).slice(0, MOST_OTHERS) : rows;
-      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ≈ ${left.text(row, i)}`);
+      const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ${approximately(left.text(row, i))}`);
       return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
     };
     let words: string;
@@ -270,6 +281,18 @@ export const renderTokenStrip = view((around, root, signal) => {
         .join(", ")}`;
     } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
     readout.show(words, true);
+  };
+
+  /** Mark the tokens chosen together, and the span. */
+  const markChosen = (): void => {
+    const pins = ctx.pins();
+    const several = pins.length > 1 ? pins : [];
+    const [queried, keyed] = [several.map(({ query }) => query), several.map(({ key }) => key)];
+    if (queries !== keys[0]) queries?.choose(queried, [], ctx.span("query"));
+    keys.forEach((strip, row) => {
+      const here = several.flatMap(({ query, key }) => (stacked() && query !== row ? [] : [key]));
+      strip.choose(queries === strip ? queried : [], stacked() ? here : keyed, ctx.span("key"));
+    });
   };
 
   /** What the values sum to, for a method that conserves its target: in every strip, or in the row shown. */
@@ -294,7 +317,9 @@ export const renderTokenStrip = view((around, root, signal) => {
       build(source);
       const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}`);
       units.show();
+      copy?.show();
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
+      markChosen();
     }
     reading = read(source);
     setFlag(texts, "data-stale", !reading);

@@ -2,6 +2,7 @@
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setFlag } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
+import { pickText, type TextPicks } from "../base/gestures.ts";
 import { navigation, plural } from "../base/navigation.ts";
 import { step } from "./rowValues.ts";
 import { buildTokens } from "./tokens.ts";
@@ -12,11 +13,13 @@ export interface Strip {
   underlay: Underlay;
   /** Set a class on one token, and announce the query to screen readers; -1: none. */
   mark(name: "aw-query" | "aw-key", index: number): void;
+  /** Mark tokens chosen together, as queries and as keys, and the span. */
+  choose(queries: readonly number[], keys: readonly number[], span: readonly [number, number] | null): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
 }
 
-export interface StripEvents {
+export interface StripEvents extends Partial<TextPicks> {
   /** The element under the pointer or the keyboard focus; -1: none. */
   hover(index: number): void;
   pin(index: number): void;
@@ -39,6 +42,7 @@ export function createStrip(
   setFlag(box, "data-spaced", spaced);
   let active = 0;
   const marked: Record<string, HTMLElement | undefined> = {};
+  const chosen: Record<string, Set<number>> = {};
 
   const indexOf = (event: Event): number => {
     const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
@@ -70,11 +74,26 @@ export function createStrip(
       if (move(index)?.matches(":focus-visible")) events.hover(index);
     },
   });
-  const along = (key: string) => (): void => move(step(key, active, spans.length, rtl) ?? active)?.focus();
+  const { toggle, span } = events;
+  if (toggle && span) pickText(list, spans, signal, { toggle, span });
+  /** Where the span began that Shift and arrows extend. */
+  let anchor: number | null = null;
+  const go = (key: string): void => move(step(key, active, spans.length, rtl) ?? active)?.focus();
+  const along = (key: string) => (): void => {
+    anchor = null;
+    go(key);
+  };
+  const extend = (key: string) => (): void => {
+    anchor ??= active;
+    go(key);
+    span?.(anchor, active);
+  };
   const pin = (): void => events.pin(active);
   const keys = ["ArrowLeft", "ArrowRight", "Home", "End"].map((key) => [key, along(key)]);
-  const words = "← →: token · ↑ ↓: layer · Enter: pin · Escape: unpin";
-  keyboard(list, signal, { ...navigation(ctx), ...Object.fromEntries(keys), Enter: pin, " ": pin }, words);
+  const extending = ["ArrowLeft", "ArrowRight", "Home", "End"].map((key) => [`Shift+${key}`, extend(key)]);
+  const several = toggle ? { "Shift+Enter": () => toggle(active), ...Object.fromEntries(extending) } : {};
+  const words = `← →: token · ↑ ↓: layer · Enter: pin · ${toggle ? "Shift + Enter: pin several · Shift + ← →: span · " : ""}Escape: unpin`;
+  keyboard(list, signal, { ...navigation(ctx), ...Object.fromEntries(keys), Enter: pin, " ": pin, ...several }, words);
 
   return {
     box,
@@ -82,6 +101,18 @@ export function createStrip(
     reach(index, chosen) {
       if (chosen) move(index)?.focus();
       else spans[index]?.scrollIntoView({ block: "nearest" });
+    },
+    choose(queries, keys, span) {
+      const [start, stop] = span ?? [0, 0];
+      const covered = Array.from({ length: stop - start }, (_, i) => start + i);
+      const wanted = { "aw-tok-chosen": queries, "aw-tok-chosen-key": keys, "aw-in-span": covered };
+      for (const [name, indices] of Object.entries(wanted)) {
+        const before = chosen[name] ?? new Set();
+        const now = new Set(indices);
+        for (const i of before) if (!now.has(i)) spans[i]?.classList.remove(name);
+        for (const i of now) if (!before.has(i)) spans[i]?.classList.add(name);
+        chosen[name] = now;
+      }
     },
     mark(kind, index) {
       const [old, now] = [marked[kind], spans[index]];

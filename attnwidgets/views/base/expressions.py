@@ -1,0 +1,187 @@
+"""Expressions: Python that returns the number a view shows, in the names that its reader gave."""
+
+from __future__ import annotations
+
+import keyword
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._notebook import running_shell
+from attnwidgets.views.base.accepts import RECORDED
+from attnwidgets.views.wire.keys import by_layer, is_by_layer, method_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from attnwidgets.views.base.view import View
+    from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.sources import Source
+
+    Path: TypeAlias = tuple[Any, ...]
+    """Code in pieces: text, and objects that stand for the name that the reader gave them."""
+    Kinds: TypeAlias = dict[str, Callable[..., Iterable[Path]]]
+    """Kinds of number by name; each takes the place of one, and returns paths to it, the best first."""
+    Given: TypeAlias = Sequence[tuple[str, Any]]
+
+
+FEW = 10
+"""Number of predictions that `trace.predictions()` returns."""
+
+
+def expression(kinds: Callable[[], Kinds], of: str, **place: Any) -> Answer:
+    """Answer with Python that returns a shown number: code, and note, what must be named first, or "".
+
+    The first of the view's paths counts whose objects all have a name in the notebook. Names are looked up
+    now, as they may have changed since the view was displayed.
+
+    Args:
+        kinds: Returns the kinds of number that a view shows: `View._numbers`.
+        of: The kind of number.
+        **place: Where it stands, as that kind says it.
+
+    Raises:
+        LookupError: The view shows no such number.
+    """
+    numbers = kinds()
+    if of not in numbers:
+        raise LookupError(f"this view has no number {of!r}.")
+    paths = list(numbers[of](**place))
+    if not paths:
+        raise LookupError("no expression returns this number.")
+    names = reader_names()
+    for path in paths:
+        if all(isinstance(piece, str) or id(piece) in names for piece in path):
+            return {"code": _code(path, names), "note": ""}, []
+    unnamed = {id(piece): _placeholder(piece) for piece in paths[-1] if not isinstance(piece, str)}
+    missing = " and ".join(dict.fromkeys(name for key, name in unnamed.items() if key not in names))
+    note = f"nothing here has a name yet: write {missing} = … where it is made"
+    return {"code": _code(paths[-1], unnamed | names), "note": note}, []
+
+
+def reader_names() -> dict[int, str]:
+    """Return the names of objects in the notebook, by identity; names with a leading underscore are none."""
+    names: dict[int, str] = {}
+    for name, held in getattr(running_shell(), "user_ns", {}).copy().items():
+        if name.isidentifier() and not name.startswith("_") and not keyword.iskeyword(name):
+            names.setdefault(id(held), name)
+    return names
+
+
+def _code(path: Path, names: Mapping[int, str]) -> str:
+    return "".join(piece if isinstance(piece, str) else names[id(piece)] for piece in path)
+
+
+def _placeholder(held: Any) -> str:
+    return "view" if hasattr(held, "comm") else "trace"
+
+
+def listed(*given: Any, **named: Any) -> str:
+    """Return arguments as code; named ones that are None are left out."""
+    words = (f"{name}={value!r}" for name, value in named.items() if value is not None)
+    return ", ".join([*map(repr, given), *words])
+
+
+def cell_paths(
+    view: View,
+    trace: Any,
+    given: Given,
+    *,
+    source: str,
+    layer: int,
+    head: int | str,
+    query: int,
+    key: int,
+) -> Iterator[Path]:
+    """Yield the paths to a cell of a map, or to what a source gives a target, `key` and `query` of a cell.
+
+    Args:
+        view: The view that shows it.
+        trace: The trace that it was given, or None.
+        given: The explanations that it opened with, by method key.
+        source: Its source.
+        layer: Number of the layer.
+        head: Number of the head, a reduction, or "-".
+        query: The row.
+        key: The column.
+
+    Raises:
+        LookupError: There is no such matrix, or nothing is shown in this cell.
+        IndexError: It has no such layer, head or row.
+    """
+    shown = next((one for one in view.store.sources() if one.id == source), None)
+    if shown is None:
+        raise LookupError(f"this view shows no {source!r}; run the cell again.")
+    row = shown.row(layer, head, query)
+    if not 0 <= key < len(row) or not np.isfinite(row[key]):
+        raise LookupError("there is no number in this cell.")
+    filters = view.options.get("filters") or {}
+    rescales = filters.get("special") == "renormalise" and shown.stochastic
+    special = "renormalise" if rescales else None
+
+    def value(held: Any) -> str:
+        unit = None if held.unit == shown.unit else shown.unit
+        if shown.attributions:
+            return f".value({listed(key, target=query if held.values.ndim > 1 else None, unit=unit)})"
+        number = layer if len(held.layers) > 1 else None
+        some = None if held.heads is None or head == "-" else head
+        return f".value({listed(query, key, layer=number, head=some, unit=unit, special=special)})"
+
+    if trace is not None and not rescales:
+        yield from _recorded(trace, shown, (layer, head, query, key), float(row[key]), value)
+    for start, held in _held(
+        [*given, *((one.method, one.explanation) for one in view.store.sources())], shown
+    ):
+        yield *start, value(held)
+    called = listed(shown.method, stack=None if shown.stack == "self" else shown.stack)
+    yield view, f".explanation({called}){value(shown.explanation)}"
+
+
+def outcome_code(place: int) -> str:
+    """Return the code, after a trace, of the probability of its most probable outcome but `place`."""
+    return f".predictions({'' if place < FEW else place + 1})[{place}].probability"
+
+
+def _recorded(
+    trace: Any,
+    shown: Source,
+    cell: tuple[int, int | str, int, int],
+    number: float,
+    value: Callable[[Any], str],
+) -> Iterator[Path]:
+    """Yield the paths from a trace that run no model, if they lead to this very number."""
+    import attnwidgets
+
+    (layer, head, query, key), name = cell, method_of(shown.method)
+    if name not in RECORDED or is_by_layer(shown.method):
+        return
+    stack = None if shown.stack in {"self", trace.default_stack} else shown.stack
+    if name == "attention" and shown.unit == "token" and isinstance(head, int):
+        weights = trace.attention_rows(layer, [head], [query], stack)
+        if float(weights[0, 0, key]) == number:
+            yield trace, f".attention_layer({listed(layer, stack=stack)})[{head}, {query}, {key}].item()"
+    make = getattr(attnwidgets, name)
+    again = make(trace, **({} if stack is None else {"stack": stack}))
+    of = None if again.heads is None or head == "-" else head
+    if shown.unit not in again.available_units() or layer not in again.layers:
+        return
+    if np.float32(again.value(query, key, layer=layer, head=of, unit=shown.unit)) == number:
+        after = f"{', ' if stack else ''}{listed(stack=stack)}){value(again)}"
+        yield attnwidgets, f".{name}(", trace, after
+        yield make, "(", trace, after
+
+
+def _held(known: Given, shown: Source) -> Iterator[tuple[Path, Any]]:
+    """Yield objects that a reader may have named, each with the explanation that it leads to."""
+    for key, held in known:
+        if (held.stack or "self") != shown.stack or shown.unit not in held.available_units():
+            continue
+        if key == shown.method:
+            yield (held,), held
+        elif (
+            by_layer(key) == shown.method
+            and held.map is not None
+            and shown.unit in held.map.available_units()
+        ):
+            yield (held, ".map"), held.map

@@ -1,0 +1,110 @@
+/** What is chosen in a picture: pinned cells and heads as outlines, a span as a bar along its axis. */
+import type { ViewContext } from "../../context.ts";
+import { createWatch } from "../../dom.ts";
+import type { Cell, Span } from "../../wire/wire.ts";
+import { setAttributes, svg } from "../charts/svg.ts";
+
+/** Distance in px of a span's bar from the picture, and its ends. */
+const [BESIDE, TICK] = [2, 4];
+
+/** Left, top, width and height in px. */
+export type Box = readonly [number, number, number, number];
+
+/** Cells of equal size, in px. */
+export interface Cells {
+  rows: number;
+  cols: number;
+  cellWidth: number;
+  cellHeight: number;
+}
+
+export interface Chosen {
+  /** Outline boxes, and draw bars along rows and columns: [start, stop) in px. The number of nodes stays the same. */
+  draw(boxes: readonly Box[], rows?: readonly [number, number] | null, cols?: readonly [number, number] | null): void;
+}
+
+/** Draw over an element, from its top left corner; what is drawn takes no pointer events. */
+export function createChosen(over: Element): Chosen {
+  const outlines = svg("path");
+  const [halo, bars] = ["halo", "bar"].map((name) => svg("path", { class: `aw-chosen-${name}` })) as [
+    SVGElement,
+    SVGElement,
+  ];
+  const drawing = svg("svg", { class: "aw-chosen", "aria-hidden": "true" });
+  drawing.append(halo, outlines, bars);
+  const isDrawn = createWatch();
+  return {
+    draw(boxes, rows = null, cols = null) {
+      const outline = outlineOf(boxes);
+      const down = rows ? `M${TICK - BESIDE} ${rows[0] + 1}h${-TICK}V${rows[1] - 1}h${TICK}` : "";
+      const across = cols ? `M${cols[0] + 1} ${TICK - BESIDE}v${-TICK}H${cols[1] - 1}v${TICK}` : "";
+      if (!isDrawn(outline, down, across)) return;
+      // Most pictures show nothing chosen: they get no nodes.
+      if (outline || down || across) over.after(drawing);
+      else drawing.remove();
+      setAttributes(halo, { d: outline + down + across });
+      setAttributes(outlines, { d: outline });
+      setAttributes(bars, { d: down + across });
+    },
+  };
+}
+
+/**
+ * The outline of boxes. Those that touch have one outline around all of them: where cells are small, lines between them
+ * would hide their values.
+ */
+export function outlineOf(boxes: readonly Box[]): string {
+  const edges = new Set<string>();
+  const round = (at: number): number => Math.round(100 * at) / 100;
+  for (const [x, y, width, height] of boxes) {
+    const [left, top, right, bottom] = [x, y, x + width, y + height].map(round);
+    const sides = [
+      `M${left} ${top}H${right}`,
+      `M${left} ${bottom}H${right}`,
+      `M${left} ${top}V${bottom}`,
+      `M${right} ${top}V${bottom}`,
+    ];
+    // An edge of two boxes lies between them.
+    for (const side of sides) if (!edges.delete(side)) edges.add(side);
+  }
+  return [...edges].join("");
+}
+
+/** The box of a cell; of a whole row or column, if the other index is -1. */
+export function boxOf({ query, key }: Pick<Cell, "query" | "key">, size: Cells): Box {
+  const { rows, cols, cellWidth, cellHeight } = size;
+  return [
+    Math.max(0, key) * cellWidth,
+    Math.max(0, query) * cellHeight,
+    cellWidth * (key < 0 ? cols : 1),
+    cellHeight * (query < 0 ? rows : 1),
+  ];
+}
+
+/** The place of an element among the drawn rows or columns; -1: it is not drawn. */
+export type Place = (side: Span["side"], element: number) => number;
+
+/** Outline the cells of a map that are pinned together, and draw the span at its sides. */
+export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: Place = (_, element) => element): void {
+  const { layer } = ctx.resolved();
+  const pins = ctx.pins();
+  const here = pins.length > 1 ? pins.filter((cell) => (cell.layer ?? layer) === layer) : [];
+  const boxes = here.flatMap((cell) => {
+    const at = {
+      query: cell.query < 0 ? -1 : place("query", cell.query),
+      key: cell.key < 0 ? -1 : place("key", cell.key),
+    };
+    const isOut = (cell.query >= 0 && at.query < 0) || (cell.key >= 0 && at.key < 0);
+    return isOut ? [] : [boxOf(at, size)];
+  });
+  const bar = (side: Span["side"], cell: number): [number, number] | null => {
+    const [start, stop] = ctx.span(side) ?? [0, 0];
+    let [from, to] = [Number.POSITIVE_INFINITY, -1];
+    for (let i = start; i < stop; i += 1) {
+      const at = place(side, i);
+      if (at >= 0) [from, to] = [Math.min(from, at), Math.max(to, at)];
+    }
+    return to < 0 ? null : [from * cell, (to + 1) * cell];
+  };
+  chosen.draw(boxes, bar("query", size.cellHeight), bar("key", size.cellWidth));
+}

@@ -1,0 +1,169 @@
+/** "Copy as Python": the expression that returns the pinned number, in the names that the reader gave. */
+
+import type { ViewContext } from "../../context.ts";
+import { assign, h, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+
+/** Where a number stands: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
+export type NumberPlace = { of: string } & Record<string, unknown>;
+
+/** The twin of `expression` in attnwidgets/views/base/expressions.py. */
+interface Expression {
+  code: string;
+  /** What must be named first, or "". */
+  note: string;
+}
+
+export interface CopyButton {
+  /** The button, with what it has to say. */
+  element: HTMLElement;
+  /** Whether there is a number to copy; call after every change of the selection. */
+  show(): void;
+}
+
+const LABEL = "Copy as Python";
+const COPIED = "Copied";
+const COPIED_MS = 1600;
+
+/** A button that copies the expression of the number at `pinned()`; it is disabled while that is null. */
+export function createCopyButton(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  pinned: () => NumberPlace | null = () => pinnedCell(ctx),
+): CopyButton {
+  const button = h("button.button.copy", { type: "button", title: "Copy the Python that returns this number" }, LABEL);
+  const text = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "Python" });
+  const note = h("div.copy-note");
+  const told = h("div.copy-told", note, text);
+  const region = h("div.sr", { role: "status" });
+  const element = h("span.copy-place", button, told, region);
+  const answers = createAnswers(ctx, signal, () => receive());
+  let asked: NumberPlace | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  told.hidden = true;
+  reserve(button, LABEL, COPIED);
+
+  const close = (): void => assign(told, { hidden: true });
+  /** Say something beside the button, with the text to copy by hand. */
+  const tell = (words: string, code: string): void => {
+    const view = element.closest(".aw-root") ?? document.body;
+    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect());
+    setFlag(told, "data-left", Boolean(own && whole && own.left + own.right < whole.left + whole.right));
+    assign(told, { hidden: false });
+    assign(text, { value: code });
+    setText(note, words);
+    setText(region, words);
+  };
+  const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
+    const copied = code !== "" && (await write(code));
+    if (signal.aborted) return;
+    if (!copied || missing) tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
+    else setText(region, `${COPIED}: ${code}`);
+    if (!copied) text.select();
+    if (!copied) return;
+    setText(button, COPIED);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      setText(button, LABEL);
+      setText(region, "");
+    }, COPIED_MS);
+  };
+  const receive = (): void => {
+    if (!asked) return;
+    const answer = answers.get<Expression>("expression", asked)?.meta;
+    const failure = answers.failure("expression", asked);
+    if (!answer && !failure) return;
+    const place = asked;
+    asked = null;
+    if (answer) void deliver(answer);
+    else void withoutKernel(place, failure ?? "");
+  };
+  const withoutKernel = async (place: NumberPlace, why: string): Promise<void> => {
+    const code = general(ctx, place);
+    if (code) await deliver({ code, note: "no kernel answers: the view is called “view” here" });
+    else {
+      setText(region, why);
+      tell(why, "");
+    }
+  };
+
+  on(button, signal, {
+    click() {
+      close();
+      asked = pinned();
+      if (!asked) return;
+      // Names change: the answer of an earlier click does not count.
+      answers.retry("expression", ctx.tiles.status().state === "ok");
+      receive();
+    },
+  });
+  on(told, signal, {
+    keydown: (event) => event.key === "Escape" && close(),
+    focusout: (event) => element.contains(event.relatedTarget as Node | null) || close(),
+  });
+  setChildren(told, note, text);
+  return {
+    element,
+    show() {
+      const isOff = !pinned();
+      if (button.disabled === isOff) return;
+      button.disabled = isOff;
+      close();
+    },
+  };
+}
+
+/** The pinned cell of the shown matrix; attributions of one target have one row. */
+export function pinnedCell(ctx: ViewContext): NumberPlace | null {
+  const cell = ctx.cell("pinned");
+  const { source, layer, head } = ctx.resolved();
+  const single = source.kind === "attributions" && ctx.axisOf(source.query).labels.length === 1;
+  const query = single ? 0 : (cell?.query ?? -1);
+  if (!cell || query < 0 || cell.key < 0) return null;
+  return { of: "cell", source: source.id, layer, head, query, key: cell.key };
+}
+
+/** The expression of a cell where nobody knows the reader's names; "" for another kind of number. */
+function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberPlace): string {
+  const source = ctx.header().sources.find((one) => one.id === id);
+  if (of !== "cell" || !source) return "";
+  const text = JSON.stringify;
+  const stack = source.stack === "self" ? "" : `, stack=${text(source.stack)}`;
+  const unit = source.unit === "token" ? "" : `, unit=${text(source.unit)}`;
+  const start = `view.explanation(${text(source.method)}${stack})`;
+  if (source.kind === "attributions" && !source.method.endsWith(":layers")) {
+    const several = ctx.axisOf(source.query).labels.length > 1;
+    return `${start}.value(${key}${several ? `, target=${query}` : ""}${unit})`;
+  }
+  const named = head === "-" ? "" : `, head=${text(head)}`;
+  return `${start}.value(${query}, ${key}, layer=${layer}${named}${unit})`;
+}
+
+/** Write to the clipboard; returns whether the page was allowed to. */
+async function write(code: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(code);
+    return true;
+  } catch {
+    return writeSelected(code);
+  }
+}
+
+/** The same as a browser did before there was a clipboard to write to. */
+function writeSelected(code: string): boolean {
+  const focused = document.activeElement as HTMLElement | null;
+  const area = h("textarea", { "aria-hidden": "true", tabindex: "-1" });
+  area.value = code;
+  area.style.cssText = "position: fixed; opacity: 0; inset: 0 auto auto 0;";
+  document.body.append(area);
+  area.select();
+  try {
+    return document.execCommand("copy");
+  } catch {
+    return false;
+  } finally {
+    area.remove();
+    focused?.focus();
+  }
+}

@@ -1,0 +1,164 @@
+/** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
+
+import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { createExactRows, describeCells } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
+import { icon } from "../base/icons.ts";
+import { whereWords } from "../base/navigation.ts";
+import {
+  createHeadControl,
+  createLayerControl,
+  createMethodControl,
+  createUnitControl,
+  together,
+} from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
+import { KNOCKS, knock, onK, shownHeadOf, specsOf } from "../interventions/list.ts";
+import { renderHeatmap } from "../maps/Heatmap.ts";
+import { renderPredictions } from "../text/Predictions.ts";
+import { hasManyTargets, renderTokenStrip } from "../text/TokenStrip.ts";
+import { createAnswer } from "./answer.ts";
+import { createChips } from "./chips.ts";
+import { createFollow } from "./follow.ts";
+import { createPanes, type Panel } from "./tabs.ts";
+
+export const renderExplorer = view((ctx, root, signal) => {
+  const answers = createAnswers(ctx, signal, () => refresh());
+  const controls = together(
+    createMethodControl(ctx, signal),
+    createLayerControl(ctx, signal),
+    createHeadControl(ctx, signal),
+    createUnitControl(ctx, signal),
+  );
+  const chips = createChips(ctx, signal, answers);
+  const answer = createAnswer(ctx, signal, answers);
+  const copy = createCopyButton(ctx, signal);
+  const follow = createFollow(ctx, signal, answers);
+  const [text, heads, map, layers] = [h("div.reading"), h("div.pane.heads"), h("div.map"), h("div.map")];
+  const message = h("div.warning", { role: "status" });
+  const specs = h("div");
+  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers);
+  const inner = ctx.child({ title: "" });
+  /** A panel with another view, drawn when first opened; none if the view is not loaded. */
+  const holding = (name: string, title: string): Panel[] => {
+    const render = name === "Predictions" ? renderPredictions : ctx.views[name];
+    if (!render) return [];
+    const inside = h("div.panel");
+    const open = (): void => {
+      if (!inside.childElementCount) render(inner, inside);
+    };
+    return [{ name, title, element: h("section", { "data-of": name }, inside), open, roomy: true }];
+  };
+  const panes = createPanes(signal, heads, middle, [
+    { name: "answer", title: "In words", element: answer.element },
+    ...holding("Predictions", "predictions"),
+    ...holding("InterventionView", "what if a head or a row changed"),
+    ...holding("RemovalView", "what if tokens were removed"),
+    ...holding("FeatureStrip", "features"),
+  ]);
+  watchWidth(root, signal, panes.fit);
+  panes.element.dataset.awKeys = KNOCKS;
+  const frame = createFrame(ctx, root, {
+    controls: controls.elements,
+    lead: [chips.element, text],
+    body: [panes.element],
+    actions: [copy.element],
+  });
+  root.classList.add("aw-explorer");
+  root.role = "group";
+  root.ariaLabel = "attention explorer";
+  const expand = createExpand(root, signal);
+  root.querySelector(":scope > .aw-toolbar > .aw-end")?.append(expand);
+  onK(root, signal, () => {
+    const at = shownHeadOf(ctx);
+    const why =
+      answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
+    if (!at || typeof at.head !== "number") setText(message, "Choose one head first: then k knocks it out.");
+    else if (why) setText(message, `No head can be knocked out: it ${why}.`);
+    else {
+      setText(message, "");
+      knock(ctx, at.source.stack, at.layer, at.head, "zero");
+    }
+  });
+
+  const exactRows = createExactRows(ctx, () => point());
+  /** The readout: where the pointer or the pin is. Runs on every pointer move. */
+  const point = (): void => {
+    const { source, layer, head } = ctx.resolved();
+    const tile = ctx.tiles.get(source.id, layer, head) ?? null;
+    const cells = describeCells(ctx, exactRows, tile, ctx.cell("hover"), ctx.cell("pinned"));
+    frame.readout.show(`${cells} · ${whereWords(ctx)}`, root.contains(document.activeElement));
+  };
+
+  const { saes } = ctx.options as { saes?: unknown };
+  const isOther = createWatch();
+  const refresh = (): void => {
+    controls.show();
+    chips.show();
+    copy.show();
+    answer.show();
+    follow.show();
+  };
+  const update = (): void => {
+    const header = ctx.header();
+    const { source } = ctx.resolved();
+    frame.show("", header.model);
+    refresh();
+    if (!isOther(header, ctx.options, source, ctx.layered().source)) return;
+    const predicts = header.predictions.items.length > 0;
+    const attributed = source.kind === "attributions";
+    const one = source.layers.length * (source.heads?.length ?? 1) < 2;
+    setFlag(panes.element, "data-headless", attributed || one);
+    assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
+    const many = hasManyTargets(ctx);
+    map.hidden = attributed && !many;
+    layers.hidden = !attributed || many || ctx.layered().source.layers.length < 2;
+    panes.offer((name) => {
+      if (name === "FeatureStrip") return Boolean(saes);
+      return predicts || !["RemovalView", "Predictions"].includes(name);
+    });
+  };
+  answers.get("interventions"); // fetched early, so that it is there when needed
+  update();
+  renderTokenStrip(inner, text);
+  renderHeatmap(inner, map);
+  ctx.views.LayerMap?.(inner, layers);
+  ctx.views.HeadGrid?.(ctx.child({ title: "" }, frame.readout), heads);
+  ctx.views.ActiveList?.(inner, specs);
+  on(heads, signal, { pointerleave: () => point() });
+  return (changed) => {
+    if (!only(changed, "hover")) update();
+    point();
+    if (changed.has("head") || changed.has("interventions")) setText(message, "");
+    setFlag(root, "data-changed", specsOf(ctx).length > 0);
+  };
+});
+
+/** A button that fills the window with the view, and takes it back; Escape as well. */
+function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
+  const button = iconButton(signal, "", "fill the window", () => set(!root.matches(":popover-open")));
+  const set = (large: boolean): void => {
+    // A popover lies above everything, whatever the page does with the cell; without one it would be hidden.
+    if (large) {
+      root.popover = "manual";
+      root.showPopover();
+    } else {
+      root.hidePopover();
+      root.popover = null;
+    }
+    const name = large ? "back to the page" : "fill the window";
+    button.title = name;
+    button.ariaLabel = name;
+    setChildren(button, icon(large ? "shrink" : "expand"));
+  };
+  setChildren(button, icon("expand"));
+  button.hidden = !("showPopover" in root);
+  on(root, signal, {
+    keydown(event) {
+      if (event.key === "Escape" && !event.defaultPrevented && root.matches(":popover-open")) set(false);
+    },
+  });
+  return button;
+}

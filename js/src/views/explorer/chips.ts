@@ -1,0 +1,119 @@
+/** The predictions as a row of chips. A click explains one; while interventions are active they show before and after. */
+import type { ViewContext } from "../../context.ts";
+import { h, keyboard, on, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
+import type { Answers } from "../../wire/answers.ts";
+import { methodWithTargets } from "../../wire/keys.ts";
+import type { Outcome } from "../../wire/wire.ts";
+import { shownTargets } from "../base/methodChoice.ts";
+import { type Changed, NOT_HERE } from "../interventions/change.ts";
+import { specsOf } from "../interventions/list.ts";
+import { explainOutcome } from "../text/outcomeChoice.ts";
+import { percent } from "../text/predictions/percent.ts";
+
+const MOST = 10;
+
+interface Shown extends Outcome {
+  before: number;
+  after: number | null;
+}
+
+export interface Chips {
+  element: HTMLElement;
+  show(): void;
+}
+
+export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answers): Chips {
+  const [label, hint] = [h("span.dim"), h("span.dim.chips-hint")];
+  const row = h("div.chips-row", { role: "group" });
+  const element = h("div.chips", label, row, hint);
+  let drawnKey = "";
+  let shown: Shown[] = [];
+  /** The method to go back to when no prediction is explained any more. */
+  let before = "";
+
+  const read = (): [Shown[], string] => {
+    const { items } = ctx.header().predictions;
+    const recorded = items.slice(0, MOST).map((item) => ({ ...item, before: item.probability, after: null }));
+    const specs = specsOf(ctx);
+    if (specs.length === 0) return [recorded, ""];
+    const args = { interventions: specs };
+    const change = answers.get<Changed>("changed", args)?.meta;
+    const why = answers.failure("changed", args) ?? "";
+    if (!change)
+      return [
+        recorded,
+        why ? (NOT_HERE.test(why) ? "after the change: needs a running kernel" : why) : "computing what changes …",
+      ];
+    if (change.kind !== "distribution" && change.kind !== "several") return [recorded, ""];
+    return [change.rows.slice(0, MOST).map(([id, text, was, is]) => ({ id, label: text, before: was, after: is })), ""];
+  };
+
+  const choose = (target: EventTarget | null, asFoil: boolean): void => {
+    const at = [...row.children].indexOf((target as Element).closest(".aw-chip") as Element);
+    const item = shown[at];
+    if (!item || !methodWithTargets(ctx.header())) return;
+    const { source } = ctx.resolved();
+    if (source.kind === "map") before = source.method;
+    const fallback = before || (ctx.header().sources.find(({ kind }) => kind === "map")?.method ?? source.method);
+    explainOutcome(ctx, item, asFoil, fallback);
+  };
+  on(row, signal, { click: ({ target, shiftKey }) => choose(target, shiftKey) });
+  keyboard(
+    row,
+    signal,
+    { "Shift+Enter": () => choose(document.activeElement, true) },
+    "Enter: explain this prediction · Shift+Enter: rather than this one",
+  );
+
+  return {
+    element,
+    show() {
+      const { title } = ctx.header().predictions;
+      const [now, state] = read();
+      const [target, foil] = shownTargets(ctx);
+      const explains = Boolean(methodWithTargets(ctx.header(), ctx.source().method));
+      const can = Boolean(methodWithTargets(ctx.header()));
+      const stateKey = JSON.stringify([now, target, foil, explains, can, title]);
+      setText(
+        hint,
+        state || (can && !explains ? `click a ${title === "next token" ? "token" : "class"} to explain it` : ""),
+      );
+      if (stateKey === drawnKey) return;
+      drawnKey = stateKey;
+      shown = now;
+      setText(label, title || "prediction");
+      row.ariaLabel = title || "predictions";
+      const explained = explains ? (target ?? shown[0] ?? null) : null;
+      setChildren(
+        row,
+        ...shown.map((item) => {
+          const role = item.id === explained?.id ? "explained" : explains && item.id === foil?.id ? "rather than" : "";
+          const values =
+            item.after === null
+              ? [h("span", percent(item.before))]
+              : [h("span.dim", percent(item.before)), h("span.dim", "→"), h("b", percent(item.after))];
+          const width = (share: number): string => `${(100 * Math.max(0, Math.min(1, share))).toFixed(1)}%`;
+          const [was, is] = [h("i.chip-was"), h("i.chip-is")];
+          was.style.width = width(item.before);
+          is.style.width = width(item.after ?? item.before);
+          const chip = h(
+            "button.chip",
+            { type: "button", "aria-pressed": String(Boolean(role)) },
+            h("b.chip-name", h("bdi", shortLabel(item.label, 24))),
+            ...values,
+            ...(role ? [h("span.dim", role)] : []),
+            ...(item.after === null ? [] : [was]),
+            is,
+          );
+          chip.disabled = !can;
+          return chip;
+        }),
+      );
+      setFlag(
+        element,
+        "data-compared",
+        shown.some(({ after }) => after !== null),
+      );
+    },
+  };
+}

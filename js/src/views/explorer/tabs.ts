@@ -1,0 +1,81 @@
+/**
+ * The panes of an Explorer: the map in the middle, heads at its left, and beside it one of several panels. On a wide page
+ * all three stand side by side; on a narrower one the panel takes the place of the heads (the drawer), and on a phone there
+ * is one at a time.
+ */
+import { h, on, setFlag } from "../../dom.ts";
+import { createMenu, type Item } from "../base/menu.ts";
+
+/** px below which there is one pane at a time; parts/explorer.css has the same. */
+const PHONE = 600;
+
+export interface Panel {
+  name: string;
+  title: string;
+  element: HTMLElement;
+  /** Fill it, when it is first opened. */
+  open?: () => void;
+  /** Whether it needs more room than a column. */
+  roomy?: boolean;
+}
+
+export interface Panes {
+  element: HTMLElement;
+  /** Say which panels there are now. */
+  offer(isOffered: (name: string) => boolean): void;
+  /** Follow the width of the page. */
+  fit(width: number): void;
+}
+
+/** The first panel is shown at first, and stands in the tabs; the others are in a menu. */
+export function createPanes(
+  signal: AbortSignal,
+  heads: HTMLElement,
+  map: HTMLElement,
+  panels: readonly Panel[],
+): Panes {
+  const tab = (name: string, title: string): HTMLButtonElement =>
+    h("button.tab", { type: "button", role: "tab", "data-name": name }, title);
+  const [first] = panels;
+  const tabs = [tab("map", "Map"), tab("heads", "Heads"), tab(first?.name ?? "", first?.title ?? "")];
+  const more = createMenu("more", signal, (name) => show(name));
+  const bar = h("div.tabs", { role: "tablist", "aria-label": "panels" }, ...tabs, more.field);
+  const side = h("div.pane.side", ...panels.map(({ element }) => element));
+  const element = h("div.panes", { role: "group", "aria-label": "all panels" }, bar, heads, map, side);
+  let now = "map";
+  let chosen = first?.name ?? "";
+  let offered: readonly Panel[] = panels;
+
+  const show = (name: string): void => {
+    now = name;
+    const panel = offered.find((candidate) => candidate.name === name);
+    if (panel) {
+      chosen = name;
+      panel.open?.();
+    }
+    element.dataset.tab = panel ? "side" : name;
+    setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));
+    for (const other of panels) other.element.hidden = other.name !== chosen;
+    for (const button of tabs) button.ariaSelected = String(button.dataset.name === (panel ? chosen : now));
+    const items: Item[] = offered.slice(1).map(({ name: value, title: label }) => ({ value, label }));
+    more.offer([{ value: "", label: "more" }, ...items], items.some(({ value }) => value === chosen) ? chosen : "");
+  };
+  on(bar, signal, {
+    click({ target }) {
+      const button = (target as Element).closest<HTMLElement>("[role=tab]");
+      if (button) show(button.dataset.name as string);
+    },
+  });
+  return {
+    element,
+    fit(width) {
+      const isPhone = width < PHONE;
+      if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
+    },
+    offer(isOffered) {
+      offered = panels.filter(({ name }) => isOffered(name));
+      if (offered.some(({ name }) => name === chosen)) show(now);
+      else show(first?.name ?? "");
+    },
+  };
+}

@@ -1,0 +1,45 @@
+/** Choosing a prediction: a click explains it, Shift-click contrasts the explained one with it. */
+import type { ViewContext } from "../../context.ts";
+import { keyWithTargets, methodWithTargets, type TargetPair } from "../../wire/keys.ts";
+import type { Header, Outcome } from "../../wire/wire.ts";
+import { showMethod, shownTargets } from "../base/methodChoice.ts";
+
+/** Methods that explain a prediction, the best first: what conserves its target, then what is exact, then estimates. */
+const BEST = ["lrp", "integrated_gradients", "gradient_x_input"];
+
+/** The method that explains a chosen prediction: the shown one if it can, else the best that the trace can serve. */
+export function methodFor(header: Header, shown: string): string | null {
+  if (methodWithTargets(header, shown)) return shown;
+  const computed = header.sources.filter(({ targets }) => targets).map(({ method }) => ({ method, mark: "" }));
+  const offered = header.methods.filter(({ targets, refusal }) => targets && !refusal);
+  const all = [...computed, ...offered];
+  const best = BEST.map((name) => all.find(({ method, mark }) => method === name && !mark)).find(Boolean);
+  return (best ?? all.find(({ mark }) => !mark) ?? all[0])?.method ?? null;
+}
+
+/** Target and foil after a click on an outcome. */
+export function chosenOutcomes(
+  items: readonly Outcome[],
+  item: Outcome,
+  [target, foil]: TargetPair,
+  asFoil: boolean,
+): TargetPair {
+  const same = (other: { id: number } | null): boolean => other?.id === item.id;
+  const outcome = { id: item.id, label: item.label };
+  if (!asFoil) return same(target) ? [null, null] : [outcome, same(foil) ? null : foil];
+  const contrast = same(foil) ? null : outcome;
+  // With a foil alone, the top prediction is the target.
+  const first = !target || same(target) ? (items.find((other) => !same(other)) ?? null) : target;
+  return [contrast ? first : target, contrast];
+}
+
+/** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none is left. */
+export function explainOutcome(ctx: ViewContext, item: Outcome, asFoil: boolean, fallback: string): void {
+  const header = ctx.header();
+  const shown = ctx.source().method;
+  const pair = chosenOutcomes(header.predictions.items, item, shownTargets(ctx), asFoil);
+  const method = methodFor(header, shown);
+  if (!method) return;
+  if (pair[0]) showMethod(ctx, keyWithTargets(method, ...pair), pair);
+  else showMethod(ctx, fallback, pair);
+}

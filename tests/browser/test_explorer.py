@@ -1,0 +1,132 @@
+"""The Explorer stays in one screen, whatever the text, the model and the reader do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import attnwidgets as aw
+from tests.tracing import tiny
+
+TALLEST = 560
+MOST_GROUPS = 10
+WORD = "the electronic music that nobody understood was unlikeable and long"
+
+GROUPS = """root => {
+  const parts = [...root.querySelectorAll(':scope > .aw-toolbar, :scope > .aw-footer')];
+  const seen = new Set();
+  for (const el of parts.flatMap(p => [...p.querySelectorAll('button, select, input, summary, [role=slider]')])) {
+    if (!el.checkVisibility() || el.closest('.aw-menu')) continue;
+    seen.add(el.closest('.aw-group, fieldset, .aw-choice') ?? el);
+  }
+  return seen.size;
+}"""
+
+
+def height(page):
+    return page.locator(".aw-explorer").evaluate("e => e.getBoundingClientRect().height")
+
+
+def text_of(n):
+    words = WORD.split()
+    return " ".join(words[i % len(words)] for i in range(n - 2))
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return aw.demo_model("classifier")
+
+
+@pytest.mark.parametrize("width", [480, 760, 1200])
+@pytest.mark.parametrize("n", [5, 64, 256])
+def test_texts_of_any_length_fit_one_screen(minilm, page_of, width, n):
+    page = page_of(aw.Explorer(aw.trace(*minilm, text_of(n))), viewport={"width": width, "height": 900})
+    assert height(page) <= TALLEST
+    assert page.locator(".aw-explorer").evaluate(GROUPS) <= MOST_GROUPS
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("width", [760, 1200])
+def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
+    trace = aw.trace(*classifier, "a wonderful film with a dull ending.")
+    page = page_of(aw.Explorer(trace), viewport={"width": width, "height": 900})
+    explorer = page.locator(".aw-explorer")
+    before = height(page)
+
+    def same(what):
+        page.wait_for_timeout(150)
+        assert height(page) == before, what
+
+    plot = explorer.locator(".aw-map .aw-plot").first
+    plot.hover(position={"x": 60, "y": 60})
+    same("hover")
+    plot.click(position={"x": 60, "y": 60})
+    same("pin")
+    page.keyboard.press("Escape")
+    same("unpin")
+    explorer.locator(".aw-segment", has_text="words").click()
+    same("unit")
+    explorer.get_by_role("button", name="next layer").click()
+    same("layer")
+    explorer.locator(".aw-chip").first.click()
+    same("a prediction explained")
+    explorer.locator(".aw-chip").first.click()
+    same("no longer")
+    explorer.locator(".aw-tok").nth(3).click()
+    same("a token pinned")
+    page.keyboard.press("k")
+    same("knock-out")
+
+
+@pytest.mark.parametrize("make", ["decoder", "encoder-decoder", "features", "intervention"])
+def test_every_kind_of_model_fits_one_screen(make, minilm, page_of, classifier):
+    if make == "decoder":
+        explorer = aw.Explorer(aw.trace(*tiny("llama"), torch.arange(24)[None]))
+    elif make == "encoder-decoder":
+        explorer = aw.Explorer(aw.trace(*tiny("t5"), torch.arange(9)[None]))
+    elif make == "features":
+        trace = aw.trace(*minilm, "the keys to the cabinet")
+        sae = aw.sae.SAE.random(384, 64) if hasattr(aw.sae.SAE, "random") else pytest.skip("no random SAE")
+        explorer = aw.Explorer(trace, features=sae)
+    else:
+        explorer = aw.Explorer(aw.trace(*classifier, "a dull film."))
+        explorer.selection.interventions = ({"kind": "ablate", "stack": "self", "layer": 1, "head": 2},)
+    page = page_of(explorer, viewport={"width": 760, "height": 900})
+    assert height(page) <= TALLEST
+    assert page.locator(".aw-explorer").evaluate(GROUPS) <= MOST_GROUPS
+
+
+def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier, page_of):
+    trace = aw.trace(*classifier, "a wonderful film with a dull ending.")
+    page = page_of(aw.Explorer(trace, methods=["attention", "lrp"]))
+    chips = page.locator(".aw-chip")
+    assert chips.count() == 2
+    share = [100 * one.probability for one in trace.predictions()]
+    assert f"{share[0]:.1f} %" in chips.first.inner_text()
+    chips.first.click()
+    page.locator(".aw-answer b", has_text="Speak for").first.wait_for()
+    assert "explained" in chips.first.inner_text()
+    chips.first.click()
+    page.locator(".aw-answer b", has_text="reads").first.wait_for()
+
+
+def test_the_answer_accounts_for_the_whole_row(minilm, page_of):
+    trace = aw.trace(*minilm, "the electronic music that nobody understood")
+    explorer = aw.Explorer(trace, layer=1, head=8)
+    explorer.selection.pinned = (6, 7)
+    page = page_of(explorer)
+    rows = page.locator(".aw-answer .aw-meter:visible")
+    values = [float(text.replace("< ", "")) for text in rows.locator(".aw-meter-value").all_inner_texts()]
+    assert sum(values) == pytest.approx(1, abs=0.06)  # two decimals each
+    names = rows.locator(".aw-meter-name").all_inner_texts()
+    assert any("[CLS]" in name for name in names)
+
+
+def test_filling_the_window_and_coming_back(minilm, page_of):
+    page = page_of(aw.Explorer(aw.trace(*minilm, "the cat sat")), viewport={"width": 1000, "height": 800})
+    before = height(page)
+    page.get_by_role("button", name="fill the window").click()
+    assert height(page) == 800
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(100)
+    assert height(page) == before

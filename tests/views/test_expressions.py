@@ -1,0 +1,257 @@
+"""Copy as Python: the expression of a view's number, run in the names of its reader, returns that number."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.views.base import expressions
+from tests.explanations.made import random_classifier
+from tests.sae import made
+from tests.tracing import tiny
+from tests.views.every import every_view, make
+
+ELSEWHERE = {
+    "ScorecardView": "several methods beside each other",
+    "FlowView": "shares of every token of the input",
+    "SteerView": "words of a changed model",
+    "FeatureTable": "a table",
+}
+"""Views that show no single number of their own: they have no matrix of the reader's, or several numbers."""
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """The reader's names; the view is asked in their presence."""
+    held: dict = {}
+    shell = types.SimpleNamespace(user_ns=held)
+    monkeypatch.setattr(expressions, "running_shell", lambda: shell)
+    return held
+
+
+@pytest.fixture(scope="module")
+def classified():
+    return aw.trace(random_classifier(), tiny.wordpiece(), "the new cat sat on the mat.")
+
+
+def told(view, **place):
+    return view._requests.answer("expression", place)[0]
+
+
+def number(view, names, **place):
+    """Return the code that a view tells, and its value in the reader's names."""
+    answer = told(view, **place)
+    assert answer["note"] == "", answer
+    return answer["code"], eval(answer["code"], {}, dict(names))
+
+
+def cells(view):
+    """Yield the place and the shown value of a cell of every source of a view, by layers, heads and units."""
+    for source in view.sources():
+        rows, cols = source.shape
+        for layer in {source.ready[0], source.ready[-1]}:
+            for head in {source.heads_of_tiles(layer)[0], *source.heads_of_tiles(layer)[-3:]}:
+                row = source.row(layer, head, rows - 1)
+                key = int(np.flatnonzero(np.isfinite(row))[-1])
+                place = {
+                    "source": source.id,
+                    "layer": layer,
+                    "head": head,
+                    "query": rows - 1,
+                    "key": min(key, cols),
+                }
+                yield {"of": "cell", **place}, float(row[key])
+
+
+@pytest.mark.parametrize("name", [name for name in every_view() if name not in ELSEWHERE])
+def test_the_expression_of_every_view_returns_the_number_that_is_shown(name, names, classified):
+    view = make(name, lambda: classified)
+    names["view"] = view
+    shown = 0
+    for place, value in cells(view):
+        code, got = number(view, names, **place)
+        assert code.startswith("view.")
+        assert np.float32(got) == np.float32(value), code
+        shown += 1
+    assert shown
+
+
+def test_the_trace_is_preferred_to_the_map_and_the_map_to_the_view(names, classified):
+    attention = aw.attention(classified)
+    by_trace, by_map = aw.Heatmap(classified), aw.Heatmap(attention)
+    place = {"of": "cell", "source": "attention/token/self", "layer": 1, "head": 1, "query": 3, "key": 2}
+    shown = attention.layer(1)[1, 3, 2]
+    names |= {"_": classified, "_7": classified, "by_trace": by_trace}
+    assert number(by_trace, names, **place) == (
+        "by_trace.explanation('attention').value(3, 2, layer=1, head=1)",
+        shown,
+    )
+    names["t"] = classified
+    assert number(by_trace, names, **place) == ("t.attention_layer(1)[1, 3, 2].item()", shown)
+    names["inside"] = [attention]
+    assert told(by_map, **place)["note"]  # in no container
+    names["weights"] = attention
+    assert number(by_map, names, **place) == ("weights.value(3, 2, layer=1, head=1)", shown)
+
+
+def test_an_equal_object_is_not_the_one_shown(names, classified):
+    view = aw.Heatmap(aw.attention(classified))
+    names["other"] = aw.attention(classified)
+    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    answer = told(view, **place)
+    assert answer["code"].startswith("view.explanation(")
+    assert "view" in answer["note"]
+
+
+def test_names_count_as_they_are_when_asked(names, classified):
+    view = aw.Heatmap(classified)
+    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    names["before"] = classified
+    assert told(view, **place)["code"].startswith("before.")
+    names["after"] = names.pop("before")
+    assert told(view, **place)["code"].startswith("after.")
+
+
+def test_words_and_means_of_a_trace_are_made_from_it(names, classified):
+    view = aw.Heatmap(classified)
+    names |= {"aw": aw, "trace": classified}
+    place = {"of": "cell", "source": "attention/word/self", "layer": 1, "head": "mean", "query": 3, "key": 2}
+    shown = next(source for source in view.sources() if source.unit == "word").row(1, "mean", 3)[2]
+    code, value = number(view, names, **place)
+    assert code == "aw.attention(trace).value(3, 2, layer=1, head='mean', unit='word')"
+    assert np.float32(value) == shown
+
+
+def test_another_rollout_is_not_taken_for_the_default_one(names, classified):
+    first = aw.Heatmap(aw.rollout(classified, residual_weight=0.2))
+    view = aw.Explorer(classified, methods=["rollout"])
+    names |= {"aw": aw, "trace": classified, "first": first, "view": view}
+    for shown in (first, view):
+        for place, value in cells(shown):
+            code, got = number(shown, names, **place)
+            assert np.float32(got) == np.float32(value), code
+
+
+def test_attributions_of_a_target_and_a_foil_and_their_layers(names, classified):
+    lrp = aw.lrp(classified, target=1, foil=0)
+    view = aw.RelevanceMap(lrp)
+    names["relevance"] = lrp
+    starts = set()
+    for place, value in cells(view):
+        code, got = number(view, names, **place)
+        starts.add(code.split("(")[0])
+        assert np.float32(got) == np.float32(value), code
+    assert starts == {"relevance.value", "relevance.map.value"}
+
+
+def test_a_target_and_foil_that_the_reader_chose_in_the_view(names, classified):
+    view = aw.Explorer(classified)
+    names["view"] = view
+    view.selection.target, view.selection.foil = 1, 0
+    view.selection.method = "input_x_gradient"
+    source = next(s for s in view.store.sources() if s.method == view.selection.method and s.unit == "token")
+    assert "@1-0" in source.method
+    for row in range(3):
+        place = {"of": "cell", "source": source.id, "layer": 0, "head": "-", "query": row, "key": 2}
+        code, got = number(view, names, **place)
+        assert f"target={row}" in code
+        assert np.float32(got) == source.row(0, "-", row)[2]
+
+
+def test_a_row_without_its_special_tokens_is_divided_as_in_the_view(names, classified):
+    attention = aw.attention(classified)
+    view = aw.Heatmap(attention, hide_special="renormalise")
+    names["m"] = attention
+    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 1, "query": 3, "key": 2}
+    _, value = number(view, names, **place)
+    special = np.array(classified.units["token"].special)
+    row = attention.layer(0)[1, 3].astype(float)
+    assert value == pytest.approx(row[2] / row[~special].sum(), rel=1e-12)
+
+
+def test_the_agreement_of_two_explanations(names, classified):
+    view = aw.compare(classified, methods=["attention", "rollout"])
+    names["view"] = view
+    asked = {"layer": 0, "query": 2, "unit": "token", "special": False, "by": "value"}
+    ranked = view._requests.answer("agreement", asked)[0]["measures"]
+    for measure, shown in ranked.items():
+        code, value = number(view, names, of="agreement", measure=measure, row=0, col=1, **asked)
+        assert round(float(value), 4) == shown["values"][0][1], code
+
+
+def test_what_is_left_after_some_removals(names, classified):
+    view = aw.RemovalView(classified, "rollout")
+    names["view"] = view
+    shown = next(view._removals._shown())
+    meta, buffers = view._requests.answer("removal", shown)
+    curves = np.frombuffer(buffers[0]).reshape(2, -1)
+    for step in (0, 2, len(meta["steps"]) - 1):
+        for kept in (False, True):
+            place = {"of": "left", **shown, "k": meta["steps"][step], "kept": kept}
+            code, value = number(view, names, **place)
+            assert np.array_equal(value, curves[int(kept), step], equal_nan=True), code
+    with pytest.raises(ValueError, match="is not one of the steps"):
+        view.left(99)
+
+
+def test_probabilities_before_and_after_an_intervention(names, classified):
+    view = aw.InterventionView(classified)
+    names |= {"trace": classified, "view": view}
+    specs = [{"kind": "ablate", "layer": 0, "head": 1, "how": "zero", "stack": "self"}]
+    view.selection.interventions = specs
+    for number_, _, before, after in view._requests.answer("changed", {"interventions": specs})[0]["rows"]:
+        code, value = number(view, names, of="outcome", id=number_)
+        assert code.startswith("trace.predictions(")
+        assert value == pytest.approx(before, abs=1e-6)
+        code, value = number(view, names, of="changed", interventions=specs, id=number_)
+        assert code.startswith("trace.rerun(*view.interventions())")
+        assert value == pytest.approx(after, abs=1e-6)
+
+
+def test_activations_and_density_of_a_feature(names):
+    model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
+    sae = made.sae(d_in=32, site=made.SITE)
+    sae.maxima = torch.linspace(1, 5, 20)
+    fired = aw.sae_features(aw.trace(model, tiny.wordpiece(), "the new cat sat."), sae)
+    view = aw.FeatureStrip(fired)
+    feature = fired.ranked(1)[0].feature
+    for unit in fired.available_units():
+        shown = fired.to(unit).feature(feature).values
+        place = {"of": "activation", "sae": 0, "feature": feature, "token": int(shown.argmax()), "unit": unit}
+        names.clear()
+        names["view"] = view
+        code, value = number(view, names, **place)
+        assert value == shown.max(), code
+        names["fired"] = fired
+        code, value = number(view, names, **place)
+        assert code.startswith("fired.")
+        assert value == shown.max(), code
+
+
+def test_what_a_page_asks_is_checked(names, classified):
+    view = aw.Heatmap(classified)
+    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    for wrong in (
+        {"of": "__class__"},
+        {"source": "no"},
+        {"key": 99},
+        {"key": -1},
+        {"layer": 9},
+        {"query": -1},
+    ):
+        with pytest.raises((LookupError, IndexError)):
+            told(view, **(place | wrong))
+
+
+def test_a_page_holds_the_expression_of_the_pinned_cell(names, classified):
+    view = aw.Heatmap(classified)
+    names["trace"] = classified
+    assert "expression" not in {topic for topic, _, _ in view.answers_for_page()}
+    view.selection.pinned = (3, 2)
+    ((args, answer),) = [(a, make()) for topic, a, make in view.answers_for_page() if topic == "expression"]
+    assert list(args) == ["of", "source", "layer", "head", "query", "key"]
+    assert answer[0]["code"] == "trace.attention_layer(0)[0, 3, 2].item()"
