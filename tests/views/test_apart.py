@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
 
 import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base.filters import filtered, stands_apart
+from attnwidgets.views.still.matrices import matrix_map
 from attnwidgets.views.still.view_state import ViewState
 from attnwidgets.views.wire.codec import GAMMA
 from attnwidgets.views.wire.thumbnails import thumbnails
@@ -72,13 +73,11 @@ def test_a_map_of_special_tokens_only_keeps_them(softmax):
 
 def test_a_figure_accounts_for_all_of_a_row(minilm_trace, special):
     view = aw.Heatmap(minilm_trace, layer=2, head=3)
-    axes = view._figure().axes[0]
+    part, _ = matrix_map(ViewState.of(view), LIGHT)
     values = aw.attention(minilm_trace).matrix(2, 3)[~special]
-    shown = np.ma.filled(axes.images[0].get_array(), np.nan)
-    np.testing.assert_allclose(shown, values[:, ~special], rtol=1e-6)
-    bars = [p for p in axes.patches if isinstance(p, Rectangle) and p.get_height() == 0.4]
-    width = max(2.0, 0.15 * shown.shape[1])
-    np.testing.assert_allclose(shown.sum(axis=1) + [bar.get_width() / width for bar in bars], 1, atol=1e-4)
-    assert "share to [CLS] [SEP]" in [text.get_text() for text in axes.texts]
-    plain = aw.Heatmap(minilm_trace, layer=2, head=3, hide_special=False)._figure().axes[0]
-    assert plain.images[0].get_array().shape == (len(special), len(special))
+    np.testing.assert_allclose(part.values, values[:, ~special], rtol=1e-6)
+    np.testing.assert_allclose(part.values.sum(axis=1) + part.apart, 1, atol=1e-4)
+    assert part.apart_name == "share to [CLS] [SEP]"
+    plain, _ = matrix_map(ViewState.of(aw.Heatmap(minilm_trace, hide_special=False)), LIGHT)
+    assert plain.values.shape == (len(special), len(special))
+    assert not len(plain.apart)

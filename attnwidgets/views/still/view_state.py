@@ -63,6 +63,12 @@ class ViewState:
         query, key = self.source.axes()
         return query["labels"], key["labels"]
 
+    @property
+    def row(self) -> int:
+        """The pinned row; -1 without one."""
+        row = self.pinned[0] if self.pinned else -1
+        return row if 0 <= row < len(self.labels[0]) else -1
+
     def title(self, head: int | str | None = None, about: str = "") -> str:
         """The view's title, or else the name of what is shown; then `about` and what the filters do."""
         base = self.view.options["indexBase"]
