@@ -33,7 +33,8 @@ class NeuronView(View):
 
     One picture for a query and a key, in steps (arrow keys left and right), next to the same step for every
     key of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
-    layer and the head; click a key, or press arrow up or down, to pin another. Queries and keys are those
+    layer and the head, and opens on the strongest pair outside special tokens; click a key, or press arrow up
+    or down, to pin another. Queries and keys are those
     that the model used, after any rotary embedding, with its own scaling, softcap, position bias and mask;
     the last number is the recorded attention.
 
@@ -49,6 +50,7 @@ class NeuronView(View):
     """
 
     _VIEW = "NeuronView"
+    _HEIGHT = 540
     PARTS = ("neuron",)
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
@@ -119,9 +121,8 @@ class NeuronView(View):
         layer = min(selection.layer, n_layers - 1)
         head = selection.head if isinstance(selection.head, int) else 0
         pinned = selection.pinned
-        # Without a pin the last query is shown.
         is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.query < n_queries
-        query = pinned.query if is_pinned else n_queries - 1
+        query = pinned.query if is_pinned else self._opening_query(stack, layer, head)
         layers = sorted(range(n_layers), key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
         heads = [
@@ -132,6 +133,16 @@ class NeuronView(View):
         yield from ((stack, *heads[0], row) for row in queries)
         yield from ((stack, *place, query) for place in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
+
+    def _opening_query(self, stack: str, layer: int, head: int) -> int:
+        """Return the query shown without a pin: that of the opening, else the last of no special token."""
+        opening = self.selection.opening
+        if opening is not None and opening.pair is not None:
+            if (opening.layer, opening.head, opening.unit) == (layer, head, "token"):
+                return int(opening.pair[0])
+        special = self._trace.axes(stack)[0].special
+        content = [place for place, flag in enumerate(special) if not flag]
+        return content[-1] if content else len(special) - 1
 
 
 def _with_queries(trace: Any) -> Any:
