@@ -95,7 +95,7 @@ test("weak pairs, masked ones and zeros have no line", () => {
 test("special tokens apart have neither row nor line, and what they get is summed", () => {
   const special = [1, 0, 0, 0, 0, 1];
   const axisOf = { ...ONE, special };
-  const pairs = pairsOf(axisOf, axisOf, "all", false, true);
+  const pairs = pairsOf(axisOf, axisOf, "all", false, { special: "apart" });
   assert.deepEqual([...pairs.query.shown], [1, 2, 3, 4]);
   assert.deepEqual([pairs.query.place[5], pairs.query.lastContent], [-1, 4]);
   const tiles = [tile(1), tile(2)];
@@ -104,7 +104,7 @@ test("special tokens apart have neither row nor line, and what they get is summe
   assert.deepEqual([...given.keys()], [1, 2, 3, 4]);
   const mean = tiles.reduce((sum, one) => sum + (one.value(2, 0) + one.value(2, 5)) / 2, 0);
   assert.ok(Math.abs((given.get(2) as number) - mean) < 1e-6);
-  assert.deepEqual([...rowsOf({ ...ONE, special: [1, 1, 1, 1, 1, 1] }, true).shown].length, N); // nothing else is there
+  assert.deepEqual([...rowsOf({ ...ONE, special: [1, 1, 1, 1, 1, 1] }, { special: "apart" }).shown].length, N); // nothing else is there
 });
 
 test("a column of numbers has one number of decimals, and hides no small number as a zero", () => {

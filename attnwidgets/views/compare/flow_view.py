@@ -10,6 +10,8 @@ from attnwidgets.views.compare.flow_steps import flow_steps
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
 
 
@@ -41,3 +43,8 @@ class FlowView(View):
         self, shown: Any, *, residual_weight: float | None = None, **options: Unpack[ViewOptions]
     ) -> None:
         super().__init__(flow_steps(shown, residual_weight), **options)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.comparisons import flow_sheet
+
+        return flow_sheet(self, theme)

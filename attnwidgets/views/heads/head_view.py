@@ -17,9 +17,10 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.wire.handlers import Answer
 
 BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
@@ -29,9 +30,9 @@ BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
 class HeadView(View):
     """Heads of one layer as lines between two columns of tokens: queries left, keys right.
 
-    One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on, and
-    all lines of the token under the pointer, with its values as bars beside the tokens of the other side. On
-    the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token of the
+    One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on,
+    and all lines of the token under the pointer, with its values as bars beside the tokens of the other side.
+    On the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token of the
     other side shows the pair. Until something is pinned, the last token that is not a special one is shown.
     Special tokens stand apart: as a grey bar beside every query for what it gives to them. Where there is
     room, a third column shows the heads in which the pair is strongest.
@@ -83,10 +84,10 @@ class HeadView(View):
             raise ValueError(f"between={self._between!r} needs a pair of texts, and this input is one text.")
         return {"heads": [int(head) for head in self._heads] or None, "between": self._between}
 
-    def _figure(self) -> Figure:
-        from attnwidgets.views.still.figures import lines_figure
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import lines_sheet
 
-        return lines_figure(self)
+        return lines_sheet(self, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"token": Handler(self._token, for_page=self._for_page)} | pair_handlers(self)

@@ -14,11 +14,13 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Unpack
 
     from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
@@ -122,7 +124,7 @@ class NeuronView(View):
         head = selection.head if isinstance(selection.head, int) else 0
         pinned = selection.pinned
         is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.query < n_queries
-        query = pinned.query if is_pinned else self._opening_query(stack, layer, head)
+        query = pinned.query if is_pinned else self.opening_query(stack, layer, head)
         layers = sorted(range(n_layers), key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
         heads = [
@@ -134,15 +136,31 @@ class NeuronView(View):
         yield from ((stack, *place, query) for place in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
 
-    def _opening_query(self, stack: str, layer: int, head: int) -> int:
+    def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
+        pair = self._opening_pair(layer, head)
+        return _content(self._trace.axes(stack)[0].special)[-1] if pair is None else pair[0]
+
+    def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
+        """Return the key shown without a pin: that of the opening, else the strongest of no special token."""
+        pair = self._opening_pair(layer, head)
+        if pair is not None and pair[0] == query:
+            return pair[1]
+        return max(_content(self._trace.axes(stack)[1].special), key=lambda key: float(row.recorded[key]))
+
+    def _opening_pair(self, layer: int, head: int) -> tuple[int, int] | None:
         opening = self.selection.opening
-        if opening is not None and opening.pair is not None:
-            if (opening.layer, opening.head, opening.unit) == (layer, head, "token"):
-                return int(opening.pair[0])
-        special = self._trace.axes(stack)[0].special
-        content = [place for place, flag in enumerate(special) if not flag]
-        return content[-1] if content else len(special) - 1
+        is_here = opening is not None and (opening.layer, opening.head, opening.unit) == (
+            layer,
+            head,
+            "token",
+        )
+        return opening.pair if is_here else None
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.neurons import neuron_sheet
+
+        return neuron_sheet(self, theme)
 
 
 def _with_queries(trace: Any) -> Any:
@@ -166,6 +184,11 @@ def _with_queries(trace: Any) -> Any:
             "aw.from_qkv(E, W_q, W_k) computes them from given embeddings and weights."
         ) from error
     return trace
+
+
+def _content(special: Sequence[int]) -> list[int]:
+    """Return the places of no special tokens; all, if there is nothing else."""
+    return [place for place, flag in enumerate(special) if not flag] or list(range(len(special)))
 
 
 def series_of(row: AttentionRow) -> dict[str, Float]:

@@ -42,7 +42,7 @@ import { barRoom, createLines } from "./lines.ts";
 import { createNumbers, type Token } from "./numbers.ts";
 import { createOutOfSight } from "./outOfSight.ts";
 import { BETWEEN, type Between, isPair, type Pairs, pairsOf, relations, type Side, type Values } from "./pairs.ts";
-import { namesApart, setsApart } from "./rows.ts";
+import { namesApart } from "./rows.ts";
 import { createStrongestHeads } from "./strongestHeads.ts";
 import { drawnWords, pairWords, strengthWords, tokenWords } from "./words.ts";
 
@@ -233,11 +233,11 @@ export const renderHeadView = view((ctx, root, signal) => {
 
   const layOut = (query: Axis, key: Axis): void => {
     const { source } = ctx.resolved();
-    const isApart = setsApart(ctx) && source.kind === "map";
-    const layoutState = [query, key, source.causal, width, height, heads.length, between.value(), isApart];
+    const special = source.kind === "map" ? filtersOf(ctx).special : "show";
+    const layoutState = [query, key, source.causal, width, height, heads.length, between.value(), special];
     if (layoutState.every((one, i) => one === laidOut[i])) return;
     laidOut = layoutState;
-    pairs = pairsOf(query, key, between.value(), source.causal, isApart);
+    pairs = pairsOf(query, key, between.value(), source.causal, { special });
     const count = Math.max(pairs.query.shown.length, pairs.key.shown.length, 1);
     const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
     const lanes = lanesOf();

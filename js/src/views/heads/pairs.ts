@@ -4,7 +4,7 @@
 
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
-import type { Axis } from "../../wire/wire.ts";
+import type { Axis, Filters } from "../../wire/wire.ts";
 import { type Rows, rowsOf } from "./rows.ts";
 
 /** For a pair of texts: that of the query and of the key. */
@@ -32,8 +32,14 @@ export interface Pairs {
 /** Whether there is more than one text on a side. */
 export const isPair = (...axes: Axis[]): boolean => axes.some(({ segment }) => segment.some((text) => text > 0));
 
-/** The pairs between these texts; `apart`: special tokens stand apart. */
-export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolean, apart = false): Pairs {
+/** The pairs between these texts; the filters say whether special tokens stand apart. */
+export function pairsOf(
+  query: Axis,
+  key: Axis,
+  between: Between,
+  causal: boolean,
+  filters: Pick<Filters, "special"> = { special: "show" },
+): Pairs {
   const [from, to] = between === "all" ? [] : between.split("-");
   const taking = (axis: Axis, text: string | undefined): Uint8Array =>
     Uint8Array.from(axis.labels, (_, i) => Number(!text || (text === "A") === ((axis.segment[i] ?? 0) === 0)));
@@ -44,8 +50,8 @@ export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolea
     causal: causal && rows === cols,
     queries: taking(query, from),
     keys: taking(key, to),
-    query: rowsOf(query, apart),
-    key: rowsOf(key, apart),
+    query: rowsOf(query, filters),
+    key: rowsOf(key, filters),
   };
 }
 

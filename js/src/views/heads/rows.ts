@@ -1,6 +1,6 @@
 /** The rows of one side: every element of an axis, unless special tokens stand apart. */
-import type { ViewContext } from "../../context.ts";
-import type { Axis } from "../../wire/wire.ts";
+import type { Axis, Filters } from "../../wire/wire.ts";
+import { standApart } from "../base/filters.ts";
 
 export interface Rows {
   axis: Axis;
@@ -14,30 +14,17 @@ export interface Rows {
   lastContent: number;
 }
 
-/** Whether special tokens stand apart: what a view does unless told otherwise. */
-export function setsApart(ctx: ViewContext): boolean {
-  const { special } = ctx.options.filters as { special?: string };
-  return special === undefined || special === "apart";
-}
-
-/** The rows of an axis; `apart`: special tokens have none, unless there is nothing else. */
-export function rowsOf(axis: Axis, apart: boolean): Rows {
+/** The rows of an axis: what stands apart has none. */
+export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   const { labels, special } = axis;
+  const apart = standApart(special, filters);
   const all = [...labels.keys()];
-  const content = all.filter((i) => !special[i]);
-  const isApart = apart && content.length > 0;
-  const shown = Int32Array.from(isApart ? content : all);
+  const shown = Int32Array.from(all.filter((i) => !apart[i]));
   const place = new Int32Array(labels.length).fill(-1);
   shown.forEach((i, at) => {
     place[i] = at;
   });
-  return {
-    axis,
-    shown,
-    place,
-    apart: isApart ? all.filter((i) => special[i]) : [],
-    lastContent: lastContentOf(axis),
-  };
+  return { axis, shown, place, apart: all.filter((i) => apart[i]), lastContent: lastContentOf(axis) };
 }
 
 /** The last element that is not a special token. */

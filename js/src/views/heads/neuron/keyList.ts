@@ -203,7 +203,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
       }
       now = state;
       tall = Math.min(state.tall || TALLEST, state.row.count * LINE);
-      list.style.maxHeight = `${tall}px`;
+      list.style.height = `${tall}px`;
       const { labels, width } = state;
       if (measured !== `${width} ${labels.length} ${labels[0]}`) {
         measured = `${width} ${labels.length} ${labels[0]}`;
