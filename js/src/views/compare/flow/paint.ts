@@ -16,14 +16,16 @@ export interface Grid {
   y(level: number): number;
 }
 
-/** Colours of edges between tokens, and of everything else. */
+/** Colours of edges, of those that lead to special tokens, and of everything else. */
 export interface Inks {
   edge: string;
+  apart: string;
   text: string;
 }
 
 export function inksOf(theme: Theme, el: Element): Inks {
-  return { edge: barColours(theme).amount, text: getComputedStyle(el).color };
+  const style = getComputedStyle(el);
+  return { edge: barColours(theme).amount, apart: style.getPropertyValue("--aw-apart"), text: style.color };
 }
 
 export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
@@ -35,26 +37,27 @@ export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | nu
   return pen;
 }
 
-/** Edges, one stroke per shade; edges that stay at their token are fainter. */
+/** Edges, one stroke per shade and kind; `apart` says which tokens are special. */
 export function drawEdges(
   pen: CanvasRenderingContext2D,
   { x, y, cell }: Grid,
   edges: readonly Edge[],
   inks: Inks,
   strength: number,
+  apart: readonly number[],
 ): void {
-  const paths = Array.from({ length: 2 * SHADES }, () => new Path2D());
+  const kinds = [inks.apart, inks.edge];
+  const paths = Array.from({ length: kinds.length * SHADES }, () => new Path2D());
   for (const { level, query, key, mass } of edges) {
     const shade = Math.min(SHADES - 1, Math.floor(Math.sqrt(mass) * SHADES));
-    const path = paths[query === key ? shade : SHADES + shade] as Path2D;
+    const path = paths[shade + (apart[key] ? 0 : SHADES)] as Path2D;
     path.moveTo(x(query), y(level + 1));
     path.lineTo(x(key), y(level));
   }
   paths.forEach((path, i) => {
-    const stays = i < SHADES;
     const size = ((i % SHADES) + 0.7) / SHADES;
-    pen.strokeStyle = stays ? inks.text : inks.edge;
-    pen.globalAlpha = strength * (0.2 + 0.8 * size) * (stays ? 0.35 : 1);
+    pen.strokeStyle = kinds[Math.floor(i / SHADES)] as string;
+    pen.globalAlpha = strength * (0.25 + 0.75 * size);
     pen.lineWidth = 0.6 + Math.min(5, cell / 3) * size * size;
     pen.stroke(path);
   });
@@ -81,12 +84,19 @@ export function drawDots(
 }
 
 /** Bars for the share of every input token in the followed token. */
-export function drawBars(pen: CanvasRenderingContext2D, { cell, y }: Grid, masses: Float64Array): void {
+export function drawBars(
+  pen: CanvasRenderingContext2D,
+  { cell, y }: Grid,
+  masses: Float64Array,
+  inks: Inks,
+  apart: readonly number[],
+): void {
   const top = Math.max(...masses) || 1;
   const from = y(0) + 8;
   const room = y(-0.5) + BARS - from - 4;
   masses.forEach((mass, token) => {
     const high = (mass / top) * room;
+    pen.fillStyle = apart[token] ? inks.apart : inks.edge;
     if (high > 0.3) pen.fillRect(token * cell + cell * 0.15, from, cell * 0.7, high);
   });
 }

@@ -29,7 +29,7 @@ export function createProfileStrips(
   explanations: ExplanationRows<Profile>,
   chosen: Sources,
 ): ProfileStrips {
-  const element = h("div.texts");
+  const element = h("div.texts.profile-texts");
   const [isColoured, isCued] = [createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
