@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 _HIDDEN = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF}
+_NO_CHARACTER = 0xFFFE  # it and the next, in every plane: an XML file may not hold them
 _PICTURES = {"\n": "↵", "\t": "→"}
 
 
@@ -33,6 +34,6 @@ def _shown(character: str) -> str:
     if category == "Cs":  # a lone surrogate cannot be encoded
         return "\ufffd"
     # Few fonts have Unicode's symbols for controls (U+2400 and on): the code point is always legible.
-    if code in _HIDDEN or category in ("Cc", "Zl", "Zp"):
+    if code in _HIDDEN or category in ("Cc", "Zl", "Zp") or code & 0xFFFE == _NO_CHARACTER:
         return f"<U+{code:04X}>"
     return character

@@ -31,10 +31,17 @@ LEFT_OUT = (0.9, 0.9, 0.9, 1.0)
 """Background of NaN."""
 
 
-def heat_map(palette: str, *, signed: bool) -> Colormap:
-    """Return the colours of a palette; of the default one if the palette does not suit the sign."""
+def heat_map(palette: str, *, signed: bool, dark: bool = False) -> Colormap:
+    """Return the colours of a palette; of the default one if the palette does not suit the sign.
+
+    Args:
+        palette: Its name.
+        signed: Whether values have a sign.
+        dark: Whether the page is dark; our own ramps then begin at its colour.
+    """
     known = _SIGNED if signed else _AMOUNTS
-    return _colours(known.get(palette, next(iter(known.values()))))
+    name = known.get(palette, next(iter(known.values())))
+    return _colours(f"{name}Night" if dark and name not in colormaps else name)
 
 
 @cache

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
@@ -107,6 +109,11 @@ class Explorer(Intervening):
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import explorer_sheet
+
+        return explorer_sheet(self, theme)
 
     def _follow(self, interventions: Any) -> Answer:
         """Record the attention of the changed model; answer with the method by which the maps show it."""

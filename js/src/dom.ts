@@ -229,6 +229,24 @@ export function watchWidth(el: Element, signal: AbortSignal, cb: (width: number)
   onResize(el, signal, measure);
 }
 
+/** Call with the size of an element's content in whole pixels, now and when its width changes; with `data-box`, which
+ * says that its height is given, also when that changes.
+ */
+export function watchBox(
+  el: HTMLElement,
+  signal: AbortSignal,
+  cb: (box: { width: number; height: number }) => void,
+): void {
+  let last = "";
+  onResize(el, signal, (rect) => {
+    const [width, height] = [Math.floor(rect.width), Math.floor(rect.height)];
+    const now = `${width} ${el.dataset.box === undefined ? "" : height}`;
+    if (now === last || width <= 0) return;
+    last = now;
+    cb({ width, height });
+  });
+}
+
 export type KeyHandlers = Record<string, () => void>;
 
 /**

@@ -41,9 +41,22 @@ function copyState(from: Element, to: Element): void {
   });
 }
 
+/** The height of a copy that is not on the page, in the place of its original. */
+function heightOf(copy: HTMLElement, original: HTMLElement): number {
+  const stage = document.createElement("div");
+  Object.assign(stage.style, { position: "fixed", visibility: "hidden", left: "0", top: "0" });
+  stage.inert = true;
+  const twin = copy.cloneNode(true);
+  stage.append(twin);
+  original.parentElement?.append(stage);
+  const { height } = (twin as HTMLElement).getBoundingClientRect();
+  stage.remove();
+  return height;
+}
+
 /** The text of an SVG file, without the elements that match `without`. */
 export function toSvg(root: HTMLElement, without: string): string {
-  const { width, height } = root.getBoundingClientRect();
+  const { width } = root.getBoundingClientRect();
   const copy = root.cloneNode(true) as HTMLElement;
   copyState(root, copy);
   for (const el of copy.querySelectorAll(`${without}, [hidden], .aw-sr`)) el.remove();
@@ -56,7 +69,8 @@ export function toSvg(root: HTMLElement, without: string): string {
     if (value) copy.style.setProperty(name, value);
   }
   for (const name of INHERITED) copy.style.setProperty(name, computed.getPropertyValue(name));
-  copy.style.width = `${width}px`;
+  Object.assign(copy.style, { width: `${width}px`, height: "auto" });
+  const height = heightOf(copy, root);
   const style = document.createElement("style");
   style.textContent = css;
   const page = document.createElement("div");

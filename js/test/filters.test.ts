@@ -76,6 +76,23 @@ test("hidden cells of a filtered tile are not painted and not part of means", ()
   assert.equal(pooled.codes[1], found.codes[5]);
 });
 
+test("what stands apart keeps its values, and other filters do not count it", () => {
+  const apart: Filters = { ...NONE, special: "apart" };
+  const row = Float32Array.of(0.6, 0.05, 0.15, 0.2);
+  assert.deepEqual(round(filteredRow(row, [1, 0, 0, 0], apart, true)), [0.6, 0.05, 0.15, 0.2]);
+  assert.deepEqual(round(filteredRow(row, [1, 0, 0, 0], { ...apart, mass: 0.8 }, true)), [0.6, out, 0.15, 0.2]);
+  assert.deepEqual(round(filteredRow(row, [1, 1, 1, 1], { ...apart, mass: 0.5 }, true)), [0.6, out, out, out]);
+  assert.equal(hidesValues(apart), false);
+  const tile = tileOf([[0.6, 0.04, 0.16, 0.2]]);
+  const found = filteredTile(tile, [1, 0, 0, 0], () => false, { ...apart, mass: 0.8 }, true);
+  assert.deepEqual(
+    [...found.codes].map((code) => code === HIDDEN),
+    [false, true, false, false],
+  );
+  assert.equal(found.value(0, 0), tile.value(0, 0));
+  assert.ok(found.peak() < 0.25, "outside the scale");
+});
+
 test("active filters are described, and only those", () => {
   assert.equal(filterWords(NONE, SOURCE), "");
   assert.equal(hidesValues({ ...NONE, scale: "log", palette: "greys" }), false);

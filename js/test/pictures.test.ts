@@ -4,9 +4,13 @@ import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour
 import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
+import { standApart } from "../src/views/base/filters.ts";
 import { thumbSide } from "../src/views/heads/grid/arrange.ts";
 import { thumbOffsets } from "../src/views/heads/grid/atlas.ts";
-import { maxPool, paintCells, paintFrame } from "../src/views/maps/paint.ts";
+import { createAxisPart } from "../src/views/maps/axisPart.ts";
+import { cellText, inkOn } from "../src/views/maps/ink.ts";
+import { gather, maxPool, paintCells, paintFrame } from "../src/views/maps/paint.ts";
+import { rowShare } from "../src/views/maps/shares.ts";
 import { fit } from "../src/views/maps/size.ts";
 import { HIDDEN } from "../src/wire/codec.ts";
 
@@ -123,16 +127,96 @@ test("a thumbnail of any size shows its peak", () => {
   }
 });
 
-test("a heatmap never exceeds its room or 640 px, and pools once cells outnumber pixels", () => {
-  for (const n of [1, 2, 8, 57, 200, 512, 1024]) {
-    for (const room of [120, 400, 900]) {
-      const size = fit(n, n, room);
-      assert.ok(size.width <= room && size.height <= 640, `${n} in ${room}: ${size.width} x ${size.height}`);
-      assert.ok(size.pool * size.cellWidth >= 0.99, `${n} in ${room}`);
+const box = (width: number, height = 400): { width: number; height: number } => ({ width, height });
+
+test("a map never exceeds its box, and its whole is pooled once cells outnumber pixels", () => {
+  for (const n of [1, 2, 8, 14, 57, 200, 512, 1024]) {
+    for (const room of [100, 400, 900]) {
+      for (const whole of [false, true]) {
+        const size = fit(n, n, box(room), whole);
+        assert.ok(size.width <= room && size.height <= 400, `${n} in ${room}: ${size.width} x ${size.height}`);
+        assert.ok(size.pool * size.cellWidth >= 0.99, `${n} in ${room}`);
+      }
     }
   }
-  assert.ok(fit(1, 512, 600).height >= 20);
-  assert.ok(fit(300, 1, 600).width >= 20);
+  assert.ok(fit(1, 512, box(600), true).height >= 20);
+  assert.ok(fit(300, 1, box(600), true).width >= 20);
+});
+
+test("short texts have cells of 24 to 28 px, very short ones wider cells", () => {
+  for (const n of [10, 12, 14]) {
+    const { cellWidth, cellHeight } = fit(n, n, box(620));
+    assert.ok(cellWidth === cellHeight && cellWidth >= 24 && cellWidth <= 28, `${n}: ${cellWidth}`);
+  }
+  const { cellWidth, cellHeight } = fit(5, 5, box(620));
+  assert.deepEqual([cellWidth, cellHeight], [78, 43]);
+});
+
+test("cells too small to read are replaced by a window, the whole map is kept", () => {
+  const part = fit(256, 256, box(620));
+  assert.ok(part.rows < 256 && part.cols < 256 && part.cellHeight >= 16 && part.pool === 1);
+  assert.equal(fit(256, 256, box(620), true).rows, 256);
+  const row = fit(1, 1000, box(620));
+  assert.ok(row.rows === 1 && row.cols < 40 && row.height <= 43);
+  assert.equal(fit(40, 40, box(620)).rows, 40);
+});
+
+const axisOf = (n: number, special: number[] = []): { labels: string[]; special: number[] } => ({
+  labels: Array.from({ length: n }, (_, i) => `t${i}`),
+  special: Array.from({ length: n }, (_, i) => Number(special.includes(i))),
+});
+
+test("an axis without what stands apart has no gaps, and its places lead back to the whole axis", () => {
+  const axis = axisOf(6, [0, 3, 5]);
+  const part = createAxisPart(axis, standApart(axis.special, { special: "apart" }));
+  assert.deepEqual(
+    [part.inside, part.apart, part.names],
+    [
+      [1, 2, 4],
+      [0, 3, 5],
+      ["t1", "t2", "t4"],
+    ],
+  );
+  assert.deepEqual([0, 1, 4, 5, -1].map(part.place), [-1, 0, 2, -1, -1]);
+  assert.deepEqual(createAxisPart(axis, standApart(axis.special, { special: "show" })).inside.length, 6);
+  const all = createAxisPart(axisOf(2, [0, 1]), standApart([1, 1], { special: "apart" }));
+  assert.deepEqual([all.inside, all.apart], [[0, 1], []], "if everything is special, nothing is apart");
+});
+
+test("a window opens at the start, moves to what is revealed, and stays where that is in sight", () => {
+  const axis = axisOf(100, [0]);
+  const part = createAxisPart(axis, standApart(axis.special, { special: "apart" }));
+  part.open(10);
+  assert.deepEqual([part.start, part.drawn()[0]], [0, 1]);
+  assert.equal(part.reveal(5), false);
+  assert.equal(part.reveal(50), true);
+  assert.ok(part.place(50) === 4 || part.place(50) === 5);
+  assert.equal(part.reveal(0), false, "what stands apart is not in the map");
+  part.reveal(99);
+  assert.equal(part.start + part.count, 99);
+  assert.equal(part.move(5), false, "it ends with the text");
+  assert.equal(part.move(-200), true);
+  assert.equal(part.start, 0);
+});
+
+test("the drawn cells of a row and its bar account for all of the row", () => {
+  const row = [0.5, 0.1, 0.05, 0.15, 0.2];
+  const { part, all } = rowShare(row, [0, 4], 1, 255);
+  const drawn = 0.1 + 0.05 + 0.15;
+  assert.ok(Math.abs(drawn + part - 1) < 1e-9 && Math.abs(all - 1) < 1e-9);
+  assert.equal(rowShare([Number.NaN, 1, Number.NaN], [0], 1, 255).part, 0, "a NaN cell is nothing");
+  const [a, b] = [gather(Uint8Array.from([1, 2, 3, 4, 5, 6, 7, 8, 9]), 3, [0, 2], [0, 2], true), HIDDEN];
+  assert.deepEqual([...a], [1, b, 7, 9], "later cells are hidden");
+});
+
+test("numbers in cells are short, and their ink has the higher contrast", () => {
+  assert.deepEqual(
+    [0.57, 1, 0.996, 0.051].map((value) => cellText(value, true)),
+    [".57", "1.0", "1.0", ".05"],
+  );
+  assert.deepEqual([cellText(-0.39, false), cellText(12.34, false)], ["−0.39", "12"]);
+  assert.equal(cellText(1.643, false, 0.014), "1.6", "no digit that its byte does not support");
+  assert.notEqual(inkOn(0xffffffff), inkOn(0xff000000));
 });
 
 test("labels that fit are shown, others thinned to round steps and never closer than they need", () => {

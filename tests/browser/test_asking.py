@@ -47,3 +47,14 @@ def test_statistics_come_from_the_kernel_and_a_click_selects(cells, lab, shots):
     best = lab.ask("list(aw.head_statistics(trace).top('previous_token', 1)[0][:2])")
     lab.until("[grid.selection.layer, grid.selection.head]", best)
     root.screenshot(path=shots / "grid-lab.png")
+
+
+def test_the_button_saves_the_figure_that_python_draws(cells, lab, tmp_path):
+    root = cells.locator(".aw-headgrid")
+    root.scroll_into_view_if_needed()
+    root.locator(".aw-tools > button").click()
+    with cells.expect_download() as download:
+        root.get_by_role("button", name="Picture, one column (SVG)").click()
+    download.value.save_as(tmp_path / "button.svg")
+    same = lab.ask("grid.save('figure.svg', columns=1).read_text(encoding='utf-8')")
+    assert (tmp_path / "button.svg").read_text(encoding="utf-8") == same

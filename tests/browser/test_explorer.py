@@ -15,7 +15,8 @@ WORD = "the electronic music that nobody understood was unlikeable and long"
 GROUPS = """root => {
   const parts = [...root.querySelectorAll(':scope > .aw-toolbar, :scope > .aw-footer')];
   const seen = new Set();
-  for (const el of parts.flatMap(p => [...p.querySelectorAll('button, select, input, summary, [role=slider]')])) {
+  const CONTROLS = "button, select, input, summary, [role=slider]";
+  for (const el of parts.flatMap(p => [...p.querySelectorAll(CONTROLS)])) {
     if (!el.checkVisibility() || el.closest('.aw-menu')) continue;
     seen.add(el.closest('.aw-group, fieldset, .aw-choice') ?? el);
   }

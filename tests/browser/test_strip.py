@@ -79,7 +79,9 @@ def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
 
 
 def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
-    page = page_of(aw.Heatmap(aw.trace(*minilm, "the cat sat on the mat"), layer=2, head=1))
+    page = page_of(
+        aw.Heatmap(aw.trace(*minilm, "the cat sat on the mat"), layer=2, head=1, hide_special=False)
+    )
     assert painted(page, ".aw-cells")[0] == 0
     dot = page.locator(".aw-tools .aw-dot")
     assert not dot.is_visible()

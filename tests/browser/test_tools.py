@@ -39,7 +39,8 @@ def test_a_picture_is_of_what_is_shown(page, tmp_path):
     svg = (tmp_path / "view.svg").read_text(encoding="utf-8")
     assert "data:image/png" in svg
     assert "&lt;b&gt;" in svg
-    assert "Picture (PNG)" not in svg  # the corner is no part of the picture
+    for control in ("Picture (PNG)", "<select", "<input", 'type="range"'):
+        assert control not in svg  # controls are no part of the picture
 
 
 def test_without_a_kernel_values_are_what_the_picture_supports(page, tmp_path):

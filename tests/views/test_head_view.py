@@ -176,13 +176,6 @@ def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
     assert len(lines.get_paths()) == 3 * 3 * 2  # heads, tokens of B, tokens of A
 
 
-def test_what_has_no_figure_says_what_has(given, tmp_path):
-    with pytest.raises(TypeError, match=r"Explorer has no figure.*Heatmap, HeadGrid, TokenStrip or HeadView"):
-        aw.Explorer(given()).save(tmp_path / "a.png")
-    with pytest.raises(ValueError, match=r"must end in .*Did you mean '\.png'"):
-        aw.Heatmap(given()).save(tmp_path / "a.pgn")
-
-
 def test_a_page_tells_what_the_pinned_token_reads(pair):
     view = aw.HeadView(pair, layer=1)
     assert list(view.answers_for_page()) == []

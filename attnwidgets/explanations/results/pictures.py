@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -62,24 +63,32 @@ def plot_map(
     )
 
 
-def head_grid(
-    shown: MixingMap,
-    *,
-    title: str | None = None,
-    cmap: str | Colormap | None = None,
-    scale: str = SCALE,
-    common: bool = False,
-) -> Figure:
-    """Return a grid of thumbnails, a row for every layer and a column for every head.
+@dataclass(frozen=True)
+class Atlas:
+    """Thumbnails of every layer and head in one matrix.
 
-    Thumbnails are max-pooled and each is scaled to its own largest value, so that patterns show. Masked cells
-    and pruned heads stay empty.
+    Attributes:
+        values: The thumbnails, a row for every layer and a column for every head; NaN between them.
+        rows: Places of the layers.
+        columns: Places of the heads.
+        ratio: Height of a thumbnail by its width.
+        note: How they are scaled, in words.
+    """
+
+    values: NDArray[np.floating]
+    rows: NDArray[np.floating]
+    columns: NDArray[np.floating]
+    ratio: float
+    note: str
+
+
+def atlas_of(shown: MixingMap, *, common: bool = False) -> Atlas:
+    """Return thumbnails, max-pooled and each scaled to its own largest value, so that patterns show.
+
+    Masked cells and pruned heads stay empty.
 
     Args:
         shown: A map.
-        title: Heading; by default the map's.
-        cmap: See `MixingMap.plot`.
-        scale: Of colours: "linear", "sqrt" or "log".
         common: Whether all thumbnails share one scale.
     """
     pooled = [_thumbnails(shown.layer(number)) for number in shown.layers]
@@ -95,26 +104,48 @@ def head_grid(
             largest = (overall if common else np.abs(thumbnail).max()) or 1.0
             cells = np.where(np.tri(rows, dtype=bool), thumbnail, np.nan) if masked else thumbnail
             atlas[top : top + rows, left : left + columns] = cells / largest
+    return Atlas(
+        atlas,
+        np.arange(high) * (rows + gap) + rows / 2 - 0.5,
+        np.arange(wide) * (columns + gap) + columns / 2 - 0.5,
+        rows / columns,
+        f"one scale for all, up to {overall:.2g}" if common else "each scaled to its largest value",
+    )
+
+
+def head_grid(
+    shown: MixingMap, *, title: str | None = None, cmap: str | Colormap | None = None, scale: str = SCALE
+) -> Figure:
+    """Return a grid of thumbnails, a row for every layer and a column for every head; see `atlas_of`.
+
+    Args:
+        shown: A map.
+        title: Heading; by default the map's.
+        cmap: See `MixingMap.plot`.
+        scale: Of colours: "linear", "sqrt" or "log".
+    """
+    atlas = atlas_of(shown)
+    high, wide = len(atlas.rows), len(atlas.columns)
     inches = 0.62 if wide > _FEW else 1.1
-    figure = figure_of(None, wide * inches + 0.9, high * inches * rows / columns + 0.9)
+    figure = figure_of(None, wide * inches + 0.9, high * inches * atlas.ratio + 0.9)
     axes = figure.add_subplot()
-    colours, norm = colour_scale(atlas, signed=shown.signed, cmap=cmap, vmin=None, vmax=1.0, scale=scale)
-    axes.imshow(atlas, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
+    colours, norm = colour_scale(
+        atlas.values, signed=shown.signed, cmap=cmap, vmin=None, vmax=1.0, scale=scale
+    )
+    axes.imshow(atlas.values, cmap=colours, norm=norm, interpolation="nearest", aspect="equal")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     if shown.heads is None:
         axes.set_xticks([])
     else:
-        centres = np.arange(wide) * (columns + gap) + columns / 2 - 0.5
-        axes.set_xticks(centres, [str(number) for number in shown.heads[:wide]])
+        axes.set_xticks(atlas.columns, [str(number) for number in shown.heads[:wide]])
         axes.set_xlabel("head", fontsize=8)
-    axes.set_yticks(np.arange(high) * (rows + gap) + rows / 2 - 0.5, [str(number) for number in shown.layers])
+    axes.set_yticks(atlas.rows, [str(number) for number in shown.layers])
     axes.set_ylabel("layer", fontsize=8)
     axes.tick_params(length=0, labelsize=7)
     axes.set_facecolor("0.93")  # a masked cell or a gap is not a zero
     axes.spines[:].set_visible(False)
-    note = f"one scale for all, up to {overall:.2g}" if common else "each scaled to its largest value"
-    put(axes.text, 0, -0.01, note, transform=axes.transAxes, va="top", fontsize=7, color="0.35")
+    put(axes.text, 0, -0.01, atlas.note, transform=axes.transAxes, va="top", fontsize=7, color="0.35")
     heading(axes, shown.title if title is None else title)
     return figure
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
+APART = "apart"
+"""Special tokens stand beside a map, outside its colour scale: what views do unless told otherwise."""
+_SPECIAL = {APART: APART, False: "show", True: "hide", "renormalise": "renormalise"}
 SCALES = ("linear", "sqrt", "log")
 RANGES = ("map", "all")
 PALETTES = ("paper", "viridis", "cividis", "greys", "orange-violet", "red-blue", "orange-purple")
@@ -37,14 +40,15 @@ def checked_filters(
         TypeError: An option has the wrong type.
         ValueError: An option is out of its range; the message names the range.
     """
-    if not isinstance(hide_special, bool) and hide_special != "renormalise":
+    if not isinstance(hide_special, bool) and hide_special not in _SPECIAL:
         raise ValueError(
-            f"{view}(hide_special={hide_special!r}): give True, False or 'renormalise' "
-            "(which divides the rest of every row by its sum)."
+            f"{view}(hide_special={hide_special!r}): give 'apart' (beside the map, as a share of every row), "
+            "False (shown in it), True (left out) or 'renormalise' (left out, and the rest of every row "
+            "divided by its sum)."
         )
     filters: dict[str, Any] = {}
-    if hide_special:
-        filters["special"] = "hide" if hide_special is True else "renormalise"
+    if hide_special != APART:
+        filters["special"] = _SPECIAL[hide_special]
     if _number(view, "keep_mass", keep_mass) != 1:
         if not 0 < keep_mass <= 1:
             raise ValueError(
@@ -87,17 +91,19 @@ def filtered(
     Args:
         matrix: [row, element].
         filters: The Filters of wire.ts.
-        special: Which elements are special tokens.
+        special: Which elements are special tokens. Where they stand apart, their values are kept, and the
+            other filters do not count them.
         shares: Whether rows are shares, which can be divided by the sum of what is left.
         drops: Which rows belong to special tokens; None: none.
     """
     shown = np.array(matrix, dtype=np.float64)
-    how, mass = filters.get("special", "show"), filters.get("mass", 1.0)
-    if how != "show":
+    how, mass = filters.get("special", APART), filters.get("mass", 1.0)
+    if how in ("hide", "renormalise"):
         shown[:, special] = np.nan
         if drops is not None:
             shown[drops] = np.nan
-    sizes = np.nan_to_num(np.abs(shown))
+    apart = stands_apart(special) if how == APART else np.zeros_like(special)
+    sizes = np.where(apart, 0.0, np.nan_to_num(np.abs(shown)))
     sums = sizes.sum(axis=1, keepdims=True)
     by = np.where(sums > 0, sums, np.nan) if how == "renormalise" and shares else np.ones_like(sums)
     cut = np.full_like(sums, filters.get("least", 0.0))
@@ -107,8 +113,14 @@ def filtered(
         smallest = np.take_along_axis(ranked, np.maximum(needed - 1, 0), axis=1)  # keeps ties together
         cut = np.maximum(cut, np.where(needed > 0, smallest, 0.0) / by)
     shown /= by
-    shown[np.abs(shown) < cut] = np.nan
+    shown[(np.abs(shown) < cut) & ~apart] = np.nan
     return shown
+
+
+def stands_apart(special: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which elements stand apart: the special tokens, unless there is nothing else."""
+    special = np.asarray(special, dtype=bool)
+    return np.zeros_like(special) if special.all() else special
 
 
 def filter_words(filters: Mapping[str, Any], *, shares: bool) -> str:

@@ -10,6 +10,8 @@ import re
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from attnwidgets.views.base.filters import APART
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
@@ -67,8 +69,9 @@ class FilterOptions(ColorOptions, total=False):
     """Options of views that can leave values out. What is left out is never drawn as a zero.
 
     Args:
-        hide_special: Leave special tokens out of maps and strips; "renormalise" also divides the rest of
-            each row by its sum, where rows are shares.
+        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
+            outside the colour scale. False: they are shown in the map. True: they are left out;
+            "renormalise" also divides the rest of each row by its sum, where rows are shares.
         keep_mass: Show only the largest values of each row, up to this share of its mass (above 0, at
             most 1).
         threshold: Hide values smaller than this in magnitude.
@@ -91,7 +94,7 @@ DEFAULTS: dict[str, Any] = {
     "scale": None,
     "color_range": None,
     "palette": None,
-    "hide_special": False,
+    "hide_special": APART,
     "keep_mass": 1.0,
     "threshold": 0.0,
 }

@@ -26,7 +26,7 @@ class StandaloneView(View):
     """A view without a trace: its store holds no matrices, and it shares its selection with no other view.
 
     Its data are among its options, so that it needs no kernel. A subclass returns them as options
-    (`_own_options`), as a table (`_table`) and as a figure (`_figure`).
+    (`_own_options`), as a table (`_table`) and as a figure (`_still`).
 
     Raises:
         TypeError: An unknown keyword.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
 
 import anywidget
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme, ThemeName
     from attnwidgets.views.base.expressions import Kinds
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
@@ -72,7 +74,7 @@ class View(anywidget.AnyWidget):
 
     Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
     joins views of different traces. A subclass sets `_VIEW`, `PARTS` and `_OPTIONS`, and overrides what it
-    needs of `_own_options`, `_handlers` and `_figure`.
+    needs of `_own_options`, `_handlers` and `_still`.
 
     Args:
         shown: A MixingMap, Attributions or a trace (whose attention is shown). A list of Attributions over
@@ -170,6 +172,7 @@ class View(anywidget.AnyWidget):
         self._own_layout = layout is None
         common = {
             "csv": Handler(self._csv),
+            "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
             "expression": Handler(
                 partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
@@ -457,7 +460,7 @@ class View(anywidget.AnyWidget):
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
-        from attnwidgets.views.still.figures import overview_png
+        from attnwidgets.views.still.matrices import overview_png
         from attnwidgets.views.still.view_state import ViewState
 
         if ViewState.of(self).source.long:  # the selected matrix instead of a layer
@@ -472,31 +475,60 @@ class View(anywidget.AnyWidget):
 
     # -- leaving -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, dpi: int = 200) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        columns: Literal[1, 2] = 2,
+        theme: ThemeName = "light",
+        dpi: int = 300,
+    ) -> Path:
         """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
 
-        Needs no browser. For papers: a PDF keeps its fonts, and labels are never read as formulas. Heatmap,
-        HeadGrid, TokenStrip, HeadView and ScorecardView have figures; every view has a button that saves
-        exactly what is on the page.
+        The figure is the picture with its title and legend, without controls; it needs no browser. Its
+        alternative text, `describe()`, is in the file. In an SVG and a PDF text stays text, and no label is
+        ever read as a formula; settings of matplotlib do not matter. The button in the view's corner saves
+        the same figure.
 
         Args:
             path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
+            columns: How many columns of a page it is wide: 1 (3.3 inches) or 2 (6.9 inches).
+            theme: The page's colours: "light" or "dark".
             dpi: Dots per inch of a PNG.
 
         Raises:
-            TypeError: This kind of view has no figure.
-            ValueError: Another suffix.
+            TypeError: This kind of view draws nothing.
+            ValueError: Another suffix, number of columns or theme.
         """
         from attnwidgets.views.still.saving import save_figure
 
-        return save_figure(self._figure, self.describe, path, dpi=dpi)
+        return save_figure(partial(self._figure, columns, theme), self._names, path, dpi=dpi)
 
-    def _figure(self) -> Figure:
-        """Return what this view shows now as a matplotlib figure; a view that can be saved overrides this."""
+    def _figure(self, columns: int = 2, theme: str = "light") -> Figure:
+        """Return what this view shows now as a matplotlib figure; see `save`."""
+        from attnwidgets.figures.theme import theme_of
+
+        colours = theme_of(theme)
+        return self._still(colours).figure(columns, colours)
+
+    def _still(self, theme: Theme) -> Sheet:
+        """Return what a figure of this view consists of; a view that draws something overrides this."""
+        del theme
         raise TypeError(
-            f"{self._VIEW} has no figure. Save an aw.Heatmap, HeadGrid, TokenStrip or HeadView of what is "
-            "shown, or take the picture from the view's own corner (⋯)."
+            f"{self._VIEW} draws nothing of its own that could be saved. Save a view of the numbers, such as "
+            "aw.Heatmap, aw.TokenStrip or aw.Explorer."
         )
+
+    def _names(self) -> tuple[str, str]:
+        """Return the title and the alternative text of a figure."""
+        return str(self.options["title"]) or self._VIEW, self.describe()
+
+    def _figure_file(self, format: str, columns: int = 2, theme: str = "light") -> Answer:  # noqa: A002
+        """Answer with a figure as a file, in the format "svg", "pdf" or "png"; see `save`."""
+        from attnwidgets.views.still.saving import figure_bytes
+
+        draw = partial(self._figure, columns, theme)
+        return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]
 
     def to_html(
         self,

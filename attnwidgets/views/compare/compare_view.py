@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.metrics.agreement_matrix import Agreement
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.wire.handlers import Answer
 
@@ -248,6 +250,11 @@ class CompareView(View):
             for special in (special for special, count in counts.items() if count >= _LEAST):
                 for by in ("value", "magnitude") if signed else ("value",):
                     yield {**request, "special": special, "by": by}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.comparisons import compare_sheet
+
+        return compare_sheet(self, theme)
 
 
 def compare(

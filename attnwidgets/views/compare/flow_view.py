@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
 
@@ -88,3 +90,8 @@ class FlowView(View):
     def _share_paths(self, query: int, key: int, layer: int, unit: str) -> Iterator[Path]:
         named = {"layer": layer, "unit": None if unit == self._explanations[0].unit else unit}
         yield self, f".share({listed(query, key, **named)})"
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.comparisons import flow_sheet
+
+        return flow_sheet(self, theme)

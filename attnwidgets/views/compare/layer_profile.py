@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.wire.handlers import Answer
 
@@ -185,3 +187,8 @@ class LayerProfile(View):
                 is_pinned = pinned is not None and (pinned.query, pinned.unit) == (query, unit)
                 if count <= _MANY_QUERIES or is_pinned:
                     yield {"query": query, "unit": unit}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.comparisons import profile_sheet
+
+        return profile_sheet(self, theme)

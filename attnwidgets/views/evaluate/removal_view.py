@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.removals.removal import Operator
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
@@ -128,3 +130,8 @@ class RemovalView(View):
 
     def _handlers(self) -> dict[str, Handler]:
         return self._removals.handlers()
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.predictions import removal_sheet
+
+        return removal_sheet(self, theme)

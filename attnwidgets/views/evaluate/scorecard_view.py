@@ -14,11 +14,12 @@ from attnwidgets.explanations.results.tables import spreadsheet_label
 from attnwidgets.views.base.standalone_view import StandaloneView
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import TitleOptions
 
 
@@ -76,8 +77,10 @@ class ScorecardView(StandaloneView):
         )
         return samples.select(metric=metric)
 
-    def _figure(self) -> Figure:
-        return self._shown().plot(title=self.options["title"] or None)
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.comparisons import scores_sheet
+
+        return scores_sheet(self, theme)
 
     def _table(self) -> str:
         out = io.StringIO()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from attnwidgets.views.features.feature_view import FeatureView
+
+if TYPE_CHECKING:
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
 
 
 class FeaturePanel(FeatureView):
@@ -22,3 +26,8 @@ class FeaturePanel(FeatureView):
 
     _VIEW = "FeaturePanel"
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": False}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import panel_sheet
+
+        return panel_sheet(self, theme)

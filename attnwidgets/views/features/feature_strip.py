@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
 
 
@@ -51,3 +53,8 @@ class FeatureStrip(FeatureView):
                 "statistics use aw.FeatureTable or aw.FeaturePanel."
             )
         return {} if self._tabs is None else {"tabs": [sae.check_feature(n, "tabs: ") for n in self._tabs]}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import strip_sheet
+
+        return strip_sheet(self, theme)

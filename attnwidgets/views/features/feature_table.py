@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from attnwidgets.views.features.feature_view import FeatureView
+
+if TYPE_CHECKING:
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
 
 
 class FeatureTable(FeatureView):
@@ -18,3 +22,8 @@ class FeatureTable(FeatureView):
 
     _VIEW = "FeatureTable"
     _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.features import table_sheet
+
+        return table_sheet(self, theme)

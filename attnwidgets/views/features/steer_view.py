@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
@@ -168,6 +170,11 @@ class SteerView(FeatureView):
                 for i in side_by_side(before, after)
             ]
         return meta, []
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.predictions import steer_sheet
+
+        return steer_sheet(self, theme)
 
 
 def _scales(kind: str) -> tuple[float, ...]:

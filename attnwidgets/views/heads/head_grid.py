@@ -15,9 +15,10 @@ from attnwidgets.views.interventions.specs import TraceInterventions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.wire.handlers import Handler
 
 
@@ -107,10 +108,10 @@ class HeadGrid(Intervening):
                 raise ValueError(f"HeadGrid(sort={statistic.name!r}): {refusal}.")
         return {"grid": dict(self._grid)}
 
-    def _figure(self) -> Figure:
-        from attnwidgets.views.still.figures import grid_figure
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import grid_sheet
 
-        return grid_figure(self)
+        return grid_sheet(self, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
         interventions = self._intervention_handlers(rows=False)["interventions"]

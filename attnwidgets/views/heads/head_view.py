@@ -16,9 +16,10 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.wire.handlers import Answer
 
 BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
@@ -78,10 +79,10 @@ class HeadView(View):
             raise ValueError(f"between={self._between!r} needs a pair of texts, and this input is one text.")
         return {"heads": [int(head) for head in self._heads] or None, "between": self._between}
 
-    def _figure(self) -> Figure:
-        from attnwidgets.views.still.figures import lines_figure
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import lines_sheet
 
-        return lines_figure(self)
+        return lines_sheet(self, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {"token": Handler(self._token, for_page=self._for_page)}

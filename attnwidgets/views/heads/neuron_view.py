@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Answer
 
@@ -132,6 +134,11 @@ class NeuronView(View):
         yield from ((stack, *heads[0], row) for row in queries)
         yield from ((stack, *place, query) for place in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.neurons import neuron_sheet
+
+        return neuron_sheet(self, theme)
 
 
 def _with_queries(trace: Any) -> Any:

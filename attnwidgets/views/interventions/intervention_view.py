@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
     from attnwidgets.views.wire.handlers import Handler
 
@@ -63,3 +65,8 @@ class InterventionView(Intervening):
 
     def _handlers(self) -> Mapping[str, Handler]:
         return self._intervention_handlers()
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.predictions import interventions_sheet
+
+        return interventions_sheet(self, theme)

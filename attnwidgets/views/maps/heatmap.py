@@ -8,7 +8,8 @@ from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
 
 
 class Heatmap(View):
@@ -26,7 +27,7 @@ class Heatmap(View):
     _OPTIONS = FilterOptions
     PARTS = ("filters",)
 
-    def _figure(self) -> Figure:
-        from attnwidgets.views.still.figures import matrix_figure
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import matrix_sheet
 
-        return matrix_figure(self)
+        return matrix_sheet(self, theme)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams, rcParamsDefault
 
 from attnwidgets._errors import suggest
 from attnwidgets._files import write_bytes
 from attnwidgets.figures.drawing import Quiet
+from attnwidgets.figures.labels import printable
 from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
@@ -20,18 +21,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".pdf", ".png")
-# Labels are text, never formulas, whatever the reader's own settings. A PDF keeps its fonts editable.
-_SETTINGS: dict[Any, Any] = {"text.usetex": False, "pdf.fonttype": 42, "svg.hashsalt": "attnwidgets"}
+_LONGEST = 4000  # characters of the alternative text
+# In an SVG and a PDF text stays text. Without a salt, two files of one picture would differ.
+_SETTINGS: dict[Any, Any] = {
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "attnwidgets",
+}
 
 
 def save_figure(
-    draw: Callable[[], Figure], describe: Callable[[], str], path: str | Path, *, dpi: int = 200
+    draw: Callable[[], Figure], names: Callable[[], tuple[str, str]], path: str | Path, *, dpi: int = 300
 ) -> Path:
-    """Write a figure and its alternative text.
+    """Write a figure, its title and its alternative text.
 
     Args:
         draw: Returns the figure.
-        describe: Returns its alternative text: the accessible name of an SVG, metadata of other files.
+        names: Returns its title and its alternative text: names of an SVG, metadata of other files.
         path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
         dpi: Dots per inch of a PNG.
 
@@ -39,26 +45,67 @@ def save_figure(
         ValueError: Another suffix.
     """
     target = Path(path)
-    suffix = target.suffix.lower()
+    write_bytes(
+        target, figure_bytes(draw, names, target.suffix.lower(), name=f"save({str(path)!r})", dpi=dpi)
+    )
+    return target
+
+
+def figure_bytes(
+    draw: Callable[[], Figure],
+    names: Callable[[], tuple[str, str]],
+    suffix: str,
+    *,
+    name: str = "figure",
+    dpi: int = 300,
+) -> bytes:
+    """Return a figure as a file; see `save_figure`.
+
+    Args:
+        draw: Returns the figure.
+        names: Returns its title and its alternative text.
+        suffix: One of `FORMATS`.
+        name: What an error begins with.
+        dpi: Dots per inch of a PNG.
+
+    Raises:
+        ValueError: Another suffix.
+    """
     if suffix not in FORMATS:
         near = suggest(suffix, FORMATS)
-        raise ValueError(f"save({str(path)!r}): the name must end in {', '.join(FORMATS)}.{near}")
+        raise ValueError(f"{name}: the name must end in {', '.join(FORMATS)}.{near}")
     buffer = io.BytesIO()
-    with rc_context(_SETTINGS), Quiet():
+    # A reader's own settings neither change nor decide anything.
+    plain: dict[Any, Any] = {
+        key: value for key, value in rcParamsDefault.items() if key in rcParams and key != "backend"
+    }
+    with Quiet(), rc_context({**plain, **_SETTINGS}):
         figure = draw()
-        text = well_formed(describe())
+        title, text = (_plain(words) for words in names())
         # Without a date, two files of the same picture are the same.
         metadata = {
-            ".svg": {"Date": None},
-            ".pdf": {"CreationDate": None, "Subject": text},
-            ".png": {"Description": text},
+            ".svg": {"Date": None, "Title": title},
+            ".pdf": {"CreationDate": None, "Title": title, "Subject": text},
+            ".png": {"Title": title, "Description": text},
         }[suffix]
-        figure.savefig(buffer, format=suffix[1:], dpi=dpi, facecolor="white", metadata=metadata)
+        figure.savefig(
+            buffer, format=suffix[1:], dpi=dpi, facecolor=figure.get_facecolor(), metadata=metadata
+        )
     picture = buffer.getvalue()
-    if suffix == ".svg" and text:
-        before, rest = picture.decode().split("<svg", 1)
-        attributes, content = rest.split(">", 1)
-        labelled = f' role="img" aria-label={quoteattr(text)}>\n <title>{escape(text)}</title>'
-        picture = f"{before}<svg{attributes}{labelled}{content}".encode()
-    write_bytes(target, picture)
-    return target
+    return _described(picture, title, text) if suffix == ".svg" else picture
+
+
+def _plain(words: str) -> str:
+    """Return words that every format can hold."""
+    return printable(well_formed(words), _LONGEST)
+
+
+def _described(picture: bytes, title: str, text: str) -> bytes:
+    """Return an SVG with its title and its alternative text, where assistive software looks for them."""
+    before, rest = picture.decode().split("<svg", 1)
+    attributes, content = rest.split(">", 1)
+    names = (
+        f' role="img" aria-labelledby="aw-title aw-desc">\n <title id="aw-title">{escape(title)}</title>\n'
+        f' <desc id="aw-desc">{escape(text)}</desc>'
+    )
+    return f"{before}<svg{attributes}{names}{content}".encode()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.views.base.filters import filter_words, filtered
+from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,6 +63,12 @@ class ViewState:
         query, key = self.source.axes()
         return query["labels"], key["labels"]
 
+    @property
+    def row(self) -> int:
+        """The pinned row; -1 without one."""
+        row = self.pinned[0] if self.pinned else -1
+        return row if 0 <= row < len(self.labels[0]) else -1
+
     def title(self, head: int | str | None = None, about: str = "") -> str:
         """The view's title, or else the name of what is shown; then `about` and what the filters do."""
         base = self.view.options["indexBase"]
@@ -98,6 +104,13 @@ class ViewState:
         if masked and self.source.causal and len(shown) == shown.shape[1]:
             shown[np.triu_indices(len(shown), 1)] = np.nan
         return shown
+
+    def apart(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which queries and which keys stand apart from the map."""
+        sides = [np.asarray(axis["special"], dtype=bool) for axis in self.source.axes()]
+        is_apart = self.filters.get("special", APART) == APART
+        query, key = (stands_apart(side) if is_apart else np.zeros_like(side) for side in sides)
+        return query, key
 
     def received(self) -> Float:
         """Return what every key receives [key], the mean over queries, as a strip shows it.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
     from attnwidgets.tracing.continuations import How
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.options import ViewOptions
@@ -47,6 +49,11 @@ class Predictions(Intervening):
 
     def _handlers(self) -> Mapping[str, Handler]:
         return prediction_handlers(self._predicts) | self._intervention_handlers(rows=False)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.predictions import predictions_sheet
+
+        return predictions_sheet(self, theme)
 
 
 def prediction_handlers(trace: Trace | None) -> dict[str, Handler]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
+
+if TYPE_CHECKING:
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
 
 
 class RelevanceMap(View):
@@ -19,3 +25,8 @@ class RelevanceMap(View):
     PARTS = ("layers", "filters")
     _OPTIONS = FilterOptions
     _WITH_LAYERS = True
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import layers_sheet
+
+        return layers_sheet(self, theme)

@@ -10,10 +10,11 @@ from attnwidgets.views.base.view import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.metrics.robustness import Robustness
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
 
 
 class TokenStrip(View):
@@ -57,10 +58,10 @@ class TokenStrip(View):
         self._robustness = robustness
         super().__init__(shown, marks=marks, **options)
 
-    def _figure(self) -> Figure:
-        from attnwidgets.views.still.figures import strip_figure
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.matrices import strip_sheet
 
-        return strip_figure(self)
+        return strip_sheet(self, theme)
 
     def _own_options(self) -> dict[str, Any]:
         ranking = self._robustness

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,15 @@ from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
+from attnwidgets.views.base.filters import stands_apart
 from attnwidgets.views.wire.axes import axis, target_axis
 from attnwidgets.views.wire.codec import GAMMA, encode, scale_of
 from attnwidgets.views.wire.keys import is_by_layer
 from attnwidgets.views.wire.reader import COARSE_SIDE, TILE_VALUES, Reader
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnwidgets.views.wire.codec import Codec
 
 _SAMPLE = 16  # rows of a long map that are checked for being shares
@@ -119,6 +123,12 @@ class Source(Reader):
         rows = self.explanation.query_labels
         about = f" for {rows[0]!r}" if len(rows) == 1 < len(self.explanation.key_labels) else ""
         return f"{title}{about}, by layer"
+
+    @cached_property
+    def content(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which queries and which keys are not special tokens: those that thumbnails show."""
+        query, key = (~stands_apart(np.asarray(axis["special"], dtype=bool)) for axis in self.axes())
+        return query, key
 
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""

@@ -1,4 +1,7 @@
-"""Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale."""
+"""Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale.
+
+Special tokens are left out, as they stand apart from the map that a thumbnail stands for: `Source.content`.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def some_thumbnails(source: Source, place: int, head: int) -> Thumbnails:
 
 def _size(source: Source, room: int) -> tuple[int, int] | None:
     count = len(source.layers) * len(source.heads or (0,))
-    rows, cols = (min(THUMB_SIDE, size) for size in source.shape)
+    rows, cols = (min(THUMB_SIDE, int(places.sum())) for places in source.content)
     least = min(_LEAST, rows)
     while count * rows * cols > room:
         if rows <= 1 and cols <= 1:
@@ -143,13 +146,20 @@ def _pooled(source: Source, layer: int, places: Sequence[int], size: tuple[int, 
         # A cell that a row cannot read is not a peak.
         whole = padded(source, layer)
         values = whole if len(places) == len(whole) else whole[list(places)]
+        rows, cols = source.content
+        if not (rows.all() and cols.all()):
+            values = values[:, rows][:, :, cols]
         return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), *size)
     present = [at for at in places if at < source.count(layer)]
-    pooled = Pooled((len(present),), *map(even, source.shape, size))
+    rows, cols = source.content
+    blocks = (even(int(kept.sum()), side) for kept, side in zip((rows, cols), size, strict=True))
+    pooled = Pooled((len(present),), *blocks)
     if present:
         heads = None if source.heads is None else [source.heads[at] for at in present]
         for first, values in source.blocks_of(layer, heads):
-            pooled.add(first, values)
+            kept = rows[first : first + values.shape[-2]]
+            if kept.any():
+                pooled.add(int(rows[:first].sum()), values[..., kept, :][..., cols])
     return np.pad(pooled.values, ((0, len(places) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
 
 

@@ -96,7 +96,7 @@ export interface Placed {
 /** Thumbnails of one source; their codes are ordered [layer][head][row][col]. */
 export interface Thumbs {
   source: string;
-  rows: number; // of one thumbnail, max-pooled
+  rows: number; // of one thumbnail, max-pooled; special tokens are left out, unless there is nothing else
   cols: number;
   gamma: number;
   signed: boolean;
@@ -378,8 +378,11 @@ export interface HeadViewOptions extends ViewOptions {
 
 /** What a view hides in its maps, and how it colours them; "": the view's default. */
 export interface Filters {
-  /** Special tokens are shown, hidden, or hidden with the rest of every row divided by its sum. */
-  special: "show" | "hide" | "renormalise";
+  /**
+   * Special tokens stand apart (beside a map, outside its scale: the default), are shown in it, hidden, or hidden with
+   * the rest of every row divided by its sum.
+   */
+  special: "apart" | "show" | "hide" | "renormalise";
   /** Share of every row's mass that is shown, the largest values first. */
   mass: number;
   /** Smaller values are hidden. */

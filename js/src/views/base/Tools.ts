@@ -1,14 +1,14 @@
 /** The menu of a view: export as picture or table, filters and colours, and the list of keys. */
 import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
-import { download, toPng, toSvg } from "../../snapshot.ts";
+import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
 import { createPopover, tip, uniqueName } from "./popover.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
-const SELF = ".aw-tools";
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
 const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
@@ -19,13 +19,6 @@ const RESTS_MS = 500;
 interface Part {
   text: string;
   next: number | null;
-}
-
-/** A file name from the letters and digits of the title. */
-function fileName(root: Element): string {
-  const title = root.querySelector(".aw-title")?.textContent ?? "";
-  const { stem = "view" } = /^(?<stem>.{1,60})/u.exec(title.replace(/[^\p{L}\p{N}]+/gu, "-"))?.groups ?? {};
-  return stem.replace(/^-|-$/g, "") || "view";
 }
 
 /** All elements of a view that take keys, with descriptions of the keys. */
@@ -119,20 +112,10 @@ export const renderTools = view((ctx, root, signal) => {
     table.length = 0;
   };
   const actions: Action[] = [
-    {
-      label: "Picture (PNG)",
-      async act() {
-        download(`${fileName(shown)}.png`, await toPng(toSvg(shown, SELF)));
-        panel.hidePopover();
-      },
-    },
-    {
-      label: "Picture (SVG)",
-      act() {
-        download(`${fileName(shown)}.svg`, new Blob([toSvg(shown, SELF)], { type: "image/svg+xml" }));
-        panel.hidePopover();
-      },
-    },
+    ...exportActions(ctx, signal, shown, (words) => setText(message, words)).map(([label, act]) => ({
+      label,
+      act: () => act().then(() => panel.hidePopover()),
+    })),
     {
       label: "Values (CSV)",
       act() {

@@ -5,7 +5,7 @@ import { atEnd, quoted } from "../../dom.ts";
 import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { filteredRow, filtersOf, hidesValues } from "./filters.ts";
+import { filteredRow, filtersOf, hidesSpecial, hidesValues } from "./filters.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
@@ -40,7 +40,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
       const source = ctx.source();
       const { special } = ctx.axisOf(source.query);
       left =
-        source.kind === "map" && filters.special !== "show" && special[row]
+        source.kind === "map" && hidesSpecial(filters) && special[row]
           ? values.map(() => Number.NaN)
           : filteredRow(values, ctx.axisOf(source.key).special, filters, source.stochastic);
       keep(shown, wanted, left);
@@ -113,6 +113,32 @@ export function nameOf(ctx: ViewContext, axis: string, i: number): string {
 }
 
 const isCell = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
+
+/** Describe what a row gives to the elements apart, with the exact number when its row has arrived. */
+export function describeShare(
+  ctx: ViewContext,
+  rows: ExactRows,
+  row: number,
+  apart: readonly number[],
+  names: string,
+): string {
+  const { source, layer, head } = ctx.resolved();
+  const between = `${nameOf(ctx, source.query, row)} → ${names}`;
+  const exact = rows(row, true);
+  const sum = (value: (key: number) => number): number => apart.reduce((total, key) => total + value(key), 0);
+  if (exact)
+    return `${between} = ${printed(
+      sum((key) => exact[key] ?? 0),
+      true,
+    )}`;
+  const tile = ctx.tiles.get(source.id, layer, head);
+  return tile
+    ? `${between} ≈ ${printed(
+        sum((key) => tile.value(row, key) || 0),
+        false,
+      )}`
+    : between;
+}
 
 /** Describe the hovered and the pinned cell. Pinning requests the exact row. */
 export function describeCells(

@@ -1,13 +1,13 @@
 /** The colour scale beside every picture: its ramp and its range in numbers. The view's menu chooses among scales. */
 import { type MapName, type Mode, rampCss, SCALE, valueAt } from "../../colour.ts";
-import { h, setStyles, setText } from "../../dom.ts";
+import { assign, h, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import type { Filters } from "../../wire/wire.ts";
 
 export interface ScaleState {
   map: MapName;
   range: readonly [number, number];
-  /** What the numbers mean, shown after the ramp: "share of the row". */
+  /** What the numbers mean, for who points at it: "share of the row". */
   words: string;
 }
 
@@ -25,24 +25,23 @@ export function createScale(): ColourScale {
   let mode: Mode = SCALE;
   let common = false;
   const ramp = h("span.ramp", { "aria-hidden": "true" });
-  const [low, middle, high, words] = [h("span"), h("span"), h("span"), h("span")];
-  const bar = h("span.scale-bar", ramp, h("span.ticks", low, middle, high));
+  const [low, high] = [h("span"), h("span")];
+  const element = h("span.scale", { role: "img" }, low, ramp, high);
   return {
-    element: h("div.row", bar, words),
+    element,
     mode: () => mode,
     common: () => common,
     follow({ scale, extent }) {
       mode = scale || SCALE;
       common = extent === "all";
     },
-    show(state) {
-      const { map, range } = state;
+    show({ map, range, words }) {
       setStyles(ramp, { background: rampCss(map) });
       const isLog = mode === "log" && range[0] >= 0;
       setText(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
-      setText(middle, tickText(range[0] < 0 ? 0 : valueAt(0.5, range, mode)));
       setText(high, tickText(range[1]));
-      setText(words, state.words);
+      const about = mode === SCALE ? words : `${words}; ${mode === "log" ? "logarithmic" : "square root"} scale`;
+      assign(element, { title: about, ariaLabel: `${low.textContent} to ${high.textContent}, ${about}` });
     },
   };
 }

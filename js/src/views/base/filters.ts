@@ -12,11 +12,12 @@ import type { Filters } from "../../wire/wire.ts";
 import { meanReceived } from "../text/rowValues.ts";
 
 /** What a view shows unless Python or the reader says otherwise. */
-export const DEFAULTS: Filters = { special: "show", mass: 1, least: 0, scale: "", extent: "", palette: "" };
+export const DEFAULTS: Filters = { special: "apart", mass: 1, least: 0, scale: "", extent: "", palette: "" };
 
 /** What may become of special tokens, in the reader's words. Pairs, for the build may rename what looks like a property. */
 export const SPECIAL: readonly (readonly [Filters["special"], string])[] = [
-  ["show", "shown"],
+  ["apart", "apart"],
+  ["show", "in the map"],
   ["hide", "left out"],
   ["renormalise", "left out, rows rescaled"],
 ];
@@ -61,19 +62,35 @@ export function filterPlace(ctx: ViewContext): HTMLElement {
   return element;
 }
 
+/** Whether special tokens are hidden. Those that stand apart are not: they have a place of their own. */
+export const hidesSpecial = ({ special }: Pick<Filters, "special">): boolean =>
+  special === "hide" || special === "renormalise";
+
 /** Whether anything is hidden. */
-export const hidesValues = ({ special, mass, least }: Filters): boolean => special !== "show" || mass < 1 || least > 0;
+export const hidesValues = (filters: Filters): boolean =>
+  hidesSpecial(filters) || filters.mass < 1 || filters.least > 0;
+
+/** Whether each of these elements stands apart: the special tokens, unless there is nothing else. */
+export function standApart(special: readonly number[], filters: Pick<Filters, "special">): boolean[] {
+  const some = filters.special === "apart" && !special.every(Boolean);
+  return special.map((flag) => some && Boolean(flag));
+}
 
 /** A row with hidden values as NaN. `special` marks special tokens; `shares`: rows sum to one. */
 export function filteredRow(
   row: Float32Array,
   special: readonly number[],
-  { special: how, mass, least }: Filters,
+  filters: Filters,
   shares: boolean,
 ): Float32Array {
+  const { special: how, mass, least } = filters;
   const out = row.slice();
-  if (how !== "show") for (let i = 0; i < out.length; i += 1) if (special[i]) out[i] = Number.NaN;
-  const sizes = out.map(Math.abs).filter((size) => size > 0);
+  const apart = standApart(special, filters);
+  if (hidesSpecial(filters)) for (let i = 0; i < out.length; i += 1) if (special[i]) out[i] = Number.NaN;
+  const sizes = out
+    .filter((_, i) => !apart[i])
+    .map(Math.abs)
+    .filter((size) => size > 0);
   const sum = sizes.reduce((total, size) => total + size, 0);
   if (how === "renormalise" && shares) for (let i = 0; i < out.length; i += 1) out[i] = (out[i] as number) / sum;
   let cut = least;
@@ -89,7 +106,8 @@ export function filteredRow(
     // Rounded to float32, as the quotients are.
     cut = Math.max(cut, Math.fround(smallest / unit));
   }
-  if (cut > 0) for (let i = 0; i < out.length; i += 1) if (Math.abs(out[i] as number) < cut) out[i] = Number.NaN;
+  const isCut = (i: number): boolean => Math.abs(out[i] as number) < cut && !apart[i];
+  if (cut > 0) for (let i = 0; i < out.length; i += 1) if (isCut(i)) out[i] = Number.NaN;
   return out;
 }
 
@@ -105,7 +123,7 @@ export function filtered(ctx: ViewContext, tile: Tile, filters = filtersOf(ctx),
   if (version?.look !== filtersKey) {
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const drops = (row: number): boolean =>
-      source.kind === "map" && filters.special !== "show" && Boolean(query.special[row]);
+      source.kind === "map" && hidesSpecial(filters) && Boolean(query.special[row]);
     version = { look: filtersKey, tile: filteredTile(tile, key.special, drops, filters, source.stochastic) };
     MADE.set(tile, first ? [version, first] : [version]);
   }
@@ -120,9 +138,12 @@ export function filteredTile(
   tile: Tile,
   special: readonly number[],
   drops: (row: number) => boolean,
-  { special: how, mass, least }: Filters,
+  filters: Filters,
   shares: boolean,
 ): Tile {
+  const { special: how, mass, least } = filters;
+  const apart = standApart(special, filters);
+  const isOutside = hidesSpecial(filters) ? special.map(Boolean) : apart;
   const { rows, cols, codes: given, meta } = tile;
   const { gamma, scale } = meta;
   const isSigned = meta.codec === "i8";
@@ -139,7 +160,7 @@ export function filteredTile(
     if (drops(r)) continue;
     const start = r * cols;
     counts.fill(0);
-    const skips = (c: number): boolean => given[start + c] === HIDDEN || (how !== "show" && Boolean(special[c]));
+    const skips = (c: number): boolean => given[start + c] === HIDDEN || Boolean(isOutside[c]);
     const byteOf = (c: number): number => (given[start + c] as number) & 255;
     const count = (byte: number): number => counts[byte] as number;
     for (let c = 0; c < cols; c += 1) if (!skips(c)) counts[byteOf(c)] = count(byteOf(c)) + 1;
@@ -162,7 +183,10 @@ export function filteredTile(
       else newCodes[byte] = Math.sign(code) * Math.min(top, Math.round(top * (value / scale) ** gamma));
       if (newCodes[byte] !== HIDDEN) most = Math.max(most, value);
     }
-    for (let c = 0; c < cols; c += 1) if (!skips(c)) codes[start + c] = newCodes[byteOf(c)] as number;
+    for (let c = 0; c < cols; c += 1) {
+      if (apart[c]) codes[start + c] = given[start + c] as number;
+      else if (!skips(c)) codes[start + c] = newCodes[byteOf(c)] as number;
+    }
   }
   const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
   const result: Tile = {

@@ -196,13 +196,15 @@ export function pickCells(
     createPicking((isQuery ? figure.left : figure.top).element, picture, signal, {
       along: isQuery ? "rows" : "cols",
       toggle: ([query, key]) => togglePin(ctx, { ...cellAt([query, key]), [isQuery ? "key" : "query"]: -1 }),
-      drag: (from, to) => chooseSpan(ctx, side, from[isQuery ? 0 : 1], to[isQuery ? 0 : 1]),
+      drag: (from, to) => chooseSpan(ctx, side, cellAt(from)[side], cellAt(to)[side]),
     });
   }
 }
 
 /** Pin a cell beside the last one, with the others kept: Shift and arrows then move it. */
-export function pinAnother(ctx: ViewContext, size: { rows: number; cols: number } | null): void {
+export function pinAnother(ctx: ViewContext): void {
+  const { query, key } = ctx.source();
+  const [rows, cols] = [query, key].map((id) => ctx.axisOf(id).labels.length) as [number, number];
   const last = ctx.cell("pinned") ?? ctx.cell("hover") ?? { unit: ctx.source().unit, query: 0, key: -1 };
   const pins = ctx.pins();
   const steps = [
@@ -213,7 +215,7 @@ export function pinAnother(ctx: ViewContext, size: { rows: number; cols: number 
   ] as const;
   for (const [down, right] of steps) {
     const cell: Cell = { unit: last.unit, query: Math.max(0, last.query) + down, key: last.key + right };
-    const isIn = cell.query >= 0 && cell.key >= 0 && cell.query < (size?.rows ?? 0) && cell.key < (size?.cols ?? 0);
+    const isIn = cell.query >= 0 && cell.key >= 0 && cell.query < rows && cell.key < cols;
     if (!isIn || pins.some((pin) => pin.query === cell.query && pin.key === cell.key)) continue;
     ctx.selection.pinAll([...pins, cell]);
     return;

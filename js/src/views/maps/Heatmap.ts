@@ -4,45 +4,66 @@
  */
 
 import { heatMap, lut } from "../../colour.ts";
-import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, setFlag, setStyles, setText, spotAt, watchBox } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
+import { valueTable } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
-import { createExactRows, describeCells } from "../base/cellValues.ts";
+import { createExactRows, describeCells, describeShare, nameOf } from "../base/cellValues.ts";
 import { createChosen, drawOnMap } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
+import { filtered, filterPlace, filtersOf, hidesValues, setFilters, standApart } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
-import { createFigure } from "./figure.ts";
-import { type Matrix, maxPool, paintCells } from "./paint.ts";
-import type { Size } from "./size.ts";
+import { createNavigation } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
+import { rowOf } from "../text/rowValues.ts";
+import { type AxisPart, createAxisPart } from "./axisPart.ts";
+import { createFigure, LINED } from "./figure.ts";
+import { gather, type Matrix, maxPool, paintCells } from "./paint.ts";
+import { peakInside } from "./peak.ts";
+import { createRowBars } from "./rowBars.ts";
+import { namesApart, type RowShare, rowShare } from "./shares.ts";
+import type { Box, Size } from "./size.ts";
+
+/** px that a lone map may take in all, and those of them that its heading, readout and scale take. */
+const TALLEST = 560;
+const AROUND = 122;
+/** px of a lone map from which the pinned row has bars beside it, and what these need. */
+const WIDE = 700;
+const BARS_ROOM = 180;
 
 export const renderHeatmap = view((around, root, signal) => {
   const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
-  const heading = createHeading(ctx, filterPlace(ctx));
+  const controls = createNavigation(ctx, signal);
   const busy = h("div.busy");
-  const {
-    element: figure,
-    plot,
-    canvas,
-    crosshair,
-    left,
-    top,
-    layout: layOut,
-    show,
-  } = createFigure("attention map", busy);
-  const readout = createReadout();
+  const figure = createFigure(
+    "attention map",
+    signal,
+    { back: () => setFilters(ctx, { special: "show" }), move: (rows, cols) => turn(rows, cols), whole: () => toggle() },
+    busy,
+  );
+  const { plot, canvas, crosshair, left, top, shares } = figure;
+  const bars = createRowBars();
+  const body = h("div.map-body", figure.element, bars.element);
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const scale = createScale();
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
-  let width = 0;
+  const shareRows = createExactRows(ctx, () => point());
+  let box: Box = { width: 0, height: 0 };
   let size: Size | null = null;
+  /** The drawn part of each axis. */
+  let parts: readonly [query: AxisPart, key: AxisPart] | null = null;
+  let names = "";
+  let isWhole = false;
+  /** Whether the pointer is on this map, and the row whose bar it is on. */
+  let isInside = false;
+  let onBar = -1;
   let laidOut = "";
   const isLaidOut = createWatch();
   let image: ImageData | null = null;
@@ -53,13 +74,20 @@ export const renderHeatmap = view((around, root, signal) => {
   let spoken = false;
 
   root.classList.add("aw-heatmap");
-  setChildren(root, ...heading.elements, figure, ...readout.elements, ...(copy ? [copy.element] : []), scale.element);
+  const frame = createFrame(ctx, root, {
+    controls: controls.elements,
+    tags: [filterPlace(ctx)],
+    legend: scale.element,
+    body: [body],
+    actions: copy ? [copy.element] : [],
+  });
 
   const words = (): void => {
+    controls.show();
     const source = ctx.source();
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
-    const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
+    const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
       ariaLabel:
@@ -68,24 +96,92 @@ export const renderHeatmap = view((around, root, signal) => {
     });
   };
 
-  /** Lay out sizes and labels. Does nothing unless the width or an axis changed. */
+  /** Lay out sizes and labels. Does nothing unless the box, an axis or what stands apart changed. */
   const layout = (): void => {
-    if (width <= 0) return;
+    if (box.width <= 0) return;
     const source = ctx.source();
     const { marks } = ctx.options;
-    const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
-    if (!isLaidOut(source, query, key, width, marks)) return;
-    const name = [source.query, source.key, width, ...[query, key].map(fingerprint), JSON.stringify(marks)].join("|");
+    const { special } = filtersOf(ctx);
+    const axes = [ctx.axisOf(source.query), ctx.axisOf(source.key)] as const;
+    if (!isLaidOut(source, ...axes, box, marks, special, isWhole)) return;
+    const settings = JSON.stringify([marks, special === "apart", isWhole, source.coarse]);
+    const name = [source.query, source.key, box.width, box.height, ...axes.map(fingerprint), settings].join("|");
     if (name === laidOut) return;
     laidOut = name;
     painted = "";
-    size = layOut(query, key, width);
-    crosshair.mark(size, marks);
+    // Cells that share a code cannot be told apart.
+    const how = source.coarse ? "show" : special;
+    const [query, key] = axes.map((axis) => createAxisPart(axis, standApart(axis.special, { special: how }))) as [
+      AxisPart,
+      AxisPart,
+    ];
+    const { labels } = axes[1];
+    names = namesApart(labels, key.apart);
+    const hasBars = root === ctx.el && box.width >= WIDE;
+    size = figure.layout({ query, key, labels, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
+    parts = [query, key];
+    const left = box.width - figure.element.offsetWidth;
+    assign(bars.element, { hidden: !(hasBars && left >= BARS_ROOM) });
+    follow();
+    mark();
+  };
+
+  const mark = (): void => {
+    const cells = ctx.options.marks.filter((cell): cell is [number, number] => Array.isArray(cell));
+    if (size && parts) {
+      const [query, key] = parts;
+      crosshair.mark(
+        size,
+        cells.map(([row, col]) => [query.place(row), key.place(col)] as const),
+      );
+    }
+  };
+
+  /** Move the window to the pinned cell, or to the place that another view points at; whether it moved. */
+  const follow = (): boolean => {
+    if (!parts) return false;
+    const [query, key] = parts;
+    const { query: rows, key: cols } = ctx.source();
+    const hover = isInside ? null : ctx.cell("hover");
+    const to = (cell: Cell | null): boolean => {
+      if (!cell) return false;
+      const col = cell.key < 0 && rows === cols ? cell.query : cell.key;
+      return [query.reveal(cell.query), key.reveal(col)].some(Boolean);
+    };
+    const moved = [to(ctx.cell("pinned")), to(hover)].some(Boolean);
+    if (moved) figure.label();
+    return moved;
+  };
+
+  /** Move the window by pages. */
+  const turn = (rows: number, cols: number): void => {
+    if (!parts) return;
+    const moved = parts.map((part, i) => part.move((i ? cols : rows) * Math.max(1, part.count - 2)));
+    if (moved.some(Boolean)) redraw();
+  };
+  const toggle = (): void => {
+    isWhole = !isWhole;
+    draw();
+  };
+  const redraw = (): void => {
+    figure.label();
+    mark();
+    paint();
+    point();
+    outline();
+  };
+  const outline = (): void => {
+    if (size) drawOnMap(chosen, ctx, size, (side, i) => parts?.[side === "query" ? 0 : 1].place(i) ?? -1);
   };
 
   const range = (shown: Tile, source: Source): readonly [number, number] => {
     const all = scale.common() ? largest(shown, source) : 0;
-    const end = all || Math.min(roundUp(shown.peak()), source.stochastic ? 1 : Infinity);
+    const end =
+      all ||
+      Math.min(
+        roundUp(parts ? peakInside(shown, parts[0].inside, parts[1].inside) : shown.peak()),
+        source.stochastic ? 1 : Infinity,
+      );
     return source.signed ? [-end, end] : [0, end];
   };
 
@@ -112,25 +208,45 @@ export const renderHeatmap = view((around, root, signal) => {
       painted = "";
       return;
     }
-    if (!size) return;
+    if (!size || !parts) return;
     const map = heatMap(source.signed, ctx.theme, chosen.palette);
     const ends = range(tile, source);
-    const name = [source.id, layer, head, map, JSON.stringify(chosen), ends].join("|");
+    const window = parts.map((part) => part.start);
+    const name = [source.id, layer, head, map, JSON.stringify(chosen), ends, window].join("|");
     if (name === painted) return;
     [painted, paintedSource] = [name, source.id];
     const { codes, meta } = tile;
-    const { rows, cols } = meta;
-    const fullMatrix: Matrix = { codes, start: 0, rows, cols, causal: source.causal && rows === cols };
+    const causal = source.causal && meta.rows === meta.cols;
+    const [drawnRows, drawnCols] = meta.whole
+      ? [[...Array(meta.rows).keys()], [...Array(meta.cols).keys()]]
+      : (parts.map((part) => part.drawn()) as [number[], number[]]);
+    const drawnCodes = gather(codes, meta.cols, drawnRows, drawnCols, causal);
+    const [rows, cols] = [drawnRows.length, drawnCols.length];
+    const fullMatrix: Matrix = { codes: drawnCodes, start: 0, rows, cols, causal: false };
     // The number of cells per code and per pixel.
-    const coarse = Math.ceil(tile.cols / cols);
+    const coarse = Math.ceil(tile.cols / meta.cols);
     const pool = coarse * Math.max(1, Math.ceil(size.pool / coarse));
     const matrix = maxPool(fullMatrix, pool / coarse);
     if (image?.width !== matrix.cols || image.height !== matrix.rows) image = new ImageData(matrix.cols, matrix.rows);
     const signed = tile.meta.codec === "i8";
     const table = lut(map, { ...tile.meta, range: ends, mode: scale.mode(), signed });
     paintCells(new Uint32Array(image.data.buffer), matrix, table);
-    show(image);
-    setFlag(plot, "data-causal", fullMatrix.causal);
+    figure.show(image);
+    if (pool > 1 || meta.whole) figure.ink.clear();
+    else {
+      const values = valueTable(signed, meta.gamma, meta.scale);
+      const value = (byte: number): number => values[byte] as number;
+      figure.ink.write(size, drawnCodes, table, value, ends[1], source.stochastic);
+    }
+    if (names && whatItIs)
+      shares.draw(
+        size,
+        drawnRows.map((row) => shareOf(whatItIs, row, source)),
+      );
+    setFlag(plot, "data-lines", Math.min(size.cellWidth, size.cellHeight) >= LINED);
+    setFlag(plot, "data-causal", causal);
+    if (causal) setStyles(plot, { "--aw-later": laterArea(size, parts) });
+    showBars();
     setFlag(plot, "data-holes", whatItIs?.codes instanceof Int16Array);
     let pooled = pool > 1 ? `; each pixel is the largest of ${pool} × ${pool} cells` : "";
     if (meta.whole && hidesValues(chosen)) pooled += ", none left out: filters need words or sentences";
@@ -145,33 +261,80 @@ export const renderHeatmap = view((around, root, signal) => {
     return roundUp(Math.max(0, ...(tiles.thumbs(source.id)?.meta.scale.flat() ?? [])));
   };
 
+  const shareOf = (from: Tile, row: number, source: Source): RowShare => {
+    const apart = parts?.[1].apart ?? [];
+    if (!source.stochastic) {
+      return rowShare(rowOf(from, row), apart, from.meta.scale, from.meta.codec === "i8" ? 127 : 255);
+    }
+    const some = apart.map((col) => from.value(row, col));
+    const { part, error } = rowShare(some, [...some.keys()], from.meta.scale, from.meta.codec === "i8" ? 127 : 255);
+    return { part, all: 1, error };
+  };
+
+  /** The pinned row as bars, where there is room for them. */
+  const showBars = (): void => {
+    if (bars.element.hidden || !parts) return;
+    const source = ctx.source();
+    const row = ctx.cell("pinned")?.query ?? -1;
+    const { labels } = ctx.axisOf(source.key);
+    if (row < 0 || !tile) {
+      bars.show("Click a row to see its largest values here.", [], labels, [], "");
+      return;
+    }
+    const exact = exactRows(row, false);
+    const verb = source.kind === "attributions" ? "from" : "reads";
+    bars.show(`${nameOf(ctx, source.query, row)} ${verb}`, exact ?? rowOf(tile, row), labels, parts[1].apart, names);
+  };
+
   /** Update crosshair, pinned cell and readout. Runs on every pointer move and creates no nodes. */
   const point = (): void => {
-    if (!size) return;
+    if (!size || !parts) return;
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
-    crosshair.move(size, hover, pinned);
-    left.mark(hover?.query, pinned?.query);
-    top.mark(hover?.key, pinned?.key);
+    const [query, key] = parts;
+    const drawn = (cell: Cell | null): Cell | null =>
+      cell && { unit: cell.unit, query: query.place(cell.query), key: key.place(cell.key) };
+    const [over, pin] = [drawn(hover), drawn(pinned)];
+    crosshair.move(size, over, pin);
+    left.mark(over?.query, pin?.query);
+    top.mark(over?.key, pin?.key);
+    const isApart = (cell: Cell | null): boolean => cell !== null && key.apart.includes(cell.key);
+    shares.mark(
+      size,
+      onBar >= 0 || isApart(hover) ? (over?.query ?? -1) : -1,
+      isApart(pinned) ? (pin?.query ?? -1) : -1,
+    );
+    const text =
+      onBar >= 0
+        ? describeShare(ctx, shareRows, onBar, key.apart, names)
+        : describeCells(ctx, exactRows, tile, hover, pinned);
     copy?.show();
-    const text = describeCells(ctx, exactRows, tile, hover, pinned);
-    readout.show(text, spoken || root.contains(document.activeElement));
+    frame.readout.show(text, spoken || root.contains(document.activeElement));
   };
 
   const cellAt = (event: MouseEvent): Cell | null => {
-    const spot = size && spotAt(event, plot, size.rows, size.cols);
-    return spot && { unit: ctx.source().unit, query: spot[0], key: spot[1] };
+    const spot = size && parts && spotAt(event, plot, size.rows, size.cols);
+    if (!spot || !parts) return null;
+    const [query = -1, key = -1] = spot.map((at, i) => (parts as readonly AxisPart[])[i]?.drawn()[at] ?? -1);
+    return { unit: ctx.source().unit, query, key };
+  };
+  /** The row whose bar is under the pointer. */
+  const barAt = (event: MouseEvent): Cell | null => {
+    const at = size && spotAt(event, shares.bars, size.rows, 1);
+    const query = at ? parts?.[0].drawn()[at[0]] : undefined;
+    return query === undefined ? null : { unit: ctx.source().unit, query, key: -1 };
   };
 
   const samePlace = (a: Cell | null, b: Cell): boolean => a?.query === b.query && a.key === b.key;
 
   /** Pin the cell next to the pinned or hovered one; the same cell again unpins it. */
   const movePin = (rows: number, cols: number) => (): void => {
-    if (!size) return;
+    if (!parts) return;
     const pinned = ctx.cell("pinned");
     const now = pinned ?? ctx.cell("hover");
-    const clamp = (i: number, n: number): number => Math.max(0, Math.min(n - 1, i));
-    const query = clamp((now?.query ?? 0) + rows, size.rows);
-    const key = clamp((now?.key ?? 0) + cols, size.cols);
+    const [query = -1, key = -1] = parts.map((part, i) => {
+      const at = part.inside.indexOf((i ? now?.key : now?.query) ?? -1);
+      return part.inside[Math.max(0, Math.min(part.inside.length - 1, Math.max(0, at) + (i ? cols : rows)))] ?? -1;
+    });
     const to: Cell = { unit: ctx.source().unit, query, key };
     spoken = true;
     if (!samePlace(pinned, to)) movePinned(ctx, to);
@@ -183,17 +346,43 @@ export const renderHeatmap = view((around, root, signal) => {
     { plot, left, top },
     () => size,
     signal,
-    ([query, key]) => ({ unit: ctx.source().unit, query, key }),
+    ([row, col]) => ({
+      unit: ctx.source().unit,
+      query: parts?.[0].drawn()[row] ?? -1,
+      key: parts?.[1].drawn()[col] ?? -1,
+    }),
   );
   on(plot, signal, {
     pointermove(event) {
       spoken = false;
+      isInside = true;
       selection.hover(cellAt(event));
     },
-    pointerleave: () => selection.hover(null),
+    pointerleave() {
+      isInside = false;
+      selection.hover(null);
+    },
     click(event) {
       const cell = cellAt(event);
       // Cells are compared in this view's unit, so that a second click also unpins a cell pinned in another unit.
+      if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
+    },
+  });
+  on(shares.bars, signal, {
+    pointermove(event) {
+      const cell = barAt(event);
+      isInside = true;
+      onBar = cell?.query ?? -1;
+      selection.hover(cell);
+      point();
+    },
+    pointerleave() {
+      isInside = false;
+      onBar = -1;
+      selection.hover(null);
+    },
+    click(event) {
+      const cell = barAt(event);
       if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
@@ -207,21 +396,31 @@ export const renderHeatmap = view((around, root, signal) => {
       "Shift+ArrowLeft": movePin(0, -1),
       "Shift+ArrowRight": movePin(0, 1),
       Enter: movePin(0, 0),
-      "Shift+Enter": () => pinAnother(ctx, size),
+      "Shift+Enter": () => pinAnother(ctx),
+      PageUp: () => turn(-1, 0),
+      PageDown: () => turn(1, 0),
+      "Shift+PageUp": () => turn(0, -1),
+      "Shift+PageDown": () => turn(0, 1),
     },
-    "↑ ↓: layer · ← →: head · Shift + arrows, Enter: move the pinned cell · Shift + Enter: pin another · Escape: unpin",
+    "↑ ↓: layer · ← →: head · Shift + arrows, Enter: move the pinned cell · Shift + Enter: pin another · Page up, down (with Shift: left, right): move the part of a long text · Escape: unpin",
   );
   const draw = (): void => {
     layout();
     paint();
     point();
-    if (size) drawOnMap(chosen, ctx, size);
+    outline();
   };
-  watchWidth(root, signal, (now) => {
-    width = now;
+  // A view that holds this one gives its root a height and `data-box`.
+  watchBox(root, signal, (now) => {
+    const given = root.dataset.box !== undefined;
+    const around = given
+      ? [...root.children].reduce((sum, el) => sum + (el === body ? 0 : outerHeight(el)), 0)
+      : AROUND;
+    box = { width: now.width, height: (given ? now.height : TALLEST) - around };
     draw();
   });
   return (changed) => {
+    if (only(changed, "hover", "pinned") && follow()) redraw();
     if (only(changed, "hover")) {
       point();
       return;
@@ -230,6 +429,19 @@ export const renderHeatmap = view((around, root, signal) => {
     draw();
   };
 });
+
+/** The area of cells that come later than their row's token, as a CSS polygon. */
+function laterArea({ cellWidth, cellHeight, height }: Size, [query, key]: readonly [AxisPart, AxisPart]): string {
+  const at = (y: number): number => (y / cellHeight + query.start - key.start) * cellWidth;
+  return `polygon(${at(0)}px 0, 9999px 0, 9999px ${height}px, ${at(height)}px ${height}px)`;
+}
+
+function outerHeight(el: Element): number {
+  const { marginTop, marginBottom } = getComputedStyle(el);
+  return (
+    (el as HTMLElement).offsetHeight + (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0)
+  );
+}
 
 function valueWords(source: Source): string {
   if (source.stochastic) return "share of the row";

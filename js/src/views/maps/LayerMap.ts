@@ -1,21 +1,28 @@
 /** One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target. */
 
 import { heatMap, lut } from "../../colour.ts";
-import { density, h, keyboard, on, reserve, setChildren, setFlag, setText, spotAt, watchWidth } from "../../dom.ts";
+import { h, keyboard, on, reserve, setFlag, setText, spotAt, watchBox } from "../../dom.ts";
 import { printed, roundUp } from "../../numbers.ts";
-import { HIDDEN, LATER } from "../../wire/codec.ts";
+import { HIDDEN, LATER, valueTable } from "../../wire/codec.ts";
 import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { boxOf, createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtersOf } from "../base/filters.ts";
+import { filtersOf, setFilters, standApart } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
-import { createReadout, only, view } from "../base/view.ts";
+import { only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
-import { createFigure } from "./figure.ts";
-import { paintFrame } from "./paint.ts";
-import type { Size } from "./size.ts";
+import { type AxisPart, createAxisPart } from "./axisPart.ts";
+import { createFigure, LINED } from "./figure.ts";
+import { gather, maxPool, paintCells } from "./paint.ts";
+import { rowShare } from "./shares.ts";
+import type { Box, Size } from "./size.ts";
+
+/** px of height without a box: of a lone map, and inside another view. */
+const ALONE = 430;
+const INSIDE = 300;
 
 /** The largest code of the picture. Codes are signed square roots of a value's share of the largest. */
 const TOP = 127;
@@ -24,12 +31,22 @@ type Row = Float32Array | undefined;
 
 export const renderLayerMap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
-  const { element, plot, crosshair, left, top, layout, show } = createFigure("layers by tokens");
-  const title = h("b.title");
+  const figure = createFigure("layers by tokens", signal, {
+    back: () => setFilters(ctx, { special: "show" }),
+    move(_rows, cols) {
+      if (parts?.[1].move(cols * Math.max(1, parts[1].count - 2))) relabel();
+    },
+    whole() {
+      isWhole = !isWhole;
+      draw();
+    },
+  });
+  const { element, plot, crosshair, left, top, shares } = figure;
   const back = h("button.button", { type: "button" });
-  const readout = createReadout();
   const scale = createScale();
-  let width = 0;
+  let box: Box = { width: 0, height: 0 };
+  let parts: readonly [layers: AxisPart, key: AxisPart] | null = null;
+  let isWhole = false;
   let size: Size | null = null;
   let laidOut = "";
   let rows: Row[] = [];
@@ -39,7 +56,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
-  setChildren(root, h("div.row", title, back), element, ...readout.elements, scale.element);
+  const frame = createFrame(ctx, root, { tags: [back], legend: scale.element, body: [element] });
 
   /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
@@ -82,17 +99,27 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const { layers } = source;
     const key = ctx.axisOf(source.key);
     const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(source))}`;
-    setText(title, `${plural(source.unit)} in every layer, ${about}`);
+    const title = frame.show(about, `${plural(source.unit)} in every layer`);
     // The button keeps its place, so that a click does not move the picture away from the pointer.
     back.style.visibility = inside() ? "" : "hidden";
-    plot.ariaLabel = `${title.textContent}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
+    plot.ariaLabel = `${title}, ${about}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
     rows = layers.map(read);
-    if (width <= 0) return;
-    const name = [source.id, width, ctx.options.indexBase, key.labels].join("|");
+    if (box.width <= 0) return;
+    const filters = filtersOf(ctx);
+    const settings = [box.width, box.height, ctx.options.indexBase, filters.special, isWhole];
+    const name = [source.id, ...settings, key.labels].join("|");
     if (name !== laidOut) {
       laidOut = name;
-      size = layout({ labels: layers.map((layer) => `layer ${ctx.layerName(layer)}`), special: [] }, key, width);
+      const names = layers.map((layer) => `layer ${ctx.layerName(layer)}`);
+      parts = [
+        createAxisPart({ labels: names, special: [] }, []),
+        createAxisPart(key, standApart(key.special, filters)),
+      ];
+      const [query, cols] = parts;
+      const numbers = !source.stochastic;
+      size = figure.layout({ query, key: cols, labels: key.labels, box, whole: isWhole, numbers });
     }
+    follow();
     paint(source, key.labels.length);
     point();
     if (size) drawChosen(source, size);
@@ -101,63 +128,102 @@ export const renderLayerMap = view((ctx, root, signal) => {
   /** The cell of a layer and token, in the shown row. */
   const cellAt = ([row, key]: Spot): Cell => {
     const { source } = ctx.layered();
-    return { unit: source.unit, query: rowShown(source), key, layer: source.layers[row] as number };
+    const at = parts?.[1].drawn()[key] ?? -1;
+    return { unit: source.unit, query: rowShown(source), key: at, layer: source.layers[row] as number };
   };
 
   /** Outline the cells chosen in one layer of this row, and draw the span. */
   const drawChosen = (source: Source, shown: Size): void => {
     const span = ctx.span("key");
     const row = rowShown(source);
+    const place = (key: number): number => parts?.[1].place(key) ?? -1;
+    const wide = shown.cellWidth;
+    const [start, stop] = span ?? [0, 0];
+    const covered = Array.from({ length: stop - start }, (_, i) => place(start + i)).filter((at) => at >= 0);
     const here = ctx.pins().filter(({ layer = -1, query }) => query === row && source.layers.includes(layer));
     chosen.draw(
-      here.map(({ layer = -1, key }) => boxOf({ query: source.layers.indexOf(layer), key }, shown)),
+      here
+        .map(({ layer = -1, key }) => ({ query: source.layers.indexOf(layer), key: place(key) }))
+        .filter(({ key }) => key >= 0)
+        .map((cell) => boxOf(cell, shown)),
       null,
-      span && [span[0] * shown.cellWidth, span[1] * shown.cellWidth],
+      covered.length > 0 ? [Math.min(...covered) * wide, (Math.max(...covered) + 1) * wide] : null,
     );
   };
+  const relabel = (): void => {
+    figure.label();
+    const { source } = ctx.layered();
+    paint(source, ctx.axisOf(source.key).labels.length);
+    point();
+  };
+  /** Move the window to the token that another view points at; whether it moved. */
+  const follow = (): boolean => {
+    const keys = [ctx.cell("pinned"), spot ? null : ctx.cell("hover")].map((cell) => cell?.key ?? -1);
+    const moved = keys.map((key) => key >= 0 && parts?.[1].reveal(key)).some(Boolean);
+    if (moved) figure.label();
+    return moved;
+  };
 
-  const paint = ({ signed }: Source, cols: number): void => {
+  const paint = ({ signed, stochastic }: Source, cols: number): void => {
+    if (!size || !parts) return;
+    const [query, key] = parts;
     const high = rows.length;
-    const end = roundUp(Math.max(...rows.map((values) => peak(values ?? []))));
+    const inside = rows.map((values) => (values ? key.inside.map((i) => values[i] as number) : []));
+    const end = roundUp(Math.max(...inside.map(peak)));
     const codes = new Int16Array(high * cols).fill(HIDDEN); // missing or unread values are not zeros
     rows.forEach((values, r) => {
       values?.forEach((value, c) => {
         if (Number.isNaN(value)) return;
-        codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(Math.abs(value) / (end || 1)));
+        const share = Math.min(1, Math.abs(value) / (end || 1)); // what stands apart may be larger
+        codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(share));
       });
     });
     scale.follow(filtersOf(ctx));
     const range = [signed ? -end : 0, end] as const;
     const map = heatMap(signed, ctx.theme);
     const table = lut(map, { gamma: 0.5, scale: end, range, mode: scale.mode(), signed: true });
-    const dots = Math.min(cols, Math.ceil((size?.width ?? 1) * density()));
-    const image = new ImageData(dots, high);
-    const pixels = new Uint32Array(image.data.buffer);
-    const matrix = { codes, start: 0, rows: high, cols, causal: false };
-    paintFrame(pixels, dots, { x: 0, y: 0, width: dots, height: high }, matrix, table);
+    const drawn = gather(codes, cols, query.drawn(), key.drawn(), false);
+    const matrix = maxPool({ codes: drawn, start: 0, rows: query.count, cols: key.count, causal: false }, size.pool);
+    const image = new ImageData(matrix.cols, matrix.rows);
+    paintCells(new Uint32Array(image.data.buffer), matrix, table);
+    if (size.pool > 1) figure.ink.clear();
+    else {
+      const values = valueTable(true, 0.5, end);
+      figure.ink.write(size, drawn, table, (byte) => values[byte] as number, end, stochastic);
+    }
+    if (key.apart.length > 0) {
+      const empty = { part: Number.NaN, all: Number.NaN, error: 0 };
+      const ofRow = (row: number): typeof empty => {
+        const values = rows[row];
+        return values ? rowShare(values, key.apart, peak(values), TOP) : empty;
+      };
+      shares.draw(size, query.drawn().map(ofRow));
+    }
+    setFlag(plot, "data-lines", Math.min(size.cellWidth, size.cellHeight) >= LINED);
     const missing = rows.filter((values) => !values).length;
     setFlag(
       plot,
       "data-holes",
       rows.some((values) => values?.some(Number.isNaN)),
     );
-    show(image);
+    figure.show(image);
     const words = `one scale for all layers${missing ? `; ${missing} not computed yet` : ""}`;
     scale.show({ map, range, words });
   };
 
   /** Update outlines and readout. Runs on every pointer move. */
   const point = (): void => {
-    if (!size) return;
+    if (!size || !parts) return;
     const { source, layer } = ctx.layered();
     const at = source.layers.indexOf(layer);
     const backWords = (at: number): string => `text: layer ${ctx.layerName(at)} · back to the input`;
     setText(back, backWords(layer));
     reserve(back, backWords(source.layers.at(-1) ?? layer));
     const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
-    crosshair.move(size, { unit: "", query: spot ? row : -1, key }, { unit: "", query: at, key: -1 });
-    left.mark(row, at);
-    top.mark(key, -1);
+    const [place, col] = [parts[0].place(row), parts[1].place(key)];
+    crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: at, key: -1 });
+    left.mark(place, parts[0].place(at));
+    top.mark(col, -1);
     const values = rows[row] ?? new Float32Array();
     const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;
     const sizeOf = (i: number): number => Math.abs(values[i] as number) || 0;
@@ -169,7 +235,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
           ? `${nameOf(ctx, source.key, key)}: ${LATER}`
           : `≈ ${word(key)}`
         : `largest ≈ ${most.map(word).join(", ")}`;
-    readout.show(
+    frame.readout.show(
       `layer ${ctx.layerName(source.layers[row] as number)}: ${what}`,
       root.contains(document.activeElement),
     );
@@ -182,12 +248,20 @@ export const renderLayerMap = view((ctx, root, signal) => {
     selection.hover(at && { unit: source.unit, query, key: at[1] });
     point();
   };
-  const find = (event: MouseEvent): [number, number] | null => size && spotAt(event, plot, size.rows, size.cols);
+  const find = (event: MouseEvent): [number, number] | null => {
+    const at = size && parts && spotAt(event, plot, size.rows, size.cols);
+    if (!at || !parts) return null;
+    const [row = -1, key = -1] = at.map((place, i) => (parts as readonly AxisPart[])[i]?.drawn()[place] ?? -1);
+    return [row, key];
+  };
   const step = (layers: number, keys: number) => (): void => {
     if (layers) moveLayer(ctx, layers);
-    if (!size || !(keys || spot)) return;
+    if (!parts || !(keys || spot)) return;
     const { source, layer } = ctx.layered();
-    const key = Math.max(0, Math.min(size.cols - 1, (spot?.[1] ?? -1) + keys));
+    const { inside } = parts[1];
+    const place = inside.indexOf(spot?.[1] ?? -1);
+    const key = inside[Math.max(0, Math.min(inside.length - 1, place + keys))] ?? -1;
+    if (parts[1].reveal(key)) relabel();
     hover([source.layers.indexOf(layer), key]);
   };
   /** Whether the text shows a layer rather than the input. */
@@ -230,12 +304,14 @@ export const renderLayerMap = view((ctx, root, signal) => {
     Enter: () => open(ctx.layered().source.layers.indexOf(ctx.layered().layer)),
     "Shift+Enter": () => spot && togglePin(ctx, cellAt(spot)),
   });
-  watchWidth(root, signal, (now) => {
-    width = now;
+  watchBox(root, signal, (now) => {
+    const height = root === ctx.el ? ALONE : INSIDE;
+    box = root.dataset.box === undefined ? { width: now.width, height } : now;
     draw();
   });
   return (changed) => {
-    if (only(changed, "hover", "layer")) point();
+    if (only(changed, "hover") && follow()) relabel();
+    else if (only(changed, "hover", "layer")) point();
     else draw();
   };
 });

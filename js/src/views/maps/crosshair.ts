@@ -11,7 +11,7 @@ export interface Crosshair {
   /** Move all overlays; an index of -1 leaves that direction open. */
   move(size: Size, hover: Cell | null, pinned: Cell | null): void;
   /** Outline the cells of `ViewOptions.marks`. */
-  mark(size: Size, marks: readonly (number | [number, number])[]): void;
+  mark(size: Size, cells: readonly (readonly [number, number])[]): void;
 }
 
 export function createCrosshair(): Crosshair {
@@ -29,16 +29,15 @@ export function createCrosshair(): Crosshair {
     elements: [marks, pinRow, row, col, pin, cursor],
     move(size, hover, pinned) {
       rowBand(row, size, hover?.query);
-      rowBand(pinRow, size, pinned && pinned.key < 0 ? pinned.query : -1);
+      rowBand(pinRow, size, pinned?.query);
       place(col, (hover?.key ?? -1) * size.cellWidth, 0, size.cellWidth, size.height);
       cell(cursor, size, hover?.query, hover?.key);
       cell(pin, size, pinned?.query, pinned?.key);
     },
-    mark(size, wanted) {
-      const cells = wanted.filter((m): m is [number, number] => Array.isArray(m)).slice(0, MOST_MARKS);
+    mark(size, cells) {
       setChildren(
         marks,
-        ...cells.map(([query, key]) => {
+        ...cells.slice(0, MOST_MARKS).map(([query, key]) => {
           const el = h("div.mark");
           cell(el, size, query, key);
           return el;

@@ -1,40 +1,124 @@
-/** A matrix on the page: its canvas, its overlays, and the labels beside it. */
+/** A matrix on the page: its canvas, its overlays, the labels beside it, and what stands apart from its rows. */
 import { assign, h, setSizes } from "../../dom.ts";
-import type { Axis } from "../../wire/wire.ts";
+import type { AxisPart } from "./axisPart.ts";
 import { createCrosshair } from "./crosshair.ts";
-import { createLabels, labelRoom } from "./labels.ts";
-import { fit, type Size } from "./size.ts";
+import { createEdges } from "./edges.ts";
+import { createInk } from "./ink.ts";
+import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
+import { createShares, HEADING, HEADING_HEIGHT, namesApart } from "./shares.ts";
+import { type Box, fit, type Size } from "./size.ts";
 
-type Side = Pick<Axis, "labels" | "special">;
+/** px of a cell from which lines divide the cells. */
+export const LINED = 12;
+const FOOT = 24;
+const FLAT = 18;
+const TALLEST_LABELS = 84;
+/** px of a box below which the bars beside it are short. */
+const NARROW = 420;
+
+export interface FigureLayout {
+  query: AxisPart;
+  key: AxisPart;
+  /** Labels of the whole key axis, for the names of what stands apart. */
+  labels: readonly string[];
+  box: Box;
+  /** Whether all cells are shown, however small. */
+  whole: boolean;
+  /** Whether what stands apart has numbers beside its bars: rows that do not sum to one. */
+  numbers: boolean;
+}
+
+export interface FigureEvents {
+  /** Bring what stands apart back into the map. */
+  back(): void;
+  /** Move the window by pages. */
+  move(rows: number, cols: number): void;
+  /** Switch between a window and the whole map. */
+  whole(): void;
+}
 
 /** `what` is its role description; `over` are overlays. */
-export function createFigure(what: string, ...over: HTMLElement[]) {
+export function createFigure(what: string, signal: AbortSignal, events: FigureEvents, ...over: HTMLElement[]) {
   const [left, top] = [createLabels("left"), createLabels("top")];
   const canvas = h("canvas.cells");
   const crosshair = createCrosshair();
+  const ink = createInk();
   const role = { tabindex: "0", role: "application", "aria-roledescription": what };
-  const plot = h("div.plot", role, canvas, ...crosshair.elements, ...over);
-  const element = h("div.figure", h("i"), top.element, left.element, plot);
+  const plot = h("div.plot", role, canvas, ink.element, ...crosshair.elements, ...over);
+  const shares = createShares(signal, events.back);
+  const edges = createEdges(signal, events.move, events.whole);
+  const element = h(
+    "div.figure",
+    edges.corner,
+    top.element,
+    left.element,
+    plot,
+    shares.element,
+    edges.below,
+    edges.foot,
+  );
+  let now: FigureLayout | null = null;
+  let sizes = { leftRoom: 0, topRoom: 0 };
+  let size: Size | null = null;
+  let isLong = false;
+
+  /** Label the drawn rows and columns, and say what the window leaves out. */
+  const label = (): void => {
+    if (!now || !size) return;
+    left.layout({ ...now.query.side(), cell: size.cellHeight, room: sizes.leftRoom });
+    top.layout({ ...now.key.side(), cell: size.cellWidth, room: sizes.topRoom, slant: true });
+    edges.show(now.query, now.key, isLong, now.whole);
+  };
+
   return {
     element,
     plot,
     canvas,
     crosshair,
+    ink,
+    shares,
     left,
     top,
-    /** Lay out sizes and labels for a width of `width` px. */
-    layout(query: Side, key: Side, width: number): Size {
+    label,
+    /** Whether the whole map is too dense to be read. */
+    isLong: () => isLong,
+    /** Lay out sizes and labels in a box. */
+    layout(wanted: FigureLayout): Size {
+      now = wanted;
+      const { query, key, box, whole, numbers } = wanted;
       const style = getComputedStyle(left.element);
       const font = `${style.fontSize} ${style.fontFamily}`;
-      const [rows, cols] = [query.labels.length, key.labels.length];
-      const cell = fit(rows, cols, width).cellHeight;
-      const leftRoom = labelRoom(query.labels, cell, font, Math.min(132, Math.floor(width * 0.28)));
-      const size = fit(rows, cols, width - leftRoom - 2);
-      const topRoom = labelRoom(key.labels, size.cellWidth, font, 110);
-      left.layout({ ...query, cell: size.cellHeight, room: leftRoom });
-      top.layout({ ...key, cell: size.cellWidth, room: topRoom });
-      const above = top.flat() ? 18 : topRoom;
-      setSizes(element, { left: leftRoom, top: above, width: size.width, height: size.height });
+      const [rows, cols] = [query.inside.length, key.inside.length];
+      const names = namesApart(wanted.labels, key.apart);
+      const isNarrow = box.width < NARROW;
+      const beside = names ? shares.room(numbers, isNarrow) : 0;
+      const leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
+      const across = Math.max(24, box.width - leftRoom - beside - 4);
+      // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
+      const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
+      const high = (above: number): Box => ({ width: across, height: Math.max(24, box.height - above - 4) });
+      const least = names ? HEADING_HEIGHT : FLAT;
+      let above = least;
+      size = fit(rows, cols, high(least), whole);
+      const plain = fit(rows, cols, high(least));
+      isLong = plain.rows < rows || plain.cols < cols;
+      const foot = isLong ? FOOT : 0;
+      const topRoom = labelRoom(key.names, size.cellWidth, font, longest);
+      if (foot || topRoom > size.cellWidth + 2) {
+        if (topRoom > size.cellWidth + 2) above = Math.max(least, slantHeight(topRoom));
+        size = fit(rows, cols, high(above + foot), whole);
+        // A last long label must not reach beyond the box.
+        const heading = names && above > least ? HEADING + 8 : 0;
+        const over = Math.max(0, overhang(key, size, font, topRoom) + heading - beside);
+        if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across - over) }, whole);
+      }
+      sizes = { leftRoom, topRoom };
+      query.open(size.rows);
+      key.open(size.cols);
+      label();
+      shares.layout(names, numbers, size, top.flat() ? 0 : overhang(key, size, font, topRoom), isNarrow);
+      setSizes(element, { left: leftRoom, top: above, width: size.width, height: size.height, foot });
+      setSizes(plot, { across: size.cellWidth, down: size.cellHeight });
       return size;
     },
     /** Draw an image on the canvas. */
@@ -44,4 +128,15 @@ export function createFigure(what: string, ...over: HTMLElement[]) {
       canvas.getContext("2d")?.putImageData(image, 0, 0);
     },
   };
+}
+
+/** px by which rising labels reach beyond the last column. */
+function overhang(key: AxisPart, { cols, cellWidth, width }: Size, font: string, room: number): number {
+  if (cols < key.names.length) return Math.max(0, room * Math.SQRT1_2 + 6 - cellWidth / 2);
+  const last = key.names.slice(-12);
+  const reach = last.map((name, i) => {
+    const col = cols - last.length + i;
+    return (col + 0.5) * cellWidth + Math.min(room, textWidth(name, font)) * Math.SQRT1_2 + 6;
+  });
+  return Math.max(0, Math.max(0, ...reach) - width);
 }

@@ -2,6 +2,7 @@
 import { assign, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
 
 const LINE = 14; // height in px that a label needs
+const BOLDER = 1.1; // a pinned label is bold, and wider
 
 let ruler: CanvasRenderingContext2D | null | undefined;
 
@@ -16,8 +17,12 @@ export function textWidth(text: string, font: string): number {
 /** The room in px for the labels of an axis that fit at `cell` px per cell; names longer than `most` px are cut. */
 export function labelRoom(labels: readonly string[], cell: number, font: string, most: number): number {
   const widths = fitting(labels.length, cell).map((i) => textWidth(shortLabel(labels[i] ?? ""), font));
-  return Math.min(most, Math.ceil(Math.max(0, ...widths)) + 8);
+  return Math.min(most, Math.ceil(BOLDER * Math.max(0, ...widths)) + 8);
 }
+
+/** px of height of a text of `length` px that rises at 45 degrees, and the length for a height. */
+export const slantHeight = (length: number): number => Math.ceil((length + LINE) * Math.SQRT1_2);
+export const slantLength = (height: number): number => Math.floor(height / Math.SQRT1_2 - LINE);
 
 /** Indices of the labels shown at `cell` px per cell. */
 function fitting(count: number, cell: number): number[] {
@@ -30,6 +35,8 @@ export interface LabelLayout {
   /** px of one cell along the axis. */
   cell: number;
   room: number;
+  /** Top labels rise at 45 degrees where they do not fit flat; otherwise they stand upright. */
+  slant?: boolean;
 }
 
 export interface AxisLabels {
@@ -48,6 +55,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
   const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
+  const slanted = (): boolean => Boolean(now.slant) && !flat;
 
   const show = (span: HTMLElement, i = -1): HTMLElement => {
     const { labels, special, cell, room } = now;
@@ -58,11 +66,12 @@ export function createLabels(side: "left" | "top"): AxisLabels {
     if (setText(span, text)) span.title = text;
     setFlag(span, "data-special", Boolean(special[i]));
     const upright = side === "left";
-    const at = `${flat ? i * cell : (i + 0.5) * cell - LINE / 2}px`;
+    const middle = (i + 0.5) * cell;
+    const at = `${flat ? i * cell : slanted() ? middle : middle - LINE / 2}px`;
     const most = flat ? "" : `${room - 3}px`; // the style sheet keeps 3 px free beside the cells
     setStyles(span, {
       [upright ? "top" : "left"]: at,
-      [upright ? "max-width" : "max-height"]: most,
+      [upright || slanted() ? "max-width" : "max-height"]: most,
       width: flat ? `${cell}px` : "",
     });
     return span;
@@ -75,6 +84,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       now = layout;
       flat = side === "top" && layout.room <= layout.cell + 2;
       setFlag(element, "data-flat", flat);
+      setFlag(element, "data-slant", slanted());
       const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
       setChildren(element, ...spans, show(pin), show(hover));
     },

@@ -14,6 +14,31 @@ export interface Matrix {
   causal: boolean;
 }
 
+/**
+ * The codes of some rows and columns of a matrix. A causal one's cells right of the diagonal are hidden: they are not
+ * zeros.
+ */
+export function gather(
+  codes: Codes,
+  stride: number,
+  rows: readonly number[],
+  cols: readonly number[],
+  causal: boolean,
+): Int16Array {
+  const out = new Int16Array(rows.length * cols.length).fill(HIDDEN);
+  let at = 0;
+  for (const row of rows) {
+    const from = row * stride;
+    for (let i = 0; i < cols.length; i += 1) {
+      const col = cols[i] as number;
+      if (causal && col > row) break;
+      out[at + i] = codes[from + col] as number;
+    }
+    at += cols.length;
+  }
+  return out;
+}
+
 const POOLED = new WeakMap<Codes, readonly [number, Matrix]>();
 
 /** A matrix whose blocks of `factor` x `factor` cells are replaced by their largest |code|, so that peaks are kept. */
@@ -50,6 +75,13 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
 /** Write a matrix, one pixel per cell, into an image `width` pixels wide. */
 export function paintCells(pixels: Uint32Array, matrix: Matrix, lut: Uint32Array): void {
   const { codes, start, rows, cols, causal } = matrix;
+  if (codes instanceof Int16Array && !causal) {
+    for (let i = 0; i < rows * cols; i += 1) {
+      const code = codes[start + i] as number;
+      pixels[i] = lut[code === HIDDEN ? code : code & 255] as number;
+    }
+    return;
+  }
   // Signed codes are read as bytes, matching the layout of the table.
   const bytes =
     codes instanceof Int8Array

@@ -1,44 +1,72 @@
-/** The size of a drawn matrix: it fills the width, fits a screen's height, and short texts stay small. */
+/** The size of a drawn matrix in a box: short texts have large cells, long ones are pooled or shown by a window. */
 
 import { density } from "../../dom.ts";
 
 export interface Size {
+  /** Drawn rows and columns: fewer than there are in a window. */
   rows: number;
   cols: number;
   /** px */
   width: number;
   height: number;
-  /** px of one cell; below 1 for long texts. */
+  /** px of one cell; below 1 in the whole map of a long text. */
   cellWidth: number;
   cellHeight: number;
   /** The number of cells per pixel along each side; a pixel shows their maximum. */
   pool: number;
 }
 
-const TALLEST = 640;
-const LARGEST_CELL = 44;
+/** px */
+export interface Box {
+  width: number;
+  height: number;
+}
+
+const LARGEST_CELL = 28;
+/** Of up to so many rows and columns, cells are wider than high, up to these sizes. */
+const FEW = 8;
+const FEW_CELL: Box = { width: 78, height: 43 };
+/** Smaller cells than this are shown by a window, whose cells have room for a line of text. */
+const SMALLEST_CELL = 8;
+const WINDOW_CELL = 16;
 /** Thickness in px of a cell in a map of one to six rows or columns; more of them share the room of six. */
 const STRIPE = 22;
 
-/**
- * The size of rows x cols cells in a width of `room` px. Cells are square, unless that makes a strip too thin to read.
- */
-export function fit(rows: number, cols: number, room: number): Size {
-  const width = Math.max(1, room);
-  let cell = Math.min(LARGEST_CELL, width / Math.max(1, cols), TALLEST / Math.max(1, rows));
-  // Cells of whole pixels look even; for small cells the lost width would be more visible than unevenness.
-  if (cell >= 6) cell = Math.floor(cell);
-  let [cellWidth, cellHeight] = [cell, cell];
+const even = (cell: number): number => (cell >= 6 ? Math.floor(cell) : cell);
+
+/** px of the cells of rows x cols in a box, none of them left out. */
+function cellOf(rows: number, cols: number, { width, height }: Box): [number, number] {
+  const [across, down] = [width / Math.max(1, cols), height / Math.max(1, rows)];
+  if (rows <= FEW && cols <= FEW) {
+    const high = even(Math.min(FEW_CELL.height, down));
+    return [even(Math.min(FEW_CELL.width, across, Math.max(2 * high, LARGEST_CELL))), high];
+  }
+  const cell = even(Math.min(LARGEST_CELL, across, down));
   const least = (count: number): number => (STRIPE * Math.min(count, 6)) / Math.max(1, count);
-  if (rows < cols) cellHeight = Math.max(cell, least(rows));
-  if (cols < rows) cellWidth = Math.min(Math.max(cell, least(cols)), width / Math.max(1, cols));
+  return [
+    cols < rows ? Math.min(Math.max(cell, least(cols)), across) : cell,
+    rows < cols ? Math.min(Math.max(cell, least(rows)), down) : cell,
+  ];
+}
+
+/** The size of rows x cols cells in a box: all of them if `whole`, or else as many as have a readable size. */
+export function fit(rows: number, cols: number, box: Box, whole = false): Size {
+  const room = { width: Math.max(1, box.width), height: Math.max(1, box.height) };
+  let shown: [number, number] = [rows, cols];
+  let [cellWidth, cellHeight] = cellOf(rows, cols, room);
+  if (!whole && (cellWidth < SMALLEST_CELL || cellHeight < SMALLEST_CELL)) {
+    const most = (length: number): number => Math.max(1, Math.floor(length / WINDOW_CELL));
+    shown = [Math.min(rows, most(room.height)), Math.min(cols, most(room.width))];
+    [cellWidth, cellHeight] = cellOf(...shown, room).map((cell) => Math.max(cell, WINDOW_CELL)) as [number, number];
+  }
+  const [high, wide] = shown;
   const dots = Math.max(1, Math.min(3, density()));
   const pool = Math.max(1, Math.ceil(1 / (Math.max(cellWidth, cellHeight) * dots) - 1e-6));
   return {
-    rows,
-    cols,
-    width: Math.max(1, Math.round(cols * cellWidth * 100) / 100),
-    height: Math.max(1, Math.round(rows * cellHeight * 100) / 100),
+    rows: high,
+    cols: wide,
+    width: Math.max(1, Math.round(wide * cellWidth * 100) / 100),
+    height: Math.max(1, Math.round(high * cellHeight * 100) / 100),
     cellWidth,
     cellHeight,
     pool,

@@ -24,14 +24,15 @@ import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filteredRow, filterPlace, filtersOf, hidesValues } from "../base/filters.ts";
+import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, standApart } from "../base/filters.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { headWords, plural, whereWords } from "../base/navigation.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { peakInside } from "../maps/peak.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
-import { fills, gradient } from "./stripColour.ts";
+import { fills, gradient, NOTHING } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
 import { createUnits } from "./units.ts";
 
@@ -92,7 +93,10 @@ export const renderTokenStrip = view((around, root, signal) => {
       [line, edge] = look;
       paint();
     },
-    reach: (index, chosen) => keys[0]?.reach(index, chosen),
+    reach(index, chosen) {
+      keys[0]?.reach(index, chosen);
+      hover(index, queries === keys[0], -1); // maps of long texts move there
+    },
     note: () => "",
   };
   const readout = createReadout();
@@ -201,7 +205,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     // A coarse tile has no rows of single cells: a preview needs the exact row as well.
     const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
-    const ends = isMap && query >= 0 && left ? roundUp(left.peak()) : 0;
+    const ends =
+      isMap && query >= 0 && left ? roundUp(peakInside(left, insideOf(source.query), insideOf(source.key))) : 0;
     const top = source.stochastic ? Math.min(1, ends) : ends;
     const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, top, preview };
@@ -216,11 +221,18 @@ export const renderTokenStrip = view((around, root, signal) => {
     return { values, all, exact: false, query, top, preview: false };
   };
 
+  /** Elements that do not stand apart. */
+  const insideOf = (id: string): number[] => {
+    const apart = standApart(ctx.axisOf(id).special, filtersOf(ctx));
+    return [...apart.keys()].filter((i) => !apart[i]);
+  };
+
   const paint = (): void => {
     if (!reading) return;
     const { theme } = ctx;
     const { signed, stochastic } = ctx.source();
-    const { palette, scale, extent } = filtersOf(ctx);
+    const filters = filtersOf(ctx);
+    const { palette, scale, extent } = filters;
     const colouring = [theme, signed, palette, scale || SCALE] as const;
     if (
       !isPainted(
@@ -230,6 +242,7 @@ export const renderTokenStrip = view((around, root, signal) => {
         reading.top,
         ...colouring,
         extent,
+        filters.special,
         stochastic,
         intensity.value,
         line,
@@ -238,13 +251,17 @@ export const renderTokenStrip = view((around, root, signal) => {
     )
       return;
     const rows = stacked() ? reading.all : [reading.values];
-    const largest = Math.max(...rows.map(peak));
+    // What stands apart has no colour and no part in the scale.
+    const apart = standApart(ctx.axisOf(ctx.source().key).special, filters);
+    setFlag(texts, "data-apart", apart.some(Boolean));
+    const inside = apart.some(Boolean) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;
+    const largest = Math.max(...inside.map(peak));
     const most = extent === "all" && stochastic ? 1 : reading.top || largest;
     const top = topOfScale([most], Number(intensity.value));
     const colours = fills(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
-      strip.underlay.paint((i) => colours((values?.[i] ?? 0) / (top || 1)), line, edge);
+      strip.underlay.paint((i) => (apart[i] ? NOTHING : colours((values?.[i] ?? 0) / (top || 1))), line, edge);
     });
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);

@@ -1,8 +1,10 @@
-"""The figure of a HeadView: heads as lines between two columns of tokens."""
+"""The part of a figure that a HeadView shows: heads as lines between two columns of tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.collections import PatchCollection, PathCollection
@@ -10,16 +12,18 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
-from attnwidgets.figures.drawing import FONTS, families, figure_of, heading, ink_on, length_of, put
+from attnwidgets.figures.drawing import ink_on
 from attnwidgets.figures.labels import printable
 from attnwidgets.figures.palettes import place
+from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Box, Pen
 
 # The twin of `js/src/views/heads/colours.ts`.
 COLOURS = (
@@ -28,82 +32,104 @@ COLOURS = (
 )  # fmt: skip
 BUDGET = 1000
 ROWS = 80  # of more tokens, those around the selected one are drawn
-_ROW = 0.2  # inches
-_WIDTH = 7.2
-_SIZE = 8.0
+_ROW = 0.17  # inches
+_CHIP = 0.2
 _FAINTEST = 0.03
 _CURVE = (Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4)
 
 
-def head_figure(
-    values: NDArray[np.floating],
-    query_labels: Sequence[str],
-    key_labels: Sequence[str],
-    *,
-    heads: Sequence[tuple[int, str]] = (),
-    look: tuple[str, int] | None = None,
-    title: str = "",
-    signs: tuple[str, str] | None = None,
-    scale: str = "sqrt",
-    top: float = 1.0,
-) -> Figure:
-    """Return a figure of lines from queries (left) to keys (right).
+@dataclass(frozen=True)
+class HeadLines:
+    """Lines from queries (left) to keys (right).
 
-    Args:
+    Attributes:
         values: [head, query, key]; NaN where there is no line.
         query_labels: Names of the rows.
         key_labels: Names of the columns.
         heads: Place in the layer (which gives the colour) and name of every head; empty: heads have no names.
         look: "query" or "key", and the token whose lines are drawn, with bars behind the other side's tokens;
             None: the strongest lines, up to `BUDGET`, and their share of the mass.
-        title: Heading.
         signs: Colours of negative and positive values, instead of those of heads.
         scale: Scale of line strengths and bar heights: "linear", "sqrt" or "log".
         top: The value of the strongest line.
     """
-    values, starts, cut = _cut(np.asarray(values, dtype=float), look)
-    labels = [
-        list(names)[start : start + count]
-        for names, start, count in zip((query_labels, key_labels), starts, values.shape[1:], strict=True)
-    ]
-    if look is not None:
-        look = (look[0], look[1] - starts[look[0] == "key"])
-    edges, shown_words = _edges(values, look)
-    rows = max(values.shape[1:])
-    figure = figure_of(None, _WIDTH, rows * _ROW + 1.0)
-    axes = figure.add_subplot()
-    axes.set_xlim(0, _WIDTH)
-    axes.set_ylim(rows + 0.2, -1.6 if len(heads) > 1 else -0.4)
-    axes.set_axis_off()
-    slots = 1.1 if len(values) == 1 else min(1.4, 0.1 * len(values))
-    widest = [min(1.7, length_of([printable(label) for label in side], _SIZE)) + 0.12 for side in labels]
-    left, right = slots + widest[0], _WIDTH - slots - widest[1]
-    colours = [COLOURS[place % len(COLOURS)] for place, _ in heads] or [COLOURS[0]] * len(values)
-    strength = place(np.abs(values) / (top or 1.0), scale)
-    _lines(axes, values, strength, edges, (left, right), colours, signs)
-    for side, x, align in ((0, left - 0.06, "right"), (1, right + 0.06, "left")):
-        for i, label in enumerate(labels[side]):
-            bold = look is not None and look == (("query", "key")[side], i)
-            put(
-                axes.text,
-                x,
-                i + 0.5,
-                printable(label),
-                ha=align,
-                va="center",
-                fontsize=_SIZE,
-                family=families(FONTS),
-                fontweight="bold" if bold else "normal",
+
+    values: NDArray[np.floating]
+    query_labels: Sequence[str]
+    key_labels: Sequence[str]
+    heads: Sequence[tuple[int, str]] = ()
+    look: tuple[str, int] | None = None
+    signs: tuple[str, str] | None = None
+    scale: str = "sqrt"
+    top: float = 1.0
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        return self._chips(width) * _CHIP + LINE + max(self._part[0].shape[1:], default=0) * _ROW
+
+    @cached_property
+    def _part(self) -> tuple[NDArray[np.floating], tuple[int, int], str]:
+        """The part around the selected token that fits on a page: values, first query and key, words."""
+        return _cut(np.asarray(self.values, dtype=float), self.look)
+
+    def _chips(self, width: float) -> int:
+        """Return the number of lines that the names of the heads take."""
+        if len(self.heads) <= 1:
+            return 0
+        return -(-len(self.heads) // max(1, int((width - 0.4) / _CHIP_WIDTH)))
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        values, starts, cut = self._part
+        sides = (self.query_labels, self.key_labels)
+        labels = [
+            [printable(name) for name in list(names)[start : start + count]]
+            for names, start, count in zip(sides, starts, values.shape[1:], strict=True)
+        ]
+        look = self.look and (self.look[0], self.look[1] - starts[self.look[0] == "key"])
+        edges, shown_words = _edges(values, look)
+        above = self._chips(box.width) * _CHIP + LINE
+        place_of = type(box)(box.left, box.top + above, box.width, box.height - above)
+        axes = pen.axes(place_of)
+        slots = min(0.16 * box.width, 0.9 if len(values) == 1 else 0.12 * len(values))
+        room = [0.0 if look is None or look[0] == side else slots for side in ("query", "key")]
+        widest = [
+            min(0.24 * box.width, max((width_of(name, SMALL, bold=True) for name in side), default=0.0))
+            for side in labels
+        ]
+        left, right = room[0] + widest[0] + 0.1, box.width - room[1] - widest[1] - 0.1
+        colours = [COLOURS[number % len(COLOURS)] for number, _ in self.heads] or [COLOURS[0]] * len(values)
+        strength = place(np.abs(values) / (self.top or 1.0), self.scale)
+        _lines(axes, values, strength, edges, (left, right), colours, self.signs)
+        for side, x, align in ((0, left - 0.05, "right"), (1, right + 0.05, "left")):
+            for i, label in enumerate(labels[side]):
+                bold = look is not None and look == (("query", "key")[side], i)
+                words = fitting(label, widest[side] + 0.01, SMALL, bold=bold)
+                pen.text(axes, x, (i + 0.5) * _ROW, words, ha=align, bold=bold)
+        if look is not None:
+            start = box.width - slots + 0.05 if look[0] == "query" else 0.0
+            at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
+            _bars(axes, values[at], strength[at], start, slots - 0.05, colours, self.signs)
+        page = pen.axes(type(box)(box.left, box.top, box.width, above))
+        if len(self.heads) > 1:
+            self._draw_chips(pen, page, colours, box.width)
+        words = " · ".join(filter(None, (cut, shown_words)))
+        pen.text(page, 0, above - LINE / 2, words, color=pen.theme.quiet, limit=120)
+
+    def _draw_chips(self, pen: Pen, page: Axes, colours: Sequence[str], width: float) -> None:
+        pen.text(page, 0, _CHIP / 2, "heads", color=pen.theme.quiet)
+        in_line = max(1, int((width - 0.4) / _CHIP_WIDTH))
+        for i, ((_, name), colour) in enumerate(zip(self.heads, colours, strict=True)):
+            fill = pen.theme.line if self.signs else colour
+            x, y = 0.4 + i % in_line * _CHIP_WIDTH, i // in_line * _CHIP
+            page.add_patch(
+                Rectangle((x, y + 0.02), _CHIP_WIDTH - 0.03, _CHIP - 0.05, facecolor=fill, linewidth=0)
             )
-    if look is not None:
-        start = _WIDTH - slots + 0.05 if look[0] == "query" else 0.0
-        at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
-        _bars(axes, values[at], strength[at], start, slots - 0.05, colours, signs)
-    if len(heads) > 1:
-        _chips(axes, heads, colours, signed=signs is not None)
-    words = f"{title} ({cut})" if cut else title
-    heading(axes, " · ".join(filter(None, (words, shown_words))))
-    return figure
+            ink = ink_on(to_rgba(fill))
+            pen.text(page, x + (_CHIP_WIDTH - 0.03) / 2, y + _CHIP / 2, name, ha="center", color=ink)
+
+
+_CHIP_WIDTH = 0.24
 
 
 def _cut(
@@ -160,7 +186,7 @@ def _lines(
         if strength < _FAINTEST:
             continue
         offset = (head - (len(values) - 1) / 2) * gap + 0.5
-        start, end = query + offset, key + offset
+        start, end = (query + offset) * _ROW, (key + offset) * _ROW
         paths.append(Path([(left, start), (left + bend, start), (right - bend, end), (right, end)], _CURVE))
         colour = signs[values[head, query, key] > 0] if signs else colours[head]
         inks.append(to_rgba(colour, 0.08 + 0.82 * strength))
@@ -185,19 +211,10 @@ def _bars(
                 continue
             size = float(strengths[head, i])
             if len(along) == 1:
-                boxes.append(Rectangle((start, i + 0.15), size * width, 0.7))
+                boxes.append(Rectangle((start, (i + 0.15) * _ROW), size * width, 0.7 * _ROW))
             else:
-                boxes.append(Rectangle((start + head * slot, i + 0.92), slot * 0.8, -0.82 * size))
+                boxes.append(
+                    Rectangle((start + head * slot, (i + 0.92) * _ROW), slot * 0.8, -0.82 * size * _ROW)
+                )
             inks.append(signs[value > 0] if signs else colours[head])
     axes.add_collection(PatchCollection(boxes, facecolors=inks, linewidths=0))
-
-
-def _chips(axes: Axes, heads: Sequence[tuple[int, str]], colours: Sequence[str], *, signed: bool) -> None:
-    width = min(0.26, (_WIDTH - 0.5) / len(heads))
-    options: dict[str, Any] = {"va": "center", "fontsize": min(7.0, 26 * width), "family": families(FONTS)}
-    put(axes.text, 0, -0.95, "heads", ha="left", **{**options, "fontsize": 7, "color": "0.35"})
-    for i, ((_, name), colour) in enumerate(zip(heads, colours, strict=True)):
-        fill = "0.85" if signed else colour
-        axes.add_patch(Rectangle((0.45 + i * width, -1.4), width * 0.9, 0.9, facecolor=fill, linewidth=0))
-        ink = ink_on(to_rgba(fill))
-        put(axes.text, 0.45 + (i + 0.45) * width, -0.95, name, ha="center", color=ink, **options)

@@ -1,0 +1,302 @@
+"""A sheet: parts of a figure below each other, one or two columns of a page wide, measured in inches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.font_manager import FontProperties
+
+from attnwidgets.figures.drawing import FONTS, PlainFigure, Quiet, families, put
+from attnwidgets.figures.labels import printable
+from attnwidgets.figures.theme import LIGHT, Theme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTHS = {1: 3.3, 2: 6.9}
+"""Width of a figure in inches, by the columns of a page that it takes."""
+SMALL, READING = 7.0, 8.0
+"""Sizes of type in points: labels, notes and values; titles and the text that is explained."""
+LINE = 0.15
+"""Height of a line of small type in inches."""
+_SURE = 0.97  # letters are a bit wider where they are drawn on whole pixels
+_MARGIN = 0.08
+_GAP = 0.12
+_LONGEST = 900  # characters of a title or a note
+_DPI = 720  # of measurements: at a low one, letters are as wide as whole pixels
+
+
+@dataclass(frozen=True)
+class Box:
+    """A place on a sheet, in inches from its top left corner."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+class Part(Protocol):
+    """Something that a figure consists of."""
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        ...
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pen:
+    """Draws on a figure in the colours of a theme. Text is never markup.
+
+    Attributes:
+        figure: The figure.
+        theme: Its colours.
+    """
+
+    figure: Figure
+    theme: Theme
+
+    def axes(
+        self, box: Box, across: tuple[float, float] | None = None, down: tuple[float, float] | None = None
+    ) -> Axes:
+        """Return axes without lines that fill a place; by default in inches, from the top left corner."""
+        width, height = self.figure.get_size_inches()
+        bottom = height - box.top - box.height
+        axes = self.figure.add_axes(
+            (box.left / width, bottom / height, box.width / width, box.height / height), facecolor="none"
+        )
+        axes.set_xlim(*(across or (0, box.width)))
+        left, right = down or (box.height, 0)
+        axes.set_ylim(left, right)
+        axes.set_axis_off()
+        return axes
+
+    def text(
+        self,
+        place: Axes | Figure,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: float = SMALL,
+        color: str = "",
+        bold: bool = False,
+        limit: int = 24,
+        **options: Any,
+    ) -> None:
+        """Write text that anybody may have made: every character is visible, and none is a formula.
+
+        Args:
+            place: Where `x` and `y` are counted.
+            x: Place across.
+            y: Place up or down.
+            words: The text.
+            size: Size in points.
+            color: Colour; by default the theme's ink.
+            bold: Whether it is bold.
+            limit: Number of characters after which it is cut.
+            options: Other options of matplotlib's `Text`.
+        """
+        put(
+            place.text,
+            x,
+            y,
+            printable(words, limit),
+            fontsize=size,
+            color=color or self.theme.ink,
+            fontweight="bold" if bold else "normal",
+            family=_family(),
+            **{"va": "center", **options},
+        )
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph, wrapped.
+
+    Attributes:
+        text: The words.
+        size: Size in points.
+        quiet: Whether they are secondary.
+        bold: Whether they are bold.
+    """
+
+    text: str
+    size: float = SMALL
+    quiet: bool = True
+    bold: bool = False
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        return len(self._lines(width)) * self._line
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        width, height = pen.figure.get_size_inches()
+        color = pen.theme.quiet if self.quiet else pen.theme.ink
+        for number, line in enumerate(self._lines(box.width)):
+            at = box.left / width, 1 - (box.top + (number + 0.5) * self._line) / height
+            pen.text(pen.figure, *at, line, size=self.size, color=color, bold=self.bold, limit=_LONGEST)
+
+    @property
+    def _line(self) -> float:
+        return self.size * LINE / SMALL
+
+    def _lines(self, width: float) -> list[str]:
+        return wrapped(printable(self.text, _LONGEST), width, self.size, bold=self.bold)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Two parts next to each other, or below each other where that is too narrow.
+
+    Attributes:
+        left: The first part.
+        right: The second.
+        share: Share of the width that the first takes.
+        least: Width in inches from which they are next to each other.
+    """
+
+    left: Part
+    right: Part
+    share: float = 0.62
+    least: float = 5.0
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        return max(box.top + box.height for _, box in self._places(Box(0, 0, width, 0)))
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        for part, place in self._places(box):
+            part.draw(pen, place)
+
+    def _places(self, box: Box) -> list[tuple[Part, Box]]:
+        if box.width < self.least:
+            return list(_stacked((self.left, self.right), box.left, box.top, box.width))
+        first = box.width * self.share - _GAP
+        rest = box.width - first - 2 * _GAP
+        return [
+            (self.left, Box(box.left, box.top, first, self.left.height(first))),
+            (self.right, Box(box.left + first + 2 * _GAP, box.top, rest, self.right.height(rest))),
+        ]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Parts below each other, as one part."""
+
+    parts: Sequence[Part]
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        return max((box.top + box.height for _, box in _stacked(self.parts, 0, 0, width)), default=0.0)
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        for part, place in _stacked(self.parts, box.left, box.top, box.width):
+            part.draw(pen, place)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a figure consists of.
+
+    Attributes:
+        title: Its heading.
+        parts: Its parts, from top to bottom.
+        note: What must be said about its numbers, below them.
+    """
+
+    title: str
+    parts: Sequence[Part] = field(default_factory=tuple)
+    note: str = ""
+
+    def figure(self, columns: int = 2, theme: Theme = LIGHT) -> Figure:
+        """Return the sheet as a figure.
+
+        Args:
+            columns: How many columns of a page it takes, 1 or 2.
+            theme: Its colours.
+
+        Raises:
+            ValueError: Another number of columns.
+        """
+        if columns not in WIDTHS:
+            raise ValueError(f"columns={columns!r} is not 1 or 2, the columns of a page that a figure takes.")
+        heading = [Words(self.title, READING, quiet=False, bold=True)] if self.title else []
+        parts = Stack([*heading, *self.parts, *([Words(self.note)] if self.note else [])])
+        width = WIDTHS[columns] - 2 * _MARGIN
+        with Quiet():
+            height = parts.height(width)
+            figure = PlainFigure(figsize=(WIDTHS[columns], height + 2 * _MARGIN), facecolor=theme.page)
+            FigureCanvasAgg(figure)
+            parts.draw(Pen(figure, theme), Box(_MARGIN, _MARGIN, width, height))
+        return figure
+
+
+def _stacked(parts: Sequence[Part], left: float, top: float, width: float) -> list[tuple[Part, Box]]:
+    places = []
+    for part in parts:
+        height = part.height(width)
+        places.append((part, Box(left, top, width, height)))
+        top += height + _GAP
+    return places
+
+
+def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
+    """Return text in lines that are at most so many inches wide; a longer word is broken."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if width_of(longer, size, bold=bold) <= _SURE * width:
+            line = longer
+            continue
+        lines += [line] if line else []
+        while width_of(word, size, bold=bold) > width and len(word) > 1:
+            kept = len(fitting(word, width, size, bold=bold, mark=""))
+            lines.append(word[: max(1, kept)])
+            word = word[max(1, kept) :]  # noqa: PLW2901 - the rest of it
+        line = word
+    return [*lines, line]
+
+
+def fitting(text: str, width: float, size: float, *, bold: bool = False, mark: str = "…") -> str:
+    """Return as much of a text as is at most so many inches wide, with an ellipsis if it is cut."""
+    if width_of(text, size, bold=bold) <= width:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = width_of(text[:middle] + mark, size, bold=bold) <= width
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return text[:low] + mark
+
+
+@lru_cache(maxsize=4096)
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of a text in inches."""
+    properties = FontProperties(family=list(_family()), size=size, weight="bold" if bold else "normal")
+    return float(_ruler().get_text_width_height_descent(text, properties, ismath=False)[0]) / _DPI
+
+
+@lru_cache(maxsize=1)
+def _ruler() -> Any:
+    made: Any = RendererAgg
+    return made(1, 1, _DPI)
+
+
+@lru_cache(maxsize=1)
+def _family() -> tuple[str, ...]:
+    return tuple(families(FONTS))

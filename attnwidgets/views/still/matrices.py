@@ -1,0 +1,294 @@
+"""What figures of matrices and texts consist of: the layer, head, pinned cell and filters shown now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.explanations.results.pictures import atlas_of
+from attnwidgets.figures.maps import heatmap, small_png
+from attnwidgets.figures.palettes import SCALE, round_up, sign_colours
+from attnwidgets.figures.parts import Bar, Bars, Map, Scale, Text
+from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.views.still.colours import map_colours, peak, strip_colours
+from attnwidgets.views.still.head_lines import HeadLines
+from attnwidgets.views.still.predictions import chips_of
+from attnwidgets.views.still.view_state import ViewState
+from attnwidgets.views.wire.keys import by_layer
+from attnwidgets.views.wire.pooling import even, pool
+from attnwidgets.views.wire.units import in_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Part
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.view import View
+
+    Float = NDArray[np.floating]
+
+_OVERVIEW_SIDE = 384  # cells along a side of the static picture of a long text
+_STACKED = 3  # up to so many targets each have a strip; of more, one is chosen
+_NAMED = 3  # special tokens named beside a map
+_LARGEST = 8  # values of a row that are listed
+_NAMES = ("rows read", "columns are read")
+
+
+def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
+    """Return the selected matrix with its legend; the pinned cell is outlined, special tokens stand apart."""
+    source = state.source
+    whole = source.matrix(state.layer, state.head)
+    rows, columns = (np.flatnonzero(~side) for side in state.apart())
+    matrix = state.filtered(whole)[np.ix_(rows, columns)]
+    colours, norm = map_colours(state.filters, theme, matrix, signed=source.signed, top=_top(state, matrix))
+    cells = [*outlines, *([state.pinned] if state.pinned and min(state.pinned) >= 0 else [])]
+    shares, names = _shares_apart(state, whole[rows], columns)
+    queries, keys = state.labels
+    return [
+        Map(
+            matrix,
+            [queries[i] for i in rows],
+            [keys[i] for i in columns],
+            colours,
+            norm,
+            outlines=[
+                (int(np.searchsorted(rows, query)), int(np.searchsorted(columns, key)))
+                for query, key in cells
+                if query in rows and key in columns
+            ],
+            axis_names=("targets", "") if source.of_targets else _NAMES,
+            apart=shares,
+            apart_name=names,
+        ),
+        Scale(colours, norm, _value_name(state)),
+    ]
+
+
+def _shares_apart(state: ViewState, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
+    """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
+    outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
+    if not len(outside):
+        return [], ""
+    sizes = np.nan_to_num(np.abs(rows))
+    sums = sizes.sum(axis=1)
+    shares = np.divide(sizes[:, outside].sum(axis=1), sums, out=np.zeros_like(sums), where=sums > 0)
+    labels = list(dict.fromkeys(state.labels[1][i] for i in outside))
+    named = " ".join(labels) if len(labels) <= _NAMED else "special tokens"
+    return shares.tolist(), f"share to {named}" if state.source.stochastic else f"in {named}"
+
+
+def matrix_sheet(view: View, theme: Theme) -> Sheet:
+    """Return the matrix that a Heatmap shows, with its marks and the pinned cell outlined."""
+    state = ViewState.of(view)
+    marks = [tuple(cell) for cell in view.options["marks"] if isinstance(cell, (list, tuple))]
+    return Sheet(state.title(state.head), matrix_map(state, theme, marks))
+
+
+def overview_png(view: View) -> bytes:
+    """Return a small picture of the selected matrix, which may be too large to draw cell by cell."""
+    state = ViewState.of(view)
+    matrix, _ = state.source.overview(state.layer, state.head)
+    sides = [min(_OVERVIEW_SIDE, size) for size in matrix.shape]
+    labels = [
+        [names[at] for at in even(len(names), side)] for names, side in zip(state.labels, sides, strict=True)
+    ]
+    pooled = pool(matrix, *sides)
+    if state.source.causal and sides[0] == sides[1]:
+        pooled = np.where(np.tri(sides[0], dtype=bool), pooled, np.nan)
+    figure = heatmap(
+        pooled,
+        *labels,
+        title=state.title(state.head),
+        signed=state.source.signed,
+        value_name=_value_name(state),
+        scale=SCALE,
+    )
+    return small_png(figure)
+
+
+def grid_sheet(view: View, theme: Theme) -> Sheet:
+    """Return the thumbnails that a HeadGrid shows, of the layers computed so far."""
+    state = ViewState.of(view)
+    source, base = state.source, view.options["indexBase"]
+    explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
+    if source.on_demand:
+        explanation = explanation.select(layer=list(source.ready))
+    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all")
+    colours, norm = map_colours(state.filters, theme, atlas.values, signed=source.signed, top=1.0)
+    heads = explanation.heads
+    columns = [] if heads is None else [str(n + base) for n in heads[: len(atlas.columns)]]
+    part = Map(
+        atlas.values,
+        [str(number + base) for number in explanation.layers],
+        columns,
+        colours,
+        norm,
+        axis_names=("layer", "" if heads is None else "head"),
+        row_at=atlas.rows.tolist(),
+        column_at=atlas.columns.tolist() if columns else (),
+        cell=0.9 / max(1, atlas.values.shape[1] // max(1, len(atlas.columns))),
+    )
+    title = str(view.options["title"]) or source.title
+    return Sheet(title, [part, Scale(colours, norm, atlas.note)])
+
+
+def text_parts(state: ViewState, theme: Theme) -> list[Part]:
+    """Return the text that is shown, with its legend: targets, the pinned row, or what each one receives."""
+    source, filters, options = state.source, state.filters, state.view.options
+    queries, keys = state.labels
+    row = state.row
+    names, note = [""], ""
+    if source.of_targets:
+        rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
+        values = state.filtered(source.matrix(state.layer, state.head))[rows]
+        names = [queries[i] for i in rows] if len(queries) > 1 else names
+    elif row < 0:
+        values = state.received()[None]
+        note = f"what each {source.unit} receives, mean over queries"
+    else:
+        values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
+        note = f"what “{queries[row]}” reads"
+    values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
+    top = 1.0 if filters.get("extent") == "all" and source.stochastic else None
+    ranks = options.get("ranks") or {}
+    hatched: list[int] = []
+    if ranks and ranks["unit"] == source.unit:
+        hatched = [i for i, unsettled in enumerate(ranks["unsettled"]) if unsettled]
+    marks = [mark for mark in options["marks"] if isinstance(mark, int)]
+    colours, norm = strip_colours(filters, theme, values, signed=source.signed, top=top)
+    parts: list[Part] = [
+        Text(values, keys, colours, norm, names=names, hatched=hatched, outlined=[*marks, *_own(state)]),
+        Scale(colours, norm, note or _value_name(state)),
+    ]
+    if hatched:
+        words = f"hatched where the ranking does not survive {ranks['versions']} defensible choices"
+        parts.append(Words(words))
+    return parts
+
+
+def _own(state: ViewState) -> list[int]:
+    """Return the pinned token's place among the keys, if queries and keys are the same tokens."""
+    queries, keys = state.labels
+    return [state.row] if state.row >= 0 and not state.source.of_targets and queries == keys else []
+
+
+def strip_sheet(view: View, theme: Theme) -> Sheet:
+    """Return the text that a TokenStrip shows."""
+    state = ViewState.of(view)
+    return Sheet(state.title(state.head), text_parts(state, theme))
+
+
+def lines_sheet(view: View, theme: Theme) -> Sheet:
+    """Return the lines that a HeadView shows between queries and keys."""
+    del theme  # heads have the same colours on both pages
+    state = ViewState.of(view)
+    source = state.source
+    values = source.layer(state.layer)
+    chosen = view.options.get("heads")
+    heads: list[tuple[int, str]] = []
+    if source.heads is not None:
+        numbers = source.heads[: len(values)]
+        places = [i for i, number in enumerate(numbers) if chosen is None or number in chosen]
+        values = values[places]
+        heads = [(place, str(numbers[place] + view.options["indexBase"])) for place in places]
+    lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
+    between = view.options.get("between") or "all"
+    if between != "all":
+        for side, (axis, text) in enumerate(zip(source.axes(), between.split("-"), strict=True)):
+            others = (np.asarray(axis["segment"]) > 0) != (text == "B")
+            lines[(slice(None), others) if side == 0 else (slice(None), slice(None), others)] = np.nan
+    look, about = None, ""
+    if state.pinned:
+        look = ("query", state.pinned[0]) if state.pinned[0] >= 0 else ("key", state.pinned[1])
+        label = state.labels[look[0] == "key"][look[1]]
+        about = f": what {label!r} reads" if look[0] == "query" else f": who reads {label!r}"
+    part = HeadLines(
+        lines,
+        *state.labels,
+        heads=heads,
+        look=look,
+        signs=sign_colours(state.filters.get("palette", "")) if source.signed else None,
+        scale=state.filters.get("scale") or SCALE,
+        # As strong as they would be with nothing left out.
+        top=1.0 if source.stochastic else peak(values) or 1.0,
+    )
+    return Sheet(state.title(about=about), [part])
+
+
+def layers_sheet(view: View, theme: Theme) -> Sheet:
+    """Return what a RelevanceMap shows: the text, and one row in every layer."""
+    state = ViewState.of(view)
+    return Sheet(state.title(), [*text_parts(state, theme), *_layers(state, theme)])
+
+
+def _layers(state: ViewState, theme: Theme) -> list[Part]:
+    """Return one row in every layer that is computed, layers by elements; nothing without layers."""
+    source = state.source
+    if source.attributions:
+        wanted = (by_layer(source.method), source.unit, source.stack)
+        known = [s for s in state.view.store.sources() if (s.method, s.unit, s.stack) == wanted]
+        if not known:
+            return []
+        source = known[0]
+    queries, keys = (axis["labels"] for axis in source.axes())
+    usual = len(queries) - 1 if source.causal else 0
+    row = state.row if 0 <= state.row < len(queries) else usual
+    head: int | str = "-" if source.heads is None else "mean" if state.head == "-" else state.head
+    layers = source.ready if source.on_demand else source.layers
+    if not layers or not queries:
+        return []
+    values = np.stack([np.asarray(source.row(layer, head, row), dtype=np.float64) for layer in layers])
+    top = round_up(peak(values)) or 1.0
+    colours, norm = map_colours(state.filters, theme, values, signed=source.signed, top=top)
+    names = [f"layer {layer + state.view.options['indexBase']}" for layer in layers]
+    about = f"{'for' if source.of_targets else 'in the row of'} “{queries[row]}”"
+    return [
+        Words(f"{source.unit}s in every layer, {about}", quiet=False, bold=True),
+        Map(values, names, keys, colours, norm, square=False),
+        Scale(colours, norm, "one scale for all layers"),
+    ]
+
+
+def explorer_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what an Explorer shows: predictions in a line, the text, the map, and the largest of its row."""
+    state = ViewState.of(view)
+    parts = [*chips_of(view), *text_parts(state, theme)]
+    if state.source.attributions:
+        parts += _layers(state, theme)
+    else:
+        whole = Stack(matrix_map(state, theme))
+        parts.append(Beside(whole, _row_bars(state)) if state.row >= 0 else whole)
+    return Sheet(state.title(state.head), parts)
+
+
+def _row_bars(state: ViewState) -> Bars:
+    source = state.source
+    queries, keys = state.labels
+    values = state.filtered(source.row(state.layer, state.head, state.row)[None], masked=False)[0]
+    known = np.nan_to_num(np.abs(values), nan=-1.0)
+    order = [int(i) for i in np.argsort(-known, kind="stable")[:_LARGEST] if known[i] >= 0]
+    bars = [
+        Bar(keys[i], float(values[i]), bold=state.pinned is not None and i == state.pinned[1]) for i in order
+    ]
+    return Bars(bars, title=f"“{queries[state.row]}” reads")
+
+
+def _value_name(state: ViewState) -> str:
+    source = state.source
+    return "share of the row" if source.stochastic else "attributions" if source.of_targets else source.title
+
+
+def _top(state: ViewState, matrix: Float) -> float:
+    """Return the end of a heatmap's range as the browser chooses it: round, or the same for all maps."""
+    source = state.source
+    if state.filters.get("extent") == "all" and not source.on_demand:
+        if source.stochastic:
+            return 1.0
+        rows, columns = (~side for side in state.apart())
+        return (
+            round_up(max(peak(source.layer(layer)[:, rows][:, :, columns]) for layer in source.layers)) or 1.0
+        )
+    return min(round_up(peak(matrix)), 1.0 if source.stochastic else np.inf) or 1.0

@@ -1,0 +1,179 @@
+"""What figures of predictions consist of: outcomes, before and after a change or a removal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.figures.parts import Bar, Bars, Chips, Line, Lines, Scale, Table, Text
+from attnwidgets.figures.sheet import Sheet, Words
+from attnwidgets.views.still.colours import strip_colours
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Part
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.tracing.trace import Trace
+    from attnwidgets.views.base.view import View
+
+_CHIPS = 5
+_LISTED = 10
+_NEUTRAL = 1.0  # temperature
+
+
+def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
+    """Return what is predicted, and number, name and probability of its outcomes, the largest first."""
+    from attnwidgets.tracing.top_logits import TEMPERATURES, outcomes
+
+    top = outcomes(trace)
+    logits = np.asarray(top.logits, dtype=np.float64)
+    if top.multiple:
+        shares = 1 / (1 + np.exp(-logits))
+    else:
+        rest = float(top.rest[TEMPERATURES.index(_NEUTRAL)])
+        shares = np.exp(logits - np.logaddexp(np.logaddexp.reduce(logits), rest))
+    return top.title, list(zip(top.ids, top.labels, shares.tolist(), strict=True))
+
+
+def _predicting(view: Any) -> Trace | None:
+    """Return the trace of a view if its model predicts something."""
+    trace: Trace | None = getattr(view, "_predicts", None)
+    is_known = trace is not None and getattr(trace, "logits", None) is not None and trace.predictions_title
+    return trace if is_known else None
+
+
+def chips_of(view: Any) -> list[Part]:
+    """Return the largest outcomes in a line, or before and after the active interventions; maybe nothing."""
+    trace = _predicting(view)
+    if trace is None:
+        return []
+    if view.selection.interventions:
+        return _change(view)
+    _, found = probabilities_of(trace)
+    target = view.selection.target
+    chosen = next((i for i, one in enumerate(found[:_CHIPS]) if target and one[0] == target.id), None)
+    return [Chips([(name, share) for _, name, share in found[:_CHIPS]], chosen)]
+
+
+def predictions_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what a Predictions view shows: outcomes, and the surprisal of the text."""
+    title = str(view.options["title"]) or "predictions"
+    trace = _predicting(view)
+    if trace is None:
+        return Sheet(title, note="The model of this trace predicts neither tokens nor classes.")
+    if view.selection.interventions:
+        return Sheet(title, _change(view))
+    about, found = probabilities_of(trace)
+    bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
+    return Sheet(
+        title, [Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"), *_surprisal(view, theme)]
+    )
+
+
+def _surprisal(view: View, theme: Theme) -> list[Part]:
+    """Return the text coloured by surprisal, if tokens were predicted one after the other."""
+    known = [answer for topic, _, answer in view.answers_for_page() if topic == "surprisal"]
+    if not known:
+        return []
+    meta, (data,) = known[0]()
+    bits = np.frombuffer(data, "<f4").astype(np.float64)
+    colours, norm = strip_colours({}, theme, bits, signed=False)
+    return [
+        Words("surprisal of the text", quiet=False, bold=True),
+        Text(bits[None], meta["labels"], colours, norm),
+        Scale(colours, norm, f"bits; {meta['mean']:.2f} on average"),
+    ]
+
+
+def interventions_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what an InterventionView shows: the active interventions, and predictions before and after."""
+    del theme
+    title = str(view.options["title"]) or "interventions"
+    trace = view._intervened.trace  # noqa: SLF001 - a part of the view
+    if view.selection.interventions:
+        return Sheet(title, _change(view))
+    parts: list[Part] = [Words("no intervention is active")]
+    if trace is not None and getattr(trace, "logits", None) is not None and trace.predictions_title:
+        about, found = probabilities_of(trace)
+        bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
+        parts.append(Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"))
+    return Sheet(title, parts)
+
+
+def _change(view: Any) -> list[Part]:
+    """Return the active interventions, and what is predicted before and after."""
+    specs = [dict(spec) for spec in view.selection.interventions]
+    made = view.interventions()
+    meta, _ = view._changed(specs)  # noqa: SLF001 - as its browser side asks
+    names = "; ".join(one.said for one in made)
+    bars = [Bar(label, after, before=before) for _, label, before, after in meta["rows"][:_LISTED]]
+    parts: list[Part] = [Words(names, quiet=False)]
+    if bars:
+        top = 1.0 if meta["kind"] != "states" else None
+        parts.append(Bars(bars, title=f"{meta['title']}: before → after", top=top, form="{:.3f}"))
+    if meta["distance"] is not None:
+        parts.append(Words(f"distance {meta['distance']:.3f}"))
+    return parts
+
+
+def removal_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what a RemovalView shows: the curves of removing and of keeping, and the order of removal."""
+    answers = {
+        topic: answer
+        for topic, _, answer in reversed([*view.answers_for_page()])
+        if topic.startswith("removal")
+    }
+    meta, (kept, _, _, values) = answers["removal"]()
+    basis, lines = answers["removal_baselines"]()
+    steps, count = meta["steps"], len(meta["steps"])
+
+    def rows(data: bytes) -> NDArray[np.float64]:
+        return np.frombuffer(data, "<f8").reshape(2, -1)
+
+    curves = rows(kept)
+    mean, low, high, single = (rows(data) for data in lines)
+    score = "probability" if meta["score"] == "probability" else "score"
+    parts: list[Part] = []
+    for side, name in enumerate(("removed", "kept")):
+        drawn = [Line("explanation", curves[side][:count])]
+        if basis["steps"] == steps:
+            about = f"random order, mean of {basis['draws']}"
+            drawn += [
+                Line(about, mean[side], dashed=True),
+                Line("single removals", single[side], dashed=True),
+            ]
+            drawn[1] = Line(about, mean[side], dashed=True, low=low[side], high=high[side])
+        words = f"{score} of {meta['target']}"
+        parts.append(Lines(drawn, steps, f"top tokens {name}", words, tall=1.6))
+    scores = np.frombuffer(values, "<f8")
+    source = next(s for s in view.sources() if s.shape[1] == len(scores))
+    labels = source.axes()[1]["labels"]
+    colours, norm = strip_colours({}, theme, scores, signed=bool((scores < 0).any()))
+    parts += [Text(scores[None], labels, colours, norm), Scale(colours, norm, source.title)]
+    title = str(view.options["title"]) or f"removal of tokens: {meta['title']} {meta['target']}"
+    return Sheet(title, parts, meta["warning"])
+
+
+def steer_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return what a SteerView shows at its slider's start: what the model does before and after."""
+    del theme
+    feature = view._opening_feature()  # noqa: SLF001 - as its browser side asks
+    kind = next(iter(view.options["kinds"]), "")
+    title = str(view.options["title"]) or f"feature {feature}, steered to its maximum"
+    if not kind:
+        return Sheet(title, note="There is nothing to compare: the model predicts nothing.")
+    try:
+        meta, _ = view._comparison(kind, feature, 1)  # noqa: SLF001
+    except ValueError as error:  # the view says so as well
+        return Sheet(title, note=str(error))
+    parts: list[Part] = []
+    if "texts" in meta:
+        texts = ["".join(str(run[0]) for run in side) for side in meta["texts"]]
+        parts.append(Table(("", "text"), list(zip(("before", "after"), texts, strict=True))))
+    else:
+        bars = [Bar(label, after, before=before) for label, before, after in meta["rows"][:_LISTED]]
+        about = view.options.get("predicted") or "likeness"
+        parts.append(Bars(bars, title=f"{about}: before → after", form="{:.3f}"))
+    return Sheet(title, parts, f"states change by {meta['change']:.1%} of their length")

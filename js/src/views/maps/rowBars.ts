@@ -1,0 +1,52 @@
+/** The largest keys of the pinned row as bars, beside a map that leaves room for them. */
+
+import { h, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { largestOf } from "../text/rowValues.ts";
+
+const MOST = 8;
+
+export interface RowBars {
+  element: HTMLElement;
+  /** Show a row: its name, its values, and what stands apart from it. */
+  show(
+    title: string,
+    values: ArrayLike<number>,
+    labels: readonly string[],
+    apart: readonly number[],
+    names: string,
+  ): void;
+}
+
+export function createRowBars(): RowBars {
+  const title = h("b");
+  const lines = Array.from({ length: MOST + 1 }, () => {
+    const [name, bar, value] = [h("span.bar-name"), h("i.bar"), h("span.bar-value")];
+    return { element: h("div.bar-line", name, h("span.bar-room", bar), value), name, bar, value };
+  });
+  const element = h("div.row-bars", { "aria-hidden": "true" }, title);
+  element.append(...lines.map((line) => line.element));
+  return {
+    element,
+    show(words, values, labels, apart, names) {
+      setText(title, words);
+      const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
+      const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
+      const rest = apart.reduce((sum, i) => sum + (values[i] || 0), 0);
+      const shown = places.map((i) => [labels[i] ?? "", inside[i] as number, false] as const);
+      const rows = names && values.length > 0 ? [...shown, [names, rest, true] as const] : shown;
+      const end = Math.max(...rows.map(([, value]) => Math.abs(value)), 0) || 1;
+      lines.forEach(({ element: line, name, bar, value }, i) => {
+        const row = rows[i];
+        line.style.visibility = row ? "" : "hidden";
+        if (!row) return;
+        const [label, number, isApart] = row;
+        if (setText(name, shortLabel(label))) name.title = name.textContent ?? "";
+        setText(value, printed(number, false));
+        setStyles(bar, { width: `${(100 * Math.abs(number)) / end}%` });
+        setFlag(line, "data-apart", isApart);
+        setFlag(line, "data-against", number < 0);
+      });
+    },
+  };
+}

@@ -1,0 +1,119 @@
+/** What stands apart from the rows of a map: for each row a bar of what special tokens hold, and where rows do not sum to
+ * one also its number and the row's sum. */
+
+import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
+import { withinError } from "../../numbers.ts";
+import { sharpCanvas } from "./ink.ts";
+import { textWidth } from "./labels.ts";
+import type { Size } from "./size.ts";
+
+/** What the elements apart hold of one row, and the sum of the whole row; the error of both. */
+export interface RowShare {
+  part: number;
+  all: number;
+  error: number;
+}
+
+const BAR = 68; // px of a bar that holds a whole row
+const NARROW_BAR = 32;
+const NUMBER = 50; // px of a number beside it
+/** px of the heading above the bars, which stands beside rising labels. */
+export const HEADING = 72;
+/** px of its height: two lines. */
+export const HEADING_HEIGHT = 32;
+const GAP = 8;
+const THICKEST = 8;
+
+/** The names of the elements apart: "[CLS] [SEP]". */
+export function namesApart(labels: readonly string[], apart: readonly number[]): string {
+  const names = [...new Set(apart.map((i) => labels[i] ?? ""))];
+  const short = names.slice(0, 3).join(" ");
+  return names.length > 3 || short.length > 24 ? "special tokens" : short;
+}
+
+/** What the columns `apart` hold of a row, and what all of it sums to; NaN cells count as nothing. */
+export function rowShare(values: ArrayLike<number>, apart: readonly number[], scale: number, top: number): RowShare {
+  let [part, all, size] = [0, 0, 0];
+  for (let i = 0; i < values.length; i += 1) {
+    const value = values[i] as number;
+    if (Number.isNaN(value)) continue;
+    all += value;
+    size += Math.abs(value);
+  }
+  for (const i of apart) part += (values[i] as number) || 0;
+  // Errors of a square-root code: sqrt(value x scale) / top each, and independent of one another.
+  return { part, all, error: Math.sqrt(scale * size) / top };
+}
+
+export interface Shares {
+  element: HTMLElement;
+  /** The area of the bars, which takes the pointer. */
+  bars: HTMLElement;
+  /** px that it takes beside a plot; 0 if nothing stands apart. */
+  room(numbers: boolean, narrow: boolean): number;
+  /** Name the heading; "": nothing stands apart. `overhang` px of slanted labels lie beside the plot. */
+  layout(names: string, numbers: boolean, size: Size, overhang: number, narrow: boolean): void;
+  draw(size: Size, rows: readonly RowShare[]): void;
+  /** Outline the bar of the hovered and of the pinned row; -1: none. */
+  mark(size: Size, hovered: number, pinned: number): void;
+}
+
+/** `back` brings the elements apart back into the map. */
+export function createShares(signal: AbortSignal, back: () => void): Shares {
+  const canvas = h("canvas");
+  const [over, pin] = [h("div.band"), h("div.band.band-pin")];
+  const bars = h("div.shares", canvas, over, pin);
+  const button = h("button.share-names", { type: "button" });
+  const all = h("span.share-all", "all");
+  const element = h("div.apart", h("div.share-head", button, all), bars);
+  let now = { numbers: false, bar: BAR, width: 0 };
+  on(button, signal, { click: back });
+  const room = (numbers: boolean, narrow: boolean): number =>
+    GAP + (narrow ? NARROW_BAR : BAR) + (numbers ? 2 * NUMBER : 0);
+  return {
+    element,
+    bars,
+    room,
+    layout(names, numbers, size, overhang, narrow) {
+      assign(element, { hidden: !names });
+      if (!names) return;
+      now = { numbers, bar: narrow ? NARROW_BAR : BAR, width: room(numbers, narrow) - GAP };
+      const words = numbers ? `in ${names}` : `share to ${names}`;
+      setText(button, words);
+      button.title = `Show ${names} in the map`;
+      all.hidden = !numbers;
+      setSizes(element, { shares: Math.max(now.width, overhang + HEADING), overhang });
+      setSizes(bars, { rows: size.height });
+    },
+    draw({ cellHeight, height }, rows) {
+      const pen = sharpCanvas(canvas, now.width, height);
+      if (!pen) return;
+      const style = getComputedStyle(bars);
+      const ends = Math.max(0, ...rows.map(({ part }) => Math.abs(part) || 0));
+      const unit = now.bar / (now.numbers ? ends || 1 : Math.max(1, ends));
+      const thick = Math.max(1, Math.min(THICKEST, cellHeight - 2));
+      const font = `12px ${style.fontFamily}`;
+      pen.font = font;
+      pen.textBaseline = "middle";
+      pen.textAlign = "right";
+      rows.forEach(({ part, all: whole, error }, row) => {
+        const middle = (row + 0.5) * cellHeight;
+        const length = Math.abs(part) * unit;
+        pen.fillStyle = style.getPropertyValue("--aw-apart") || "#98a2ae";
+        if (length > 0) pen.fillRect(0, middle - thick / 2, Math.max(1, length), thick);
+        if (!now.numbers || cellHeight < 12) return;
+        pen.fillStyle = style.color;
+        const write = (value: number, end: number): void => {
+          const text = withinError(value, error);
+          if (textWidth(text, font) < NUMBER - 4) pen.fillText(text, end, middle + 1);
+        };
+        write(part, now.bar + NUMBER);
+        write(whole, now.bar + 2 * NUMBER);
+      });
+    },
+    mark({ cellHeight }, hovered, pinned) {
+      place(over, 0, hovered * cellHeight, now.width, cellHeight);
+      place(pin, 0, pinned * cellHeight, now.width, cellHeight);
+    },
+  };
+}

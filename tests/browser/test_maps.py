@@ -1,0 +1,145 @@
+"""Maps on the page: special tokens stand apart, long texts have a window, and nothing is too tall."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+
+TEXT = "the cat sat on the mat"
+LONG = f"{TEXT} and then it went out of the house to look at birds " * 4
+
+
+@pytest.fixture
+def map_page(page_of):
+    def opened(view, width=760):
+        page = page_of(view, viewport={"width": width, "height": 900})
+        page.locator(".aw-plot[aria-busy=false]").first.wait_for()
+        return page
+
+    return opened
+
+
+def softmax(shape):
+    raw = np.exp(np.random.default_rng(3).normal(size=shape)).astype(np.float32)
+    return raw / raw.sum(axis=-1, keepdims=True)
+
+
+def point(page, part, row, col, rows, cols):
+    """Point at a cell of a picture of rows x cols; return what the readout says."""
+    box = page.locator(part).bounding_box()
+    page.mouse.move(
+        box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (row + 0.5) * box["height"] / rows
+    )
+    return page.locator(".aw-readout").inner_text()
+
+
+def number(words):
+    return float(re.search(r"[≈=] ([\d.e-]+)", words).group(1))
+
+
+def left_labels(page):
+    return page.locator(".aw-labs-left > .aw-lab:not(.aw-lab-over)").all_inner_texts()
+
+
+def test_the_cells_and_the_bar_of_a_row_account_for_all_of_it_and_one_click_brings_all_cells(
+    minilm, map_page
+):
+    trace = aw.trace(*minilm, TEXT)
+    page = map_page(aw.Heatmap(trace, layer=2, head=1))
+    assert left_labels(page) == TEXT.split()
+    values = aw.attention(trace).matrix(2, 1)
+    for row in (0, 3):
+        cells = [number(point(page, ".aw-plot", row, col, 6, 6)) for col in range(6)]
+        np.testing.assert_allclose(cells, values[row + 1, 1:-1], atol=0.01)
+        words = point(page, ".aw-shares", row, 0, 6, 1)
+        assert "[CLS] [SEP]" in words
+        assert number(words) == pytest.approx(values[row + 1, [0, -1]].sum(), abs=0.01)
+        assert sum(cells) + number(words) == pytest.approx(1, abs=0.03)
+    page.get_by_role("button", name="share to [CLS] [SEP]").click()
+    assert left_labels(page) == ["[CLS]", *TEXT.split(), "[SEP]"]
+    assert not page.locator(".aw-shares").is_visible()
+    assert number(point(page, ".aw-plot", 1, 0, 8, 8)) == pytest.approx(values[1, 0], abs=0.01)
+
+
+def test_a_pin_keeps_its_place_in_the_whole_text_and_shows_on_the_bar(minilm, map_page):
+    view = aw.Heatmap(aw.trace(*minilm, TEXT), layer=2, head=1)
+    view.selection.pinned = (3, 0)
+    page = map_page(view)
+    assert page.locator(".aw-labs-left > .aw-lab-pin").inner_text() == "sat"
+    assert page.locator(".aw-shares > .aw-band-pin").is_visible()
+    assert not page.locator(".aw-pin").is_visible()
+    assert "“sat”" in (said := page.locator(".aw-readout").inner_text())
+    assert "“[CLS]”" in said
+
+
+def test_maps_without_special_tokens_have_no_bars(map_page):
+    page = map_page(aw.Heatmap(aw.from_attentions(softmax((1, 1, 4, 4)), list("abcd"))))
+    assert left_labels(page) == list("abcd")
+    assert not page.locator(".aw-apart").is_visible()
+
+
+def test_a_long_text_shows_a_window_that_moves_and_says_what_it_leaves_out(map_page):
+    names = [f"t{i}" for i in range(200)]
+    page = map_page(aw.Heatmap(aw.from_attentions(softmax((1, 1, 200, 200)), names)))
+    shown = left_labels(page)
+    assert shown == names[: len(shown)]
+    later = page.get_by_role("button", name="↓")
+    assert later.inner_text() == f"↓ {200 - len(shown)} later"
+    height = page.locator(".aw-root").bounding_box()["height"]
+    later.click()
+    assert left_labels(page)[0] == names[len(shown) - 2]
+    assert page.get_by_role("button", name="↑").inner_text() == f"↑ {len(shown) - 2} earlier"
+    # The readout names elements of the whole text.
+    said = point(page, ".aw-plot", 0, 0, len(shown), 1)
+    assert f"“{names[len(shown) - 2]}”" in said
+    page.get_by_role("button", name="whole map").click()
+    assert {"t0", "t190"} <= set(left_labels(page))
+    page.get_by_role("button", name="part of it").click()
+    assert len(left_labels(page)) == len(shown)
+    assert page.locator(".aw-root").bounding_box()["height"] == height
+
+
+def test_the_window_opens_around_the_pin(map_page):
+    view = aw.Heatmap(aw.from_attentions(softmax((1, 1, 200, 200)), [f"t{i}" for i in range(200)]))
+    view.selection.pinned = (120, 60)
+    page = map_page(view)
+    assert "t120" in left_labels(page)
+    assert page.locator(".aw-labs-top > .aw-lab-pin").inner_text() == "t60"
+    assert page.locator(".aw-pin").is_visible()
+
+
+@pytest.mark.parametrize("width", [480, 760, 1200])
+@pytest.mark.parametrize("length", [5, 14, 64])
+def test_a_lone_map_is_at_most_560_px_tall_and_stays_as_tall(minilm, map_page, width, length):
+    text = " ".join(LONG.split()[: length - 2])
+    page = map_page(aw.Heatmap(aw.trace(*minilm, text), layer=2, head=1), width)
+    root = page.locator(".aw-root")
+    height = root.bounding_box()["height"]
+    assert height <= 560
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    page.locator(".aw-plot").hover(position={"x": 20, "y": 20})
+    page.locator(".aw-plot").hover(position={"x": 60, "y": 40})
+    assert page.evaluate("document.querySelectorAll('*').length") == nodes
+    page.locator(".aw-plot").click(position={"x": 60, "y": 40})
+    assert root.bounding_box()["height"] == height
+
+
+@pytest.mark.parametrize("width", [200, 760])
+def test_odd_maps_stay_inside_their_view(map_page, width):
+    values = softmax((1, 1, 3, 3))
+    values[0, 0, 1] = 0
+    labels = ["x" * 500, "a", "b"]
+    page = map_page(aw.Heatmap(aw.from_attentions(values, labels)), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".aw-root").bounding_box()["height"] <= 620
+    wide = aw.from_attentions(
+        softmax((1, 1, 1, 1000)), query_tokens=["q"], key_tokens=[f"k{i}" for i in range(1000)]
+    )
+    page = map_page(aw.Heatmap(wide), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".aw-plot").bounding_box()["height"] <= 44

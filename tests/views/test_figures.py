@@ -1,0 +1,178 @@
+"""Figures of every view: three formats, two widths, two pages, whatever the labels and the numbers are."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+
+import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
+from tests.views.every import every_view, make
+
+SVG = "{http://www.w3.org/2000/svg}"
+WIDTHS = {1: 3.3, 2: 6.9}
+WITHOUT = "LayerSlider"  # controls only
+DRAWN = [name for name in every_view() if name != WITHOUT]
+HOSTILE = ["<b>&", "$x_1$", "nul\0", "\u202eevil", "a\ud800b", "\ufffe", "x" * 500, "שלום", "日本", ""]
+
+
+def texts(path):
+    return [el.text or "" for el in ET.parse(path).getroot().iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_view_is_saved_at_the_width_of_columns(given, tmp_path, name, columns):
+    view = make(name, given)
+    points = 72 * WIDTHS[columns]
+    svg = view.save(tmp_path / "a.svg", columns=columns)
+    root = ET.parse(svg).getroot()
+    assert float(root.get("width").removesuffix("pt")) == pytest.approx(points, abs=0.1)
+    assert root.find(f"{SVG}title").text
+    assert root.find(f"{SVG}desc").text
+    assert texts(svg)
+    picture = Image.open(view.save(tmp_path / "a.png", columns=columns, dpi=100))
+    assert picture.width == pytest.approx(100 * WIDTHS[columns], abs=1)
+    assert picture.text["Description"]
+
+
+@pytest.mark.parametrize(("name", "columns"), [*((name, 1) for name in DRAWN), ("Explorer", 2)])
+def test_every_view_is_saved_as_a_page_with_its_words(given, tmp_path, name, columns):
+    pdf = make(name, given).save(tmp_path / "a.pdf", columns=columns).read_bytes()
+    assert pdf.startswith(b"%PDF")
+    box = re.search(rb"/MediaBox \[\s*0 0 ([\d.]+) ([\d.]+)\s*\]", pdf)
+    assert float(box[1]) == pytest.approx(72 * WIDTHS[columns], abs=0.1)
+    assert b"/Title" in pdf
+    assert b"/Subject" in pdf
+    assert b"/FontFile2" in pdf  # letters, not outlines
+
+
+@pytest.mark.parametrize(
+    "name", ["Heatmap", "HeadView", "TokenStrip", "Explorer", "FlowView", "RelevanceMap"]
+)
+def test_labels_are_text_that_can_be_searched(given, tmp_path, name):
+    tokens = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+    found = texts(make(name, lambda: given(tokens=tokens)).save(tmp_path / "a.svg"))
+    assert set(tokens) <= {text.strip() for text in found}
+
+
+@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+@pytest.mark.parametrize("name", ["Heatmap", "HeadGrid", "HeadView", "TokenStrip", "Explorer", "FlowView"])
+def test_hostile_labels_are_visible_and_harmless(name, ending, tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.ones(len(HOSTILE)), (1, 2, len(HOSTILE)))
+    view = getattr(aw, name)(aw.from_attentions(weights, HOSTILE), title="<script>alert(1)</script>\n$")
+    path = view.save(tmp_path / f"a.{ending}", columns=1)
+    if ending == "svg":
+        root = ET.parse(path).getroot()
+        assert not root.findall(".//{*}script")
+        assert root.find(f"{SVG}title").text.startswith("<script>")
+        if name == "Heatmap":
+            shown = " ".join(texts(path))
+            assert "<U+202E>evil" in shown
+            assert "<U+FFFE>" in shown
+            assert "x" * 40 not in shown
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_one_token_and_no_number_are_drawn(columns, tmp_path):
+    trace = aw.from_attentions(np.ones((1, 1, 1, 1)), ["a"])
+    for name in ("Heatmap", "HeadGrid", "HeadView", "TokenStrip", "Explorer", "FlowView", "RelevanceMap"):
+        assert "a" in " ".join(texts(getattr(aw, name)(trace).save(tmp_path / "a.svg", columns=columns)))
+    for name in ("Heatmap", "HeadView", "TokenStrip", "Explorer"):  # nothing is left to see
+        view = getattr(aw, name)(trace, threshold=2.0)
+        assert view.save(tmp_path / "b.png", columns=columns, dpi=50).exists()
+
+
+def test_a_long_text_fits_on_a_page(tmp_path):
+    n = 300
+    weights = np.random.default_rng(0).dirichlet(np.ones(n), (1, 1, n)).astype(np.float32)
+    trace = aw.from_attentions(weights, [f"word{i}" for i in range(n)])
+    for name in ("Heatmap", "HeadView", "TokenStrip"):
+        picture = Image.open(getattr(aw, name)(trace).save(tmp_path / "a.png", columns=1, dpi=50))
+        assert picture.width == pytest.approx(50 * WIDTHS[1], abs=1)
+    assert "100" in texts(aw.Heatmap(trace).save(tmp_path / "a.svg", columns=1))  # numbers where no name fits
+
+
+def test_settings_of_the_reader_neither_change_nor_decide(given, tmp_path):
+    view = aw.Explorer(given())
+    usual = view.save(tmp_path / "a.svg").read_bytes()
+    settings = {
+        "savefig.bbox": "tight",
+        "axes.grid": True,
+        "font.size": 30,
+        "text.usetex": True,
+        "svg.fonttype": "path",
+        "figure.constrained_layout.use": True,
+        "figure.facecolor": "red",
+    }
+    with mpl.rc_context(settings):
+        before = dict(mpl.rcParams)
+        assert view.save(tmp_path / "b.svg").read_bytes() == usual
+        assert dict(mpl.rcParams) == before
+
+
+def test_the_page_is_light_or_dark(given, tmp_path):
+    view = aw.Heatmap(given())
+    corners = [
+        Image.open(view.save(tmp_path / "a.png", theme=theme, dpi=50)).convert("RGB").getpixel((0, 0))
+        for theme in ("light", "dark")
+    ]
+    assert corners == [(255, 255, 255), (17, 20, 24)]
+
+
+def test_what_cannot_be_drawn_is_refused_by_name(given, tmp_path):
+    view = aw.Heatmap(given())
+    with pytest.raises(ValueError, match="columns=3 is not 1 or 2"):
+        view.save(tmp_path / "a.png", columns=3)
+    with pytest.raises(ValueError, match=r"theme='drak' is not .* Did you mean 'dark'"):
+        view.save(tmp_path / "a.png", theme="drak")
+    with pytest.raises(ValueError, match=r"must end in .*Did you mean '\.png'"):
+        view.save(tmp_path / "a.pgn")
+    with pytest.raises(TypeError, match=r"LayerSlider draws nothing of its own.*aw\.Heatmap"):
+        aw.LayerSlider(given()).save(tmp_path / "a.png")
+
+
+def test_the_button_gets_the_same_figure(given, tmp_path):
+    view = aw.TokenStrip(given())
+    meta, (data,) = view._requests.answer("figure", {"format": "svg", "columns": 1, "theme": "dark"})
+    assert meta == {"format": "svg"}
+    assert data == view.save(tmp_path / "a.svg", columns=1, theme="dark").read_bytes()
+    assert "figure" not in {topic for topic, _, _ in view.answers_for_page()}
+
+
+def test_an_explorer_is_its_predictions_its_text_and_its_map(tmp_path):
+    trace = aw.trace(*aw.demo_model("classifier"), "A wonderful film.")
+    view = aw.Explorer(trace)
+    view.selection.pinned = (2, 3)
+    shown = texts(view.save(tmp_path / "a.svg"))
+    label, share = trace.predictions()[0][:2]
+    assert any(text.startswith(f"{label} {share:.2f}") for text in shown)
+    assert sum(text.strip() == "wonderful" for text in shown) >= 3  # the text, a row and a column
+    assert "“wonderful” reads" in shown
+    view.selection.interventions = [{"kind": "ablate", "layer": 0, "head": 0}]
+    assert any("→" in text for text in texts(view.save(tmp_path / "b.svg")))
+
+
+def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):
+    trace = given()
+    view = aw.LayerProfile(trace, methods=["attention"])
+    view.selection.pinned = (3, 1)
+    (axes, *_) = [axes for axes in view._figure().axes if axes.lines]
+    drawn = [
+        line.get_ydata() for line in axes.lines if len(line.get_ydata()) == len(aw.attention(trace).layers)
+    ]
+    np.testing.assert_allclose(drawn[-1], aw.attention(trace).mean("head").values[:, 3, 1], rtol=1e-6)
+
+
+def test_a_flow_follows_the_pinned_token_down_to_the_input(given):
+    trace = given()
+    view = aw.FlowView(trace)
+    view.selection.pinned = (3, -1)
+    part = view._still(LIGHT).parts[0]
+    whole = aw.rollout(trace)
+    np.testing.assert_allclose(part.dots[0], whole.matrix(whole.layers[-1])[3], rtol=1e-5)
