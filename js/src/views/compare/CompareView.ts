@@ -71,10 +71,10 @@ export const renderCompareView = view((ctx, root, signal) => {
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
   const copy = createCopyButton(ctx, signal, () => place());
   const frame = createFrame(ctx, root, {
-    controls: [...controls.elements, explanations.scales, panes.element],
+    controls: [...controls.elements, explanations.scales],
     lead: [text],
     legend: h("span.scale.field", low, ramp, high),
-    tags: [explanations.form],
+    tags: [panes.element, explanations.form],
     body: [body],
     actions: [copy.element],
   });
@@ -145,13 +145,13 @@ export const renderCompareView = view((ctx, root, signal) => {
   };
   /** Marks and numbers of the current element. Runs on every pointer move. */
   const point = (): void => {
-    const { meta, shown } = explanations;
+    const { meta } = explanations;
     if (!meta) return;
     const key = currentElement(ctx);
     const query = meta.how === "row" && meta.maps.some(Boolean) ? (meta.query ?? -1) : -1;
     strip?.mark("aw-key", key);
     strip?.mark("aw-query", query);
-    picture.mark(key, query, (i) => words.value(shown[i], key));
+    picture.mark(key, query, (i) => words.value(i, key));
     const similar = key < 0 ? agreement.words() : "";
     frame.readout.show([similar, words.read(key, pair, open)].filter(Boolean).join(" · "), true);
   };

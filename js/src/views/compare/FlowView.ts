@@ -189,7 +189,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   const draw = (): void => {
     const source = ctx.source();
     units.show();
-    const title = frame.show("input at the bottom");
+    const title = frame.show("");
     assign(root, { ariaLabel: `${title}: tokens by layers` });
     setText(least, percent(atLeast()));
     const missing = collect();

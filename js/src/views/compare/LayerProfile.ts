@@ -3,7 +3,7 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
-import { assign, createWatch, h, keyboard, on, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, onResize } from "../../dom.ts";
 import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
@@ -39,7 +39,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const isDrawn = createWatch();
   let sums: number[][] = []; // [line][layer], summed over the chosen sources
   let hovered = -1; // index of the layer under the pointer
-  let width = 0;
+  let [width, height] = [0, 0];
 
   root.classList.add("aw-profile");
   root.role = "group";
@@ -79,15 +79,15 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     const { shown } = explanations;
     const some = sources.keys();
     const hasOwnScales = explanations.hasOwnScales();
-    if (isDrawn(meta, shown, some.join(), width, hasOwnScales, ctx.theme, ctx.options)) {
+    if (isDrawn(meta, shown, some.join(), width, height, hasOwnScales, ctx.theme, ctx.options)) {
       sums = sources.sums(some);
-      lines.draw(meta, sums, hasOwnScales, width);
+      lines.draw(meta, sums, hasOwnScales, width, height);
     }
     const now = meta.layers.indexOf(ctx.resolved().layer);
     const at = hovered >= 0 ? hovered : now;
     lines.mark(now, hovered);
     const [about, here, highest] = wordsAt(ctx, explanations, sources, sums, some, at);
-    readout.show(`${about}${here} · largest: ${highest}`, true);
+    readout.show(`${about}${here}`, true);
     assign(plot, {
       ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
     });
@@ -113,8 +113,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     ArrowLeft: () => moveLayer(ctx, -1),
     ArrowRight: () => moveLayer(ctx, 1),
   });
-  watchWidth(chart, signal, (now) => {
-    width = now;
+  onResize(chart, signal, (box) => {
+    [width, height] = [Math.floor(box.width), Math.floor(box.height)];
     paint();
   });
   return (changed) => {

@@ -73,8 +73,7 @@ export function createAgreement(
       assign(sizes, { hidden: !anySigned });
       const { special: flags } = explanations.axis();
       const { special, mass, least } = filtersOf(ctx);
-      const all = special === "show";
-      const without = !all && flags.some(Boolean);
+      const all = special === "show" || !flags.some(Boolean);
       const ranked = all ? flags.length : flags.filter((one) => !one).length;
       assign(table.element, { hidden: ranked < 2 });
       if (ranked < 2) {
@@ -102,7 +101,7 @@ export function createAgreement(
         ? ` By chance ${ranking.chance.toFixed(2)}.`
         : " 1: the same order, 0: none, −1: reversed.";
       const small = mass < 1 || least > 0 ? " Values that the filters hide for their size are ranked as well." : "";
-      const apart = without ? " Special tokens are not ranked." : "";
+      const apart = all ? "" : " Special tokens are not ranked.";
       const warn = meta.warning ? ` ${meta.warning}.` : "";
       setText(about, `${ranking.title}.${chance}${warn}${apart}${small} Click a cell to compare two.`);
       setText(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);

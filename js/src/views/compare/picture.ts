@@ -22,7 +22,7 @@ import {
 import { printed } from "../../numbers.ts";
 import { filtersOf } from "../base/filters.ts";
 import { amountText } from "../base/meters.ts";
-import { createLabels, labelRoom, textWidth } from "../maps/labels.ts";
+import { createLabels, labelRoom, slantHeight, textWidth } from "../maps/labels.ts";
 import { peak } from "../text/rowValues.ts";
 import { fills } from "../text/stripColour.ts";
 import { difference } from "./differences.ts";
@@ -63,14 +63,16 @@ export interface Picture {
 }
 
 /** px: height of a row, of its cells; the widest cell, and the narrowest with a number. */
-const [ROW, CELL, WIDEST, NUMBERED] = [30, 26, 64, 34];
+const [ROW, CELL, WIDEST, NUMBERED] = [30, 26, 64, 24];
 /** px of the bars: the least and the largest height, and what their numbers take above and below. */
 const [LOWEST, TALLEST, MARGIN] = [72, 170, 16];
-/** px: the names at the left, and each of the columns at the right. */
-const [NAMES, END] = [150, 72];
+/** px: the names at the left, and at the right the value, the share of special tokens, and the sum. */
+const [NAMES, VALUE, APART, SUM] = [150, 84, 56, 48];
 /** px below which there are fewer columns at the right. */
 const NARROW = 460;
 const MOST_LABEL = 76;
+/** Sums of shares below this are rounding errors. */
+const LEAST = 1e-6;
 
 type Pen = CanvasRenderingContext2D;
 
@@ -107,6 +109,7 @@ export function createPicture(
   const size = { width: 0, height: 0, cell: 0, plot: 0, rows: 0, bars: 0 };
   let lines: HTMLElement[] = [];
   let drawn: [Pair, number] | null = null;
+  let marked: Parameters<Picture["mark"]> | null = null;
 
   const indexOf = (event: MouseEvent): number => {
     const { left, width } = (event.currentTarget as Element).getBoundingClientRect();
@@ -148,18 +151,20 @@ export function createPicture(
     const narrow = size.width < NARROW;
     setFlag(element, "data-narrow", narrow);
     const nameRoom = Math.round(Math.min(NAMES, size.width * 0.24));
-    const wide = Math.max(60, size.width - nameRoom - (narrow ? 1 : 3) * END - 24);
+    const some = explanations.apart.some(Boolean);
+    const room = narrow ? VALUE : VALUE + SUM + (some ? APART : 0) + 16;
+    const wide = Math.max(60, size.width - nameRoom - room - 20);
     let cell = Math.min(WIDEST, wide / words.length);
     if (cell > 8) cell = Math.floor(cell);
-    const room = labelRoom(words, cell, font(), MOST_LABEL);
-    labels.layout({ labels: words, special, cell, room });
-    const top = labels.flat() ? 20 : room;
+    const length = labelRoom(words, cell, font(), MOST_LABEL);
+    labels.layout({ labels: words, special, cell, room: length, slant: true });
+    const top = labels.flat() ? 20 : slantHeight(length);
     const left = size.height - top;
     size.cell = cell;
     size.plot = Math.max(1, Math.round(cell * words.length));
     size.rows = count * ROW;
     size.bars = Math.round(Math.max(LOWEST, Math.min(TALLEST, left - size.rows - 8)));
-    setSizes(element, { names: nameRoom, plot: size.plot, labels: top, rows: size.rows, bars: size.bars });
+    setSizes(element, { names: nameRoom, plot: size.plot, ends: room, labels: top, rows: size.rows, bars: size.bars });
   };
 
   /** Numbers of one row, in the middle of their cells. */
@@ -168,7 +173,8 @@ export function createPicture(
     pen.font = font();
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    texts.forEach((text, i) => {
+    texts.forEach((full, i) => {
+      const text = full.replace(/(?<!\d)0\./, ".");
       if (!text || textWidth(text, pen.font) > size.cell - 3) return;
       pen.fillStyle = ink(i);
       pen.fillText(text, (i + 0.5) * size.cell, y(i));
@@ -212,10 +218,8 @@ export function createPicture(
   };
 
   const drawBars = ([first, second]: Pair): number => {
-    const { shown, apart } = explanations;
-    const inner = (row: Float32Array | undefined): Float32Array =>
-      Float32Array.from(row ?? [], (value, i) => (apart[i] ? Number.NaN : value));
-    const all = difference(inner(shown[first]), inner(shown[second]));
+    const { content } = explanations;
+    const all = difference(content[first] as Float32Array, content[second] as Float32Array);
     const pen = cleared(bars, size.plot, size.bars);
     if (!pen) return 0;
     const known = all.filter((value) => !Number.isNaN(value));
@@ -287,12 +291,22 @@ export function createPicture(
     drawCells();
     const total = drawBars(pair);
     setText(minus, `${pair[0] + 1} − ${pair[1] + 1}`);
-    setText(sums.lastElementChild as Element, total ? printed(total, false) : "0");
+    setText(sums.lastElementChild as Element, Math.abs(total) < LEAST ? "" : printed(total, false));
     finish();
     [...names.children].forEach((name, i) => {
       setFlag(name, "data-paired", pair.includes(i));
       name.ariaPressed = String(i === open);
     });
+    showMarks();
+  };
+
+  const showMarks = (): void => {
+    if (!marked) return;
+    const [key, query, words] = marked;
+    labels.mark(key, query);
+    place(mark, key < 0 ? -1 : plot.offsetLeft + key * size.cell, 0, Math.max(2, size.cell), size.height);
+    setText(heads.firstElementChild as Element, key < 0 ? "largest" : "value");
+    for (const [row, end] of lines.entries()) setText(end.firstElementChild as Element, words(row));
   };
 
   onResize(element, signal, ({ width, height }) => {
@@ -308,14 +322,9 @@ export function createPicture(
       drawn = [pair, open];
       draw();
     },
-    mark(key, query, words) {
-      labels.mark(key, query);
-      const { cell } = size;
-      const from = plot.offsetLeft + plot.clientLeft;
-      place(mark, key < 0 ? -1 : from + key * cell, 0, Math.max(2, cell), size.height);
-      const head = heads.firstElementChild as Element;
-      setText(head, key < 0 ? "largest" : "value");
-      for (const [row, end] of lines.entries()) setText(end.firstElementChild as Element, words(row));
+    mark(...at) {
+      marked = at;
+      showMarks();
     },
     point(one, other) {
       for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === one || i === other);

@@ -7,7 +7,7 @@ import type { Readout, ViewContext } from "../../context.ts";
 import { setFlag } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { filtersOf, setFilters } from "../base/filters.ts";
+import { filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { peak } from "../text/rowValues.ts";
@@ -36,6 +36,8 @@ export interface ExplanationRows<T> {
   rows: Float32Array[];
   /** The filtered rows (NaN: hidden); the same array while nothing changes. */
   shown: Float32Array[];
+  /** The same without elements that stand apart (NaN). */
+  content: Float32Array[];
   /** Which elements stand apart, without colour and without a part in the scale. */
   apart: boolean[];
   /** The end of each row's scale, and whether it has two sides: those of all rows alike on one scale. */
@@ -51,12 +53,6 @@ export interface ExplanationRows<T> {
 }
 
 const SCALES: Record<Scale, string> = { own: "own scales", one: "one scale" };
-
-/** Whether each element stands apart: the special tokens, unless there is nothing else. */
-function standApart(special: readonly number[], filters: { special: string }): boolean[] {
-  const some = filters.special === "apart" && !special.every(Boolean);
-  return special.map((flag) => some && Boolean(flag));
-}
 
 /** The hovered element, otherwise the pinned one; -1: none. */
 export function currentElement(ctx: ViewContext): number {
@@ -89,6 +85,7 @@ export function createRows<T extends Said>(
     meta: null,
     rows: [],
     shown: [],
+    content: [],
     apart: [],
     extents: [],
     stale: false,
@@ -117,8 +114,9 @@ export function createRows<T extends Said>(
       scales.choose(extent === "all" || (explanations.meta?.alike && extent !== "map") ? "one" : "own");
       const apart = standApart(axis().special, chosen);
       explanations.apart = apart;
-      const own = explanations.shown.map((row, i) => ({
-        top: peak(row.filter((_, key) => !apart[key])),
+      explanations.content = explanations.shown.map((row) => row.map((value, key) => (apart[key] ? NaN : value)));
+      const own = explanations.content.map((row, i) => ({
+        top: peak(row),
         signed: explanations.meta?.signed?.[i] ?? row.some((value) => value < 0),
       }));
       const all = { top: Math.max(0, ...own.map(({ top }) => top)), signed: own.some(({ signed }) => signed) };

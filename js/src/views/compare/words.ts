@@ -15,8 +15,8 @@ const RANKS = new WeakMap<Float32Array, number[]>();
 const largest = (row: Float32Array, most: number): number[] => largestOf(row, most).filter((key) => row[key]);
 
 export interface CompareWords {
-  /** An element's value in a row, and its rank there; -1: the largest value. */
-  value(row: Float32Array | undefined, key: number): string;
+  /** An element's value in the row with number `i`, and its rank there; -1: its largest value. */
+  value(i: number, key: number): string;
   /** The values of an element in all rows, the one with number `open` first; -1: the largest differences of two. */
   read(key: number, pair: Pair, open: number): string;
   /** The number of explanations, and how the maps among them are read. */
@@ -28,8 +28,10 @@ export function createCompareWords(ctx: ViewContext, explanations: ExplanationRo
   const number = (value: number): string =>
     Number.isNaN(value) && hidesValues(filtersOf(ctx)) ? "left out" : printed(value, true);
   return {
-    value(row, key) {
-      if (row && key < 0) return printed(peak(row), false);
+    value(i, key) {
+      const row = explanations.shown[i];
+      if (key < 0) return printed(peak(explanations.content[i] ?? []), false);
+
       const value = row?.[key];
       if (!row || value === undefined) return "";
       const ranks = RANKS.get(row) ?? rankOf(row);
@@ -38,7 +40,7 @@ export function createCompareWords(ctx: ViewContext, explanations: ExplanationRo
       return number(value) + (rank ? ` · ${byRank(rank)}` : "");
     },
     read(key, pair, open) {
-      const { shown } = explanations;
+      const { shown, content } = explanations;
       const { names } = explanations.meta as Compared;
       if (key >= 0) {
         const order = [open, ...[...shown.keys()].filter((row) => row !== open)];
@@ -46,7 +48,7 @@ export function createCompareWords(ctx: ViewContext, explanations: ExplanationRo
         return `${named(key)}: ${values.join(", ")}`;
       }
       const [first, second] = pair;
-      const differences = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+      const differences = difference(content[first] as Float32Array, content[second] as Float32Array);
       const elements = largest(differences, 3).map((key) => `${named(key)} ${printed(differences[key] ?? 0, true)}`);
       return `${names[first]} minus ${names[second]}, in shares: ${elements.join(", ") || "no difference"}.`;
     },

@@ -5,15 +5,15 @@
 
 import { assign, density, h, on, setFlag, setSizes, setStyles } from "../../../dom.ts";
 import type { Axis } from "../../../wire/wire.ts";
-import { createLabels, labelRoom } from "../../maps/labels.ts";
+import { createLabels, labelRoom, slantHeight } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
 
 /** px: least width of a token, so that each can have a label, and the largest. */
-const [NARROWEST, WIDEST] = [14, 72];
+const [NARROWEST, WIDEST] = [14, 110];
 /** px: the largest distance between layers, and room for labels. */
-const [HIGHEST, MOST_LABEL] = [52, 72];
+const [HIGHEST, MOST_LABEL] = [56, 72];
 /** px of a label that lies flat, and of what lies between the parts. */
-const [FLAT, GAPS] = [18, 8];
+const [FLAT, LABEL, GAPS] = [18, 14, 8];
 /** The largest side of a canvas, in dots, that browsers draw. */
 const MOST_DOTS = 16000;
 /** Distance in px that the current token keeps from the edge. */
@@ -68,6 +68,18 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
   };
   on(element, signal, { scroll: scrolled });
 
+  /** Hide the names beneath a highlighted one. */
+  const clear = (side: HTMLElement): void => {
+    const all = [...side.children] as HTMLElement[];
+    const over = all.filter((label) => label.matches(".aw-lab-over:not([hidden])"));
+    const near = (a: HTMLElement, b: HTMLElement): boolean =>
+      Math.abs(Number.parseFloat(a.style.top) - Number.parseFloat(b.style.top)) < LABEL;
+    for (const label of all) {
+      const isBeneath = !label.matches(".aw-lab-over") && over.some((one) => near(one, label));
+      setStyles(label, { visibility: isBeneath ? "hidden" : "visible" });
+    }
+  };
+
   return {
     element,
     plot,
@@ -84,18 +96,30 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
       tokens = axis.labels.length;
       const leftRoom = labelRoom(names, 24, font, 90);
       across = width - leftRoom - 4;
-      let cell = Math.max(Math.min(NARROWEST, MOST_DOTS / tokens), Math.min(WIDEST, across / tokens));
-      if (cell > 12) cell = Math.floor(cell);
+      const fitted = (wide: number): number => {
+        const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / tokens), Math.min(WIDEST, wide / tokens));
+        return cell > 12 ? Math.floor(cell) : cell;
+      };
+      // Labels that do not lie flat rise beyond the last token.
+      let cell = fitted(across);
       const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
-      const room = long <= cell + 2 ? FLAT : long;
+      const isFlat = long <= cell + 2;
+      const room = isFlat ? FLAT : slantHeight(long);
+      const over = isFlat ? 0 : Math.max(0, room - cell / 2);
+      if (over) cell = fitted(across - over);
       const left_ = height - 2 * room - BARS - GAPS;
       gap = Math.max(4, Math.min(HIGHEST, left_ / names.length));
       left.layout({ labels: names, special: [], cell: gap, room: leftRoom });
-      top.layout({ ...axis, cell, room: long });
-      bottom.layout({ ...axis, cell, room: long });
+      for (const side of [top, bottom]) side.layout({ ...axis, cell, room: isFlat ? cell : long, slant: true });
       const high = Math.round(gap * names.length) + BARS;
       const wide = Math.round(cell * tokens);
-      setSizes(figure, { "flow-left": leftRoom, "flow-width": wide, "flow-height": high, "flow-labels": room });
+      setSizes(figure, {
+        "flow-left": leftRoom,
+        "flow-width": wide,
+        "flow-height": high,
+        "flow-labels": room,
+        "flow-over": over,
+      });
       for (const canvas of [base, front]) {
         const dots = Math.min(density(), MOST_DOTS / wide, MOST_DOTS / high);
         canvas.width = Math.round(wide * dots);
@@ -113,6 +137,7 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
     },
     follow(spot, layer, over, pinned) {
       left.mark(spot ? levels - spot.level : undefined, levels - 1 - layer);
+      clear(left.element);
       top.mark(spot?.token, pinned);
       bottom.mark(over, undefined);
       setFlag(plot, "data-followed", spot !== null);

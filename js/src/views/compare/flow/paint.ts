@@ -5,6 +5,10 @@ import type { Edge } from "./mass.ts";
 
 /** Height in px of the bars below the input. */
 export const BARS = 34;
+/** Height in px of the bar of a special token. */
+const APART = 6;
+/** Width in px of a token from which the bar of a special one has its number. */
+const NUMBERED = 34;
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
 
@@ -21,11 +25,17 @@ export interface Inks {
   edge: string;
   apart: string;
   text: string;
+  font: string;
 }
 
 export function inksOf(theme: Theme, el: Element): Inks {
   const style = getComputedStyle(el);
-  return { edge: barColours(theme).amount, apart: style.getPropertyValue("--aw-apart"), text: style.color };
+  return {
+    edge: barColours(theme).amount,
+    apart: style.getPropertyValue("--aw-apart"),
+    text: style.color,
+    font: `12px ${style.fontFamily}`,
+  };
 }
 
 export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
@@ -83,7 +93,10 @@ export function drawDots(
   }
 }
 
-/** Bars for the share of every input token in the followed token. */
+/**
+ * Bars for the share of every input token in the followed token; those of special tokens lie, outside the scale of the
+ * others, and are full at 100 %.
+ */
 export function drawBars(
   pen: CanvasRenderingContext2D,
   { cell, y }: Grid,
@@ -91,12 +104,19 @@ export function drawBars(
   inks: Inks,
   apart: readonly number[],
 ): void {
-  const top = Math.max(...masses) || 1;
+  const top = Math.max(...masses.filter((_, token) => !apart[token])) || 1;
   const from = y(0) + 8;
   const room = y(-0.5) + BARS - from - 4;
+  const wide = cell * 0.7;
+  pen.font = inks.font;
+  pen.textAlign = "center";
   masses.forEach((mass, token) => {
-    const high = (mass / top) * room;
+    const [x, high] = [token * cell + cell * 0.15, (mass / top) * room];
     pen.fillStyle = apart[token] ? inks.apart : inks.edge;
-    if (high > 0.3) pen.fillRect(token * cell + cell * 0.15, from, cell * 0.7, high);
+    if (apart[token]) {
+      pen.fillRect(x, from, mass * wide, APART);
+      pen.fillStyle = inks.text;
+      if (cell >= NUMBERED) pen.fillText(`${Math.round(100 * mass)} %`, (token + 0.5) * cell, from + APART + 12);
+    } else if (high > 0.3) pen.fillRect(x, from, wide, high);
   });
 }

@@ -6,9 +6,13 @@ import type { Flow } from "./mass.ts";
 
 export const KEYS = "Arrows move to another token and layer, Enter pins it, Escape unpins.";
 
+/** Shares below this are not told apart. */
+const LEAST = 1e-4;
+
 type Named = (index: number) => string;
 
-export const percent = (share: number): string => `${Number((100 * share).toPrecision(2))} %`;
+export const percent = (share: number): string =>
+  share > 0 && share < LEAST ? "< 0.01 %" : `${Number((100 * share).toPrecision(2))} %`;
 
 export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
@@ -45,6 +49,9 @@ export function originWords(
 ): string {
   if (level === 0) return `${nameOf(token)}, input.`;
   const others = largestOf(masses, 5).filter((key) => key !== first);
-  const from = [first, ...others].slice(0, 5).map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);
+  const from = [first, ...others]
+    .filter((key) => key === first || (masses[key] ?? 0) >= LEAST)
+    .slice(0, 5)
+    .map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);
   return `${nameOf(token)} after ${levelOf(level)} is made of ≈ ${from.join(", ")} of the input.`;
 }
