@@ -159,7 +159,7 @@ def test_filters_act_on_every_row_and_every_line(minilm, open_page, tmp_path, sh
     read = aw.trace(*minilm, "The keys to the cabinet are here.")
     views = (
         aw.compare(read, hide_special="renormalise", layer=2),
-        aw.LayerProfile(read, layer=2, hide_special="hide"),
+        aw.LayerProfile(read, layer=2, hide_special=True),
     )
     page = opened(open_page, tmp_path, *views)
     page.locator(".aw-agree tbody td").nth(3).wait_for()
@@ -255,7 +255,7 @@ def test_a_token_is_followed_to_the_input_as_rollout_does(flowing, trace):
     plot = flowing.locator(".aw-flow-plot")
     box = plot.bounding_box()
     flowing.mouse.move(box["x"] + 5.5 * box["width"] / 7, box["y"] + 10)
-    flowing.locator(".aw-flow .aw-readout", has_text="are” after layer 3 is made of").wait_for()
+    flowing.locator(".aw-flow .aw-readout", has_text="are”\u2069 after layer 3 is made of").wait_for()
     row = aw.rollout(trace).matrix(3)[5]
     said = numbers_of(flowing.locator(".aw-flow .aw-readout").inner_text().split("made of")[1])
     np.testing.assert_allclose(said, 100 * np.sort(row)[::-1][:5], rtol=0.04)
@@ -269,7 +269,8 @@ def test_the_slider_says_how_much_is_shown(flowing):
     slider.focus()
     slider.press("End")
     flowing.wait_for_function(
-        "old => [...document.querySelectorAll('.aw-flow .aw-caption > .aw-note')].at(-1).textContent !== old",
+        """old => [...document.querySelectorAll('.aw-flow .aw-caption > .aw-note')]
+            .at(-1).textContent !== old""",
         arg=before,
     )
     assert "of at least 50 %" in counts.inner_text()
