@@ -9,6 +9,7 @@ import type { Axis, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headWords, plural } from "../base/navigation.ts";
+import { lastContent } from "../base/opening.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 
@@ -18,12 +19,6 @@ const [MOST, MOST_A_SIDE] = [8, 5];
 export interface Answer {
   element: HTMLElement;
   show(): void;
-}
-
-/** The last element that is not a special token. */
-export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
-  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
-  return labels.length - 1;
 }
 
 interface Reading {
