@@ -1,11 +1,14 @@
 /** One pair of query and key through the layers: the strongest head of each. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, quoted, setFlag, setStyles, setText } from "../../dom.ts";
+import { assign, h, on, quoted, setFlag, setStyles, setText, thinned } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Source } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
+
+/** px that the number of a layer needs. */
+const LABEL = 18;
 
 export interface AcrossLayers {
   element: HTMLElement;
@@ -70,13 +73,15 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       while (bars.childElementCount > source.layers.length) bars.lastElementChild?.remove();
       while (bars.childElementCount < source.layers.length)
         bars.append(h("button.layer-bar", { type: "button" }, h("span"), h("i")));
+      const room = bars.clientWidth / source.layers.length;
+      const named = new Set(thinned(source.layers.length, room, LABEL));
       const top = Math.max(0, ...peaks.map((peak) => Math.abs(peak?.value ?? 0)));
       [...bars.children].forEach((bar, i) => {
         const number = source.layers[i] as number;
         const peak = peaks[i] ?? null;
         const [fill, name] = bar.children as unknown as [HTMLElement, HTMLElement];
         setStyles(fill, { height: `${peak && top ? Math.max(2, (100 * Math.abs(peak.value)) / top) : 0}%` });
-        setText(name, ctx.layerName(number));
+        setText(name, named.has(i) ? ctx.layerName(number) : "");
         setFlag(bar, "data-now", number === layer);
         const where =
           peak && peak.head !== null ? `head ${headAddress(ctx, number, peak.head)}` : `layer ${number + base}`;

@@ -14,7 +14,7 @@ import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 
 /** Elements that are named one by one: of a map, and on each side of attributions. */
-const [MOST, MOST_A_SIDE] = [8, 5];
+const [MOST, MOST_A_SIDE] = [6, 4];
 
 export interface Answer {
   element: HTMLElement;
