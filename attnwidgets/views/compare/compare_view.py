@@ -64,7 +64,7 @@ class CompareView(View):
 
     _VIEW = "CompareView"
     _OPTIONS = FilterOptions
-    PARTS = ("compare", "filters")
+    PARTS = ("compare",)
 
     def __init__(
         self,

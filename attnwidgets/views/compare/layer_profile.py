@@ -59,7 +59,7 @@ class LayerProfile(View):
 
     _VIEW = "LayerProfile"
     _OPTIONS = FilterOptions
-    PARTS = ("layers", "filters")
+    PARTS = ("layers",)
     _MARKS = "elements"
 
     def __init__(

@@ -50,7 +50,7 @@ class HeadView(View):
     _VIEW = "HeadView"
     _OPTIONS = FilterOptions
     _ALL_HEADS = True
-    PARTS = ("heads", "filters")
+    PARTS = ("heads",)
 
     def __init__(
         self,

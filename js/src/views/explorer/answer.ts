@@ -3,7 +3,8 @@
  * against a prediction; with the largest values, the rest summed, and special tokens apart.
  */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, listed, on, quoted, setText } from "../../dom.ts";
+import { assign, h, listed, on, quoted, setStyles, setText } from "../../dom.ts";
+import { tickText } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Axis, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
@@ -38,6 +39,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   };
   const list = createMeters("the largest values", signal, pin);
   const others = createMeters("against", signal, pin);
+  const held = h("div.held");
+  const balance = h("div.balance", { role: "img" }, held);
   const across = createAcrossLayers(ctx, signal, answers);
   const knockOut = h("button.button", { type: "button" });
   const actions = h("div.actions", knockOut);
@@ -48,6 +51,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     list.element,
     h("div.answer-head", against),
     others.element,
+    balance,
     sums,
     across.element,
     actions,
@@ -128,6 +132,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const meters = reading ? metersOf(reading, MOST, 0, query >= 0 ? key : query) : [];
     list.show(meters, topOf(meters));
     others.show([], 0);
+    assign(balance, { hidden: true });
     setText(against, "");
     setText(sums, reading ? "" : "its values are on their way …");
     const strongest = meters.find(({ index }) => index !== undefined)?.index ?? -1;
@@ -150,6 +155,14 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const top = topOf(pro, con);
     list.show(pro, top);
     others.show(con, top);
+    const [inTokens = 0, inNone = 0] = source.balance[row] ?? [];
+    const both = Math.abs(inTokens) + Math.abs(inNone);
+    assign(balance, {
+      hidden: !both || !source.signed,
+      ariaLabel: `tokens hold ${tickText(inTokens)}, no token ${tickText(inNone)}`,
+      title: `tokens: ${tickText(inTokens)} · hatched, no token: ${tickText(inNone)}`,
+    });
+    setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
     across.show(-1, -1);
   };

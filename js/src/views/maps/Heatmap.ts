@@ -41,7 +41,7 @@ import { gather, type Matrix, maxPool, paintCells } from "./paint.ts";
 import { peakInside } from "./peak.ts";
 import { createRowBars } from "./rowBars.ts";
 import { namesApart, type RowShare, rowShare } from "./shares.ts";
-import type { Box, Size } from "./size.ts";
+import { type Box, heightBeside, type Size } from "./size.ts";
 
 /** px that a lone map may take in all, and those of them that its heading, readout and scale take. */
 const TALLEST = 560;
@@ -432,9 +432,7 @@ export const renderHeatmap = view((around, root, signal) => {
   // A view that holds this one gives its root a height and `data-box`.
   watchBox(root, signal, (now) => {
     const given = root.dataset.box !== undefined;
-    const around = given
-      ? [...root.children].reduce((sum, el) => sum + (el === body ? 0 : outerHeight(el)), 0)
-      : AROUND;
+    const around = given ? heightBeside(body) : AROUND;
     box = { width: now.width, height: (given ? now.height : TALLEST) - around };
     draw();
   });
@@ -453,13 +451,6 @@ export const renderHeatmap = view((around, root, signal) => {
 function laterArea({ cellWidth, cellHeight, height }: Size, [query, key]: readonly [AxisPart, AxisPart]): string {
   const at = (y: number): number => (y / cellHeight + query.start - key.start) * cellWidth;
   return `polygon(${at(0)}px 0, 9999px 0, 9999px ${height}px, ${at(height)}px ${height}px)`;
-}
-
-function outerHeight(el: Element): number {
-  const { marginTop, marginBottom } = getComputedStyle(el);
-  return (
-    (el as HTMLElement).offsetHeight + (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0)
-  );
 }
 
 function valueWords(source: Source): string {

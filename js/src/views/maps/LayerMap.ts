@@ -19,7 +19,7 @@ import { type AxisPart, createAxisPart } from "./axisPart.ts";
 import { createFigure, LINED } from "./figure.ts";
 import { gather, maxPool, paintCells } from "./paint.ts";
 import { rowShare } from "./shares.ts";
-import type { Box, Size } from "./size.ts";
+import { type Box, heightBeside, type Size } from "./size.ts";
 
 /** px of height without a box: of a lone map, and inside another view. */
 const ALONE = 430;
@@ -58,7 +58,11 @@ export const renderLayerMap = view((ctx, root, signal) => {
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
-  const frame = createFrame(ctx, root, { tags: [back, filterPlace(ctx)], legend: scale.element, body: [element] });
+  const frame = createFrame(ctx, root, {
+    tags: [filterPlace(ctx)],
+    legend: h("span.ends", back, scale.element),
+    body: [element],
+  });
 
   /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
@@ -310,7 +314,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   });
   watchBox(root, signal, (now) => {
     const height = root === ctx.el ? ALONE : INSIDE;
-    box = root.dataset.box === undefined ? { width: now.width, height } : now;
+    const isGiven = root.dataset.box !== undefined;
+    box = { width: now.width, height: isGiven ? now.height - heightBeside(element) : height };
     draw();
   });
   return (changed) => {

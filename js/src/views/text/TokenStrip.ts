@@ -108,7 +108,10 @@ export const renderTokenStrip = view((around, root, signal) => {
   };
   const copy = isInside ? null : createCopyButton(ctx, signal);
   const filterWords = filterPlace(ctx, menu);
-  const shared = joinScale(ctx, signal, () => paint());
+  const shared = joinScale(ctx, signal, () => {
+    isPainted();
+    paint();
+  });
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
@@ -165,7 +168,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     bound.abort();
     bound = new AbortController();
     // A text that is a line shorter in another unit keeps its room.
-    if (!isInside) setStyles(texts, { "min-height": `${texts.offsetHeight}px` });
+    setStyles(texts, { "min-height": `${texts.offsetHeight}px` });
     setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
@@ -286,8 +289,9 @@ export const renderTokenStrip = view((around, root, signal) => {
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
     setText(low, signed ? `−${tickText(top)}` : "0");
-    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(largest)})` : "";
-    setText(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
+    const isCut = Number(intensity.value) > 0;
+    setText(high, `${signed ? "+" : ""}${tickText(top)}${isCut ? "+" : ""}`);
+    assign(high, { title: isCut ? `this and more; the largest ${tickText(largest)}` : "" });
   };
 
   const describe = ({ query, values, exact, preview }: Reading): void => {
@@ -339,7 +343,11 @@ export const renderTokenStrip = view((around, root, signal) => {
       words = `largest: ${largestOf(values, MOST_NAMED)
         .map((i) => valueWords(i, "="))
         .join(", ")}`;
-    } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
+    } else if (source.kind === "attributions") words = `Hover a ${source.unit} to read its value, click to pin it.`;
+    else
+      words = preview
+        ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
+        : `${target}: values are approximate (≈)`;
     frame.readout.show(words, true);
   };
 
