@@ -126,12 +126,12 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     assert "sampled from 3 of" in page.locator(".aw-predicts").inner_text()
     page.get_by_label("temperature").fill("0")
     assert first.inner_text() == "100.0 %"
-    page.get_by_role("radio", name="surprisal").check()
+    page.locator(".aw-segment", has_text="surprisal").click()
     page.locator(".aw-predicted .aw-tok").nth(2).hover()
     bits = aw.surprisal(trace).values[2]
     said = page.locator(".aw-predicted .aw-readout").inner_text()
     assert float(re.search(r"([\d.]+) bits", said)[1]) == pytest.approx(bits, rel=1e-3)
-    page.get_by_role("radio", name="continuations").check()
+    page.locator(".aw-segment", has_text="continuations").click()
     page.get_by_role("button", name="write").click()
     page.get_by_text("kernel").first.wait_for()
     page.screenshot(path=shots / "predictions.png", full_page=True)
@@ -181,7 +181,7 @@ def test_a_strip_keeps_its_height_and_shows_a_row_at_once(minilm, page_of, width
         lambda: tokens.nth(5).click(),
         lambda: page.keyboard.press("/"),
         lambda: page.keyboard.press("Escape"),
-        lambda: page.get_by_role("radio", name="words").check(),
+        lambda: page.locator(".aw-segment", has_text="words").click(),
     ):
         act()
         page.wait_for_timeout(60)
@@ -199,7 +199,7 @@ def test_predictions_keep_their_height_in_every_panel(page_of, width):
     page.get_by_role("button", name="show 40").click()
     assert page.locator(".aw-predictions > li").count() == 40
     for name in ("continuations", "surprisal"):
-        page.get_by_role("radio", name=name).check()
+        page.locator(".aw-segment", has_text=name).click()
         assert root.bounding_box()["height"] == before
     page.locator(".aw-predicted .aw-tok").nth(2).click()
     page.get_by_role("button", name="back to the next token").wait_for()
