@@ -25,6 +25,7 @@ export const SOURCE: Source = {
   warning: "",
   targets: false,
   sums: [],
+  balance: [],
   verdict: "",
 };
 

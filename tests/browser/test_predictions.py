@@ -24,7 +24,7 @@ def opened(lab):
 
 def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, shots):
     panel = opened.locator(".aw-predicts")
-    panel.get_by_text("continuations").click()
+    panel.locator(".aw-segment", has_text="continuations").click()
     panel.get_by_label("tokens", exact=True).fill("4")
     panel.get_by_role("button", name="write").click()
     written = panel.locator(".aw-written li")
@@ -42,7 +42,8 @@ def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, shot
 
 def test_a_token_of_the_text_tells_what_was_expected_there(opened, lab):
     panel = opened.locator(".aw-predicts")
-    panel.locator(".aw-section .aw-tok").nth(3).click()
+    panel.locator(".aw-segment", has_text="surprisal").click()
+    panel.locator(".aw-predicted .aw-tok").nth(3).click()
     panel.get_by_text("number 1 of").wait_for()
     first = panel.locator(".aw-predictions .aw-token").first.inner_text()
     assert first == lab.ask("trace.tokens[3]")

@@ -32,13 +32,14 @@ def test_a_piece_of_the_text_is_found_by_keyboard(minilm, page_of):
     assert count.inner_text() == "1 of 3"
     page.keyboard.press("Shift+Enter")
     assert count.inner_text() == "3 of 3"
-    page.get_by_label("find in the text").fill("enceph")
+    page.get_by_label("find in the text", exact=True).fill("enceph")
     assert count.inner_text() == "1 of 1"  # over the pieces of one word
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.textContent") == "##ence"
     page.keyboard.press("Enter")
-    assert "row of query" in page.locator(".aw-strip-view").inner_text()
-    page.get_by_label("find in the text").fill("nowhere")
+    assert re.search("what .*##ence.* reads", page.locator(".aw-what").inner_text())
+    page.keyboard.press("/")
+    page.get_by_label("find in the text", exact=True).fill("nowhere")
     assert count.inner_text() == "not found"
 
 
@@ -46,16 +47,18 @@ def test_a_strip_is_read_by_any_unit_densely_and_underlined(minilm, page_of):
     page = page_of(aw.TokenStrip(aw.trace(*minilm, TEXT)))
     canvas = ".aw-underlay canvas"
     empty, _, _ = painted(page, canvas)
-    page.get_by_role("button", name="underline").click()
+    page.locator(".aw-tools > button").click()
+    page.get_by_label("colour below the text").check()
     assert painted(page, canvas)[0] > 1.5 * empty
     high = page.locator(".aw-strip").bounding_box()["height"]
-    page.get_by_role("button", name="compact").click()
+    page.get_by_label("compact").check()
     assert page.locator(".aw-strip").bounding_box()["height"] < high
     top = page.locator(".aw-ramp + span")
     before = float(top.inner_text())
     page.get_by_label(re.compile("^colour intensity")).fill("1")
-    shown, largest = re.fullmatch(r"([\d.]+) and more \(largest ([\d.]+)\)", top.inner_text()).groups()
-    assert (float(shown), float(largest)) == (pytest.approx(before / 2, rel=0.05), before)
+    assert float(re.fullmatch(r"([\d.]+)\+", top.inner_text())[1]) == pytest.approx(before / 2, rel=0.05)
+    assert re.search(r"largest [\d.]+", top.get_attribute("title"))
+    page.keyboard.press("Escape")
     page.get_by_role("radio", name="tokens").focus()
     for unit, count in (("words", 14), ("sentences", 4), ("paragraphs", 4)):
         page.keyboard.press("ArrowRight")
@@ -123,11 +126,12 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     assert "sampled from 3 of" in page.locator(".aw-predicts").inner_text()
     page.get_by_label("temperature").fill("0")
     assert first.inner_text() == "100.0 %"
-    page.locator(".aw-section .aw-tok").nth(2).hover()
+    page.locator(".aw-segment", has_text="surprisal").click()
+    page.locator(".aw-predicted .aw-tok").nth(2).hover()
     bits = aw.surprisal(trace).values[2]
-    said = page.locator(".aw-section .aw-readout").inner_text()
+    said = page.locator(".aw-predicted .aw-readout").inner_text()
     assert float(re.search(r"([\d.]+) bits", said)[1]) == pytest.approx(bits, rel=1e-3)
-    page.get_by_text("continuations").click()
+    page.locator(".aw-segment", has_text="continuations").click()
     page.get_by_role("button", name="write").click()
     page.get_by_text("kernel").first.wait_for()
     page.screenshot(path=shots / "predictions.png", full_page=True)
@@ -152,3 +156,52 @@ def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path,
     page.locator(".aw-tok").first.hover()
     assert "· rank 1 over 2 defensible choices" in page.locator(".aw-readout").inner_text()
     page.screenshot(path=shots / "hatched.png")
+
+
+@pytest.mark.parametrize("width", [480, 760, 1200])
+def test_a_strip_keeps_its_height_and_shows_a_row_at_once(minilm, page_of, width):
+    view = aw.TokenStrip(aw.trace(*minilm, f"{TEXT} " * 20))
+    page = page_of(view, viewport={"width": width, "height": 900})
+    root = page.locator(".aw-strip-view")
+    what = page.locator(".aw-what")
+    opening = view.selection.opening
+    assert re.search(rf"what .*{view.trace.tokens[opening.query]}.* reads", what.inner_text())
+    assert opening.words in what.inner_text()
+    before = root.bounding_box()["height"]
+    assert before <= 560
+    # The query is in sight: the text has scrolled, and the page has not.
+    texts = page.locator(".aw-texts").bounding_box()
+    query = page.locator(".aw-query").bounding_box()
+    assert texts["y"] <= query["y"] < texts["y"] + texts["height"]
+    assert page.evaluate("scrollY") == 0
+    tokens = page.locator(".aw-tok")
+    for act in (
+        lambda: tokens.nth(3).hover(),
+        lambda: tokens.nth(3).click(),
+        lambda: tokens.nth(5).click(),
+        lambda: page.keyboard.press("/"),
+        lambda: page.keyboard.press("Escape"),
+        lambda: page.locator(".aw-segment", has_text="words").click(),
+    ):
+        act()
+        page.wait_for_timeout(60)
+        assert root.bounding_box()["height"] == before
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("width", [480, 760])
+def test_predictions_keep_their_height_in_every_panel(page_of, width):
+    trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
+    page = page_of(aw.Predictions(trace), viewport={"width": width, "height": 900})
+    root = page.locator(".aw-predicts")
+    before = root.bounding_box()["height"]
+    assert before <= 560
+    page.get_by_role("button", name="show 40").click()
+    assert page.locator(".aw-predictions > li").count() == 40
+    for name in ("continuations", "surprisal"):
+        page.locator(".aw-segment", has_text=name).click()
+        assert root.bounding_box()["height"] == before
+    page.locator(".aw-predicted .aw-tok").nth(2).click()
+    page.get_by_role("button", name="back to the next token").wait_for()
+    assert root.bounding_box()["height"] == before
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -31,6 +31,11 @@ def sums_of(attributions: Attributions) -> list[str]:
     return lines
 
 
+def balance_of(attributions: Attributions) -> list[tuple[float, float]]:
+    """Return for every target what the tokens hold and what no token holds; [] if nothing is conserved."""
+    return [(float(total), float(rest)) for total, rest in zip(*_sums(attributions), strict=True)]
+
+
 def verdict_of(attributions: Attributions) -> str:
     """Return why no token has part of the relevance, and the verdict on the architecture; "" without one."""
     conservation: Mapping[str, Any] = attributions.provenance.get("conservation") or {}

@@ -69,7 +69,7 @@ class CompareView(View):
     _VIEW = "CompareView"
     _OPTIONS = FilterOptions
     _HEIGHT = 500
-    PARTS = ("compare", "filters")
+    PARTS = ("compare",)
 
     def __init__(
         self,

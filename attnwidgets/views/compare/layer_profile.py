@@ -62,7 +62,7 @@ class LayerProfile(View):
     _VIEW = "LayerProfile"
     _OPTIONS = FilterOptions
     _HEIGHT = 500
-    PARTS = ("layers", "filters")
+    PARTS = ("layers",)
     _MARKS = "elements"
 
     def __init__(

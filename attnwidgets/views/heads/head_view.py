@@ -55,7 +55,7 @@ class HeadView(View):
     _HEIGHT = 540
     _OPTIONS = FilterOptions
     _ALL_HEADS = True
-    PARTS = ("heads", "filters")
+    PARTS = ("heads",)
 
     def __init__(
         self,

@@ -25,7 +25,6 @@ class Heatmap(View):
     _VIEW = "Heatmap"
     _MARKS = "cells"
     _OPTIONS = FilterOptions
-    PARTS = ("filters",)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import matrix_sheet

@@ -32,15 +32,16 @@ class Predictions(Intervening):
     """What the model says next, or which class, and what it would write.
 
     Sliders for temperature, top k and top p act in the browser, on the 200 largest logits and the exact
-    weight of all others. Click an outcome to make it the target of the methods that explain one; with Shift
-    it becomes the foil. Below are continuations, generated on request (see `aw.continuations`), and the
-    surprisal of every token of the text (see `aw.surprisal`); click a token to see what the model expected in
-    its place. While heads are knocked out or rows of attention are set in a linked view (see
-    `InterventionView`), the view compares predictions before and after.
+    weight of all others. Click an outcome to explain it in linked views; with Shift it becomes the foil.
+    Beside it are continuations, generated on request (see `aw.continuations`), and the surprisal of every
+    token of the text (see `aw.surprisal`); click a token to see what the model expected in its place. While
+    heads are knocked out or rows of attention are set in a linked view (see `InterventionView`), the view
+    compares predictions before and after.
     """
 
     _VIEW = "Predictions"
     PARTS = ("explorer", "interventions")
+    _HEIGHT = 420
 
     def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
         self._predicts = shown if is_trace(shown) else None

@@ -23,6 +23,7 @@ class RelevanceMap(View):
 
     _VIEW = "RelevanceMap"
     PARTS = ("layers", "filters")
+    _HEIGHT = 520
     _OPTIONS = FilterOptions
     _WITH_LAYERS = True
 

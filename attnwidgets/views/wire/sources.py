@@ -10,7 +10,7 @@ import numpy as np
 
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
-from attnwidgets.explanations.results.conservation_note import sums_of, verdict_of
+from attnwidgets.explanations.results.conservation_note import balance_of, sums_of, verdict_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.base.filters import stands_apart
 from attnwidgets.views.wire.axes import axis, target_axis
@@ -156,6 +156,7 @@ class Source(Reader):
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
             "sums": self._sums(),
+            "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
 

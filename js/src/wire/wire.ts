@@ -57,6 +57,8 @@ export interface Source {
   targets: boolean;
   /** What the values of each target sum to, in words; empty if the method conserves nothing. */
   sums: string[];
+  /** What the tokens hold of each target, and what no token holds; empty if the method conserves nothing. */
+  balance: [number, number][];
   /** What is known of conservation in this architecture. */
   verdict: string;
 }

@@ -47,7 +47,7 @@ export const renderFilterWords = view((ctx, root) => {
 
 /** The form itself, in the view's menu. */
 export const renderFilters = view((ctx, root, signal) => {
-  const hides = adjustableOf(ctx.el)?.hides ?? true;
+  const { hides = true, more = [] } = adjustableOf(ctx.el) ?? {};
   const named = (names: readonly (readonly [string, string])[]): HTMLElement[] =>
     names.map(([value, name]) => h("option", { value }, name));
   const special = h("select.button", ...named(SPECIAL));
@@ -92,7 +92,7 @@ export const renderFilters = view((ctx, root, signal) => {
       );
   on(form, signal, { input: set(false), change: set(true) });
   on(all, signal, { click: () => setFilters(ctx, DEFAULTS) });
-  setChildren(root, form);
+  setChildren(root, form, ...more);
   return (changed) => {
     if (only(changed, ...UNRELATED)) return;
     const source = ctx.source();

@@ -34,6 +34,8 @@ export interface Adjustable {
   ctx: ViewContext;
   /** Whether values can be hidden, beside choosing their colours. */
   hides: boolean;
+  /** What the view itself has to offer, below the filters. */
+  more: readonly HTMLElement[];
 }
 
 const ADJUSTABLE = new WeakMap<Element, Adjustable>();
@@ -42,9 +44,9 @@ const ADJUSTABLE = new WeakMap<Element, Adjustable>();
 export const adjustableOf = (el: Element): Adjustable | undefined => ADJUSTABLE.get(el);
 
 /** Let the menu of a view offer colours and, if it `hides` values, filters; views inside another leave it to that one. */
-export function offerAdjusting(ctx: ViewContext, hides: boolean): void {
+export function offerAdjusting(ctx: ViewContext, hides: boolean, ...more: HTMLElement[]): void {
   const before = ADJUSTABLE.get(ctx.el);
-  if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides });
+  if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides, more });
 }
 
 /** Change some filters; `save` also sends them to Python. */
@@ -55,8 +57,8 @@ export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = tr
 }
 
 /** Offer filters in the view's menu; returns the place for words about them, which the part "tools" fills. */
-export function filterPlace(ctx: ViewContext): HTMLElement {
-  offerAdjusting(ctx, true);
+export function filterPlace(ctx: ViewContext, ...more: HTMLElement[]): HTMLElement {
+  offerAdjusting(ctx, true, ...more);
   const element = h("span.filters");
   ctx.views.FilterWords?.(ctx, element);
   return element;

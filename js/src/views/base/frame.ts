@@ -18,6 +18,8 @@ export interface FrameParts {
   body: readonly HTMLElement[];
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
+  /** Whether the caption stands among the controls, in place of a line of its own: for a view of one strip. */
+  plain?: boolean;
 }
 
 export interface Frame {
@@ -33,7 +35,8 @@ export interface Frame {
 export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FrameParts): Frame {
   const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
   const caption = h("div.caption", title, ...(parts.tags ?? []), place, note, ...(parts.legend ? [parts.legend] : []));
-  const body = h("div.body", caption, ...parts.body);
+  const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
+  const body = h("div.body", ...inBody, ...parts.body);
   const isInside = ctx.el !== root;
   const footer = createReadout();
   const notices = createNotices(ctx);
@@ -42,7 +45,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
     root.classList.add("aw-framed");
     setChildren(
       root,
-      h("div.toolbar", ...(parts.controls ?? []), h("span.end")),
+      h(`div.toolbar${parts.plain ? ".plain" : ""}`, ...inBar, ...(parts.controls ?? []), h("span.end")),
       notices.element,
       ...(parts.lead ?? []).map((row) => h("div.lead", row)),
       body,

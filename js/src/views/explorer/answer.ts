@@ -3,13 +3,15 @@
  * against a prediction; with the largest values, the rest summed, and special tokens apart.
  */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, listed, on, quoted, setText, shortLabel } from "../../dom.ts";
+import { assign, h, listed, on, quoted, setStyles, setText, shortLabel } from "../../dom.ts";
+import { tickText } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headWords, plural } from "../base/navigation.ts";
+import { lastContent } from "../base/opening.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 
@@ -19,12 +21,6 @@ const [MOST, MOST_A_SIDE] = [6, 4];
 export interface Answer {
   element: HTMLElement;
   show(): void;
-}
-
-/** The last element that is not a special token. */
-export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
-  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
-  return labels.length - 1;
 }
 
 export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Answers): Answer {
@@ -39,6 +35,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   };
   const list = createMeters("the largest values", signal, pin);
   const others = createMeters("against", signal, pin);
+  const held = h("div.held");
+  const balance = h("div.balance", { role: "img" }, held);
   const across = createAcrossLayers(ctx, signal, answers);
   const knockOut = h("button.button", { type: "button" });
   const actions = h("div.actions", knockOut);
@@ -49,6 +47,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     list.element,
     h("div.answer-head", against),
     others.element,
+    balance,
     sums,
     across.element,
     actions,
@@ -128,6 +127,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     setText(where, `in ${place || at}`);
     setText(against, "");
     others.show([], 0);
+    assign(balance, { hidden: true });
     const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
     const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
     list.show(meters ?? [], topOf(meters ?? []));
@@ -197,6 +197,14 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const top = topOf(pro, con);
     list.show(pro, top);
     others.show(con, top);
+    const [inTokens = 0, inNone = 0] = source.balance[row] ?? [];
+    const both = Math.abs(inTokens) + Math.abs(inNone);
+    assign(balance, {
+      hidden: !both || !source.signed,
+      ariaLabel: `tokens hold ${tickText(inTokens)}, no token ${tickText(inNone)}`,
+      title: `tokens: ${tickText(inTokens)} · hatched, no token: ${tickText(inNone)}`,
+    });
+    setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
     across.show(-1, -1);
   };

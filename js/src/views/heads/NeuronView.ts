@@ -21,13 +21,13 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { onAddingClick, togglePin } from "../base/gestures.ts";
 import { headWords, placeWords } from "../base/navigation.ts";
+import { lastContent } from "../base/opening.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
 import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
-import { lastContentOf } from "./rows.ts";
 
 const NAMES: Record<Step, string> = {
   vectors: "q and k",
@@ -103,7 +103,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const { source, layer, head: selected } = ctx.resolved();
     const pinned = ctx.cell("pinned")?.query ?? -1;
     const head = typeof selected === "number" ? selected : (source.heads?.[0] ?? 0);
-    const opens = opensOn(layer, head)?.[0] ?? lastContentOf(ctx.axisOf(source.query));
+    const opens = opensOn(layer, head)?.[0] ?? lastContent(ctx.axisOf(source.query));
     return { stack: source.stack, layer, head, query: pinned < 0 ? opens : pinned };
   };
   const name = (side: "query" | "key", i: number): string =>

@@ -1,6 +1,7 @@
 /** The rows of one side: every element of an axis, unless special tokens stand apart. */
 import type { Axis, Filters } from "../../wire/wire.ts";
 import { standApart } from "../base/filters.ts";
+import { lastContent } from "../base/opening.ts";
 
 export interface Rows {
   axis: Axis;
@@ -24,13 +25,7 @@ export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   shown.forEach((i, at) => {
     place[i] = at;
   });
-  return { axis, shown, place, apart: all.filter((i) => apart[i]), lastContent: lastContentOf(axis) };
-}
-
-/** The last element that is not a special token. */
-export function lastContentOf({ special, labels }: Axis): number {
-  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
-  return labels.length - 1;
+  return { axis, shown, place, apart: all.filter((i) => apart[i]), lastContent: lastContent(axis) };
 }
 
 /** The names of the elements that stand apart: "[CLS] [SEP]". */

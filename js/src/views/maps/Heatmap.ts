@@ -4,7 +4,19 @@
  */
 
 import { heatMap, lut } from "../../colour.ts";
-import { assign, createWatch, h, keyboard, on, setFlag, setStyles, setText, spotAt, watchBox } from "../../dom.ts";
+import {
+  assign,
+  createWatch,
+  h,
+  keyboard,
+  on,
+  reserve,
+  setFlag,
+  setStyles,
+  setText,
+  spotAt,
+  watchBox,
+} from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import { valueTable } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
@@ -17,7 +29,9 @@ import { filtered, filterPlace, filtersOf, hidesValues, setFilters, standApart }
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
+import { openingQuery, openingWords } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
+import { joinScale } from "../base/sharedScale.ts";
 import { createNavigation } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { rowOf } from "../text/rowValues.ts";
@@ -27,7 +41,7 @@ import { gather, type Matrix, maxPool, paintCells } from "./paint.ts";
 import { peakInside } from "./peak.ts";
 import { createRowBars } from "./rowBars.ts";
 import { namesApart, type RowShare, rowShare } from "./shares.ts";
-import type { Box, Size } from "./size.ts";
+import { type Box, heightBeside, type Size } from "./size.ts";
 
 /** px that a lone map may take in all, and those of them that its heading, readout and scale take. */
 const TALLEST = 560;
@@ -52,6 +66,8 @@ export const renderHeatmap = view((around, root, signal) => {
   const body = h("div.map-body", figure.element, bars.element);
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const scale = createScale();
+  const shared = joinScale(ctx, signal, () => paint());
+  const opens = h("span.note");
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
   const shareRows = createExactRows(ctx, () => point());
@@ -76,7 +92,7 @@ export const renderHeatmap = view((around, root, signal) => {
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    tags: [filterPlace(ctx)],
+    tags: [...(root === ctx.el ? [opens] : []), filterPlace(ctx)],
     legend: scale.element,
     body: [body],
     actions: copy ? [copy.element] : [],
@@ -88,6 +104,9 @@ export const renderHeatmap = view((around, root, signal) => {
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
     const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
+    const opening = openingWords(ctx);
+    if (opening) reserve(opens, `this head ${opening}`);
+    setText(opens, opening && `this head ${opening}`);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
       ariaLabel:
@@ -176,12 +195,10 @@ export const renderHeatmap = view((around, root, signal) => {
 
   const range = (shown: Tile, source: Source): readonly [number, number] => {
     const all = scale.common() ? largest(shown, source) : 0;
-    const end =
-      all ||
-      Math.min(
-        roundUp(parts ? peakInside(shown, parts[0].inside, parts[1].inside) : shown.peak()),
-        source.stochastic ? 1 : Infinity,
-      );
+    const own = roundUp(parts ? peakInside(shown, parts[0].inside, parts[1].inside) : shown.peak());
+    // Targets and the text share the scale of the layers.
+    const joint = source.kind === "attributions" ? shared.end(own) : own;
+    const end = all || Math.min(joint, source.stochastic ? 1 : Infinity);
     return source.signed ? [-end, end] : [0, end];
   };
 
@@ -275,7 +292,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const showBars = (): void => {
     if (bars.element.hidden || !parts) return;
     const source = ctx.source();
-    const row = ctx.cell("pinned")?.query ?? -1;
+    const row = ctx.cell("pinned")?.query ?? openingQuery(ctx);
     const { labels } = ctx.axisOf(source.key);
     if (row < 0 || !tile) {
       bars.show("Click a row to see its largest values here.", [], labels, [], "");
@@ -293,7 +310,9 @@ export const renderHeatmap = view((around, root, signal) => {
     const [query, key] = parts;
     const drawn = (cell: Cell | null): Cell | null =>
       cell && { unit: cell.unit, query: query.place(cell.query), key: key.place(cell.key) };
-    const [over, pin] = [drawn(hover), drawn(pinned)];
+    const opening = openingQuery(ctx);
+    const shown = hover ?? (opening < 0 ? null : { unit: "", query: opening, key: -1 });
+    const [over, pin] = [drawn(shown), drawn(pinned)];
     crosshair.move(size, over, pin);
     left.mark(over?.query, pin?.query);
     top.mark(over?.key, pin?.key);
@@ -413,9 +432,7 @@ export const renderHeatmap = view((around, root, signal) => {
   // A view that holds this one gives its root a height and `data-box`.
   watchBox(root, signal, (now) => {
     const given = root.dataset.box !== undefined;
-    const around = given
-      ? [...root.children].reduce((sum, el) => sum + (el === body ? 0 : outerHeight(el)), 0)
-      : AROUND;
+    const around = given ? heightBeside(body) : AROUND;
     box = { width: now.width, height: (given ? now.height : TALLEST) - around };
     draw();
   });
@@ -434,13 +451,6 @@ export const renderHeatmap = view((around, root, signal) => {
 function laterArea({ cellWidth, cellHeight, height }: Size, [query, key]: readonly [AxisPart, AxisPart]): string {
   const at = (y: number): number => (y / cellHeight + query.start - key.start) * cellWidth;
   return `polygon(${at(0)}px 0, 9999px 0, 9999px ${height}px, ${at(height)}px ${height}px)`;
-}
-
-function outerHeight(el: Element): number {
-  const { marginTop, marginBottom } = getComputedStyle(el);
-  return (
-    (el as HTMLElement).offsetHeight + (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0)
-  );
 }
 
 function valueWords(source: Source): string {

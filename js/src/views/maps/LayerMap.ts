@@ -2,23 +2,24 @@
 
 import { heatMap, lut } from "../../colour.ts";
 import { h, keyboard, on, reserve, setFlag, setText, spotAt, watchBox } from "../../dom.ts";
-import { printed, roundUp } from "../../numbers.ts";
+import { printed } from "../../numbers.ts";
 import { HIDDEN, LATER, valueTable } from "../../wire/codec.ts";
 import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { boxOf, createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtersOf, setFilters, standApart } from "../base/filters.ts";
+import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
+import { joinScale } from "../base/sharedScale.ts";
 import { only, view } from "../base/view.ts";
 import { peak, rowOf } from "../text/rowValues.ts";
 import { type AxisPart, createAxisPart } from "./axisPart.ts";
 import { createFigure, LINED } from "./figure.ts";
 import { gather, maxPool, paintCells } from "./paint.ts";
 import { rowShare } from "./shares.ts";
-import type { Box, Size } from "./size.ts";
+import { type Box, heightBeside, type Size } from "./size.ts";
 
 /** px of height without a box: of a lone map, and inside another view. */
 const ALONE = 430;
@@ -44,6 +45,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   const { element, plot, crosshair, left, top, shares } = figure;
   const back = h("button.button", { type: "button" });
   const scale = createScale();
+  const shared = joinScale(ctx, signal, () => draw());
   let box: Box = { width: 0, height: 0 };
   let parts: readonly [layers: AxisPart, key: AxisPart] | null = null;
   let isWhole = false;
@@ -56,7 +58,11 @@ export const renderLayerMap = view((ctx, root, signal) => {
 
   plot.dataset.empty = "";
   root.classList.add("aw-layermap");
-  const frame = createFrame(ctx, root, { tags: [back], legend: scale.element, body: [element] });
+  const frame = createFrame(ctx, root, {
+    tags: [filterPlace(ctx)],
+    legend: h("span.ends", back, scale.element),
+    body: [element],
+  });
 
   /** Whether rows are targets rather than tokens. */
   const ofTargets = ({ query, key }: Source): boolean => query !== key;
@@ -95,6 +101,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   };
 
   const draw = (): void => {
+    if (root.hidden) return;
     const { source } = ctx.layered();
     const { layers } = source;
     const key = ctx.axisOf(source.key);
@@ -116,7 +123,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
         createAxisPart(key, standApart(key.special, filters)),
       ];
       const [query, cols] = parts;
-      const numbers = !source.stochastic;
+      const numbers = source.stochastic ? false : "always";
       size = figure.layout({ query, key: cols, labels: key.labels, box, whole: isWhole, numbers });
     }
     follow();
@@ -169,7 +176,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     const [query, key] = parts;
     const high = rows.length;
     const inside = rows.map((values) => (values ? key.inside.map((i) => values[i] as number) : []));
-    const end = roundUp(Math.max(...inside.map(peak)));
+    const end = shared.end(Math.max(0, ...inside.map(peak)));
     const codes = new Int16Array(high * cols).fill(HIDDEN); // missing or unread values are not zeros
     rows.forEach((values, r) => {
       values?.forEach((value, c) => {
@@ -178,9 +185,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
         codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(share));
       });
     });
-    scale.follow(filtersOf(ctx));
+    const filters = filtersOf(ctx);
+    scale.follow(filters);
     const range = [signed ? -end : 0, end] as const;
-    const map = heatMap(signed, ctx.theme);
+    const map = heatMap(signed, ctx.theme, filters.palette);
     const table = lut(map, { gamma: 0.5, scale: end, range, mode: scale.mode(), signed: true });
     const drawn = gather(codes, cols, query.drawn(), key.drawn(), false);
     const matrix = maxPool({ codes: drawn, start: 0, rows: query.count, cols: key.count, causal: false }, size.pool);
@@ -191,7 +199,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
       const values = valueTable(true, 0.5, end);
       figure.ink.write(size, drawn, table, (byte) => values[byte] as number, end, stochastic);
     }
-    if (key.apart.length > 0) {
+    if (key.apart.length > 0 || !stochastic) {
       const empty = { part: Number.NaN, all: Number.NaN, error: 0 };
       const ofRow = (row: number): typeof empty => {
         const values = rows[row];
@@ -306,7 +314,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
   });
   watchBox(root, signal, (now) => {
     const height = root === ctx.el ? ALONE : INSIDE;
-    box = root.dataset.box === undefined ? { width: now.width, height } : now;
+    const isGiven = root.dataset.box !== undefined;
+    box = { width: now.width, height: isGiven ? now.height - heightBeside(element) : height };
     draw();
   });
   return (changed) => {

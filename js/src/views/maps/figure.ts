@@ -5,7 +5,7 @@ import { createCrosshair } from "./crosshair.ts";
 import { createEdges } from "./edges.ts";
 import { createInk } from "./ink.ts";
 import { createLabels, labelRoom, slantHeight, slantLength, textWidth } from "./labels.ts";
-import { createShares, HEADING, HEADING_HEIGHT, namesApart } from "./shares.ts";
+import { createShares, HEADING, HEADING_HEIGHT, type Numbers, namesApart } from "./shares.ts";
 import { type Box, fit, type Size } from "./size.ts";
 
 /** px of a cell from which lines divide the cells. */
@@ -24,8 +24,7 @@ export interface FigureLayout {
   box: Box;
   /** Whether all cells are shown, however small. */
   whole: boolean;
-  /** Whether what stands apart has numbers beside its bars: rows that do not sum to one. */
-  numbers: boolean;
+  numbers: Numbers;
 }
 
 export interface FigureEvents {
@@ -91,13 +90,13 @@ export function createFigure(what: string, signal: AbortSignal, events: FigureEv
       const [rows, cols] = [query.inside.length, key.inside.length];
       const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;
-      const beside = names ? shares.room(numbers, isNarrow) : 0;
+      const beside = shares.room(names, numbers, isNarrow);
       const leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
       const across = Math.max(24, box.width - leftRoom - beside - 4);
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across, height: Math.max(24, box.height - above - 4) });
-      const least = names ? HEADING_HEIGHT : FLAT;
+      const least = beside ? HEADING_HEIGHT : FLAT;
       let above = least;
       size = fit(rows, cols, high(least), whole);
       const plain = fit(rows, cols, high(least));

@@ -45,14 +45,17 @@ export function rowShare(values: ArrayLike<number>, apart: readonly number[], sc
   return { part, all, error: Math.sqrt(scale * size) / top };
 }
 
+/** Whether bars have numbers, where rows do not sum to one; "always": rows have sums also if nothing stands apart. */
+export type Numbers = boolean | "always";
+
 export interface Shares {
   element: HTMLElement;
   /** The area of the bars, which takes the pointer. */
   bars: HTMLElement;
-  /** px that it takes beside a plot; 0 if nothing stands apart. */
-  room(numbers: boolean, narrow: boolean): number;
+  /** px that it takes beside a plot; 0 if nothing stands apart and rows have no sums. */
+  room(names: string, numbers: Numbers, narrow: boolean): number;
   /** Name the heading; "": nothing stands apart. `overhang` px of slanted labels lie beside the plot. */
-  layout(names: string, numbers: boolean, size: Size, overhang: number, narrow: boolean): void;
+  layout(names: string, numbers: Numbers, size: Size, overhang: number, narrow: boolean): void;
   draw(size: Size, rows: readonly RowShare[]): void;
   /** Outline the bar of the hovered and of the pinned row; -1: none. */
   mark(size: Size, hovered: number, pinned: number): void;
@@ -66,23 +69,27 @@ export function createShares(signal: AbortSignal, back: () => void): Shares {
   const button = h("button.share-names", { type: "button" });
   const all = h("span.share-all", "all");
   const element = h("div.apart", h("div.share-head", button, all), bars);
-  let now = { numbers: false, bar: BAR, width: 0 };
+  let now = { numbers: false as Numbers, names: "", bar: BAR, width: 0 };
   on(button, signal, { click: back });
-  const room = (numbers: boolean, narrow: boolean): number =>
-    GAP + (narrow ? NARROW_BAR : BAR) + (numbers ? 2 * NUMBER : 0);
+  const room = (names: string, numbers: Numbers, narrow: boolean): number => {
+    if (!names) return numbers === "always" ? GAP + NUMBER : 0;
+    return GAP + (narrow ? NARROW_BAR : BAR) + (numbers ? 2 * NUMBER : 0);
+  };
   return {
     element,
     bars,
     room,
     layout(names, numbers, size, overhang, narrow) {
-      assign(element, { hidden: !names });
-      if (!names) return;
-      now = { numbers, bar: narrow ? NARROW_BAR : BAR, width: room(numbers, narrow) - GAP };
+      const wide = room(names, numbers, narrow);
+      assign(element, { hidden: !wide });
+      if (!wide) return;
+      now = { numbers, names, bar: names ? (narrow ? NARROW_BAR : BAR) : 0, width: wide - GAP };
+      button.style.visibility = names ? "" : "hidden";
       const words = numbers ? `in ${names}` : `share to ${names}`;
       setText(button, words);
       button.title = `Show ${names} in the map`;
       all.hidden = !numbers;
-      setSizes(element, { shares: Math.max(now.width, overhang + HEADING), overhang });
+      setSizes(element, { shares: Math.max(now.width, overhang + (names ? HEADING : NUMBER)), overhang });
       setSizes(bars, { rows: size.height });
     },
     draw({ cellHeight, height }, rows) {
@@ -98,7 +105,7 @@ export function createShares(signal: AbortSignal, back: () => void): Shares {
       pen.textAlign = "right";
       rows.forEach(({ part, all: whole, error }, row) => {
         const middle = (row + 0.5) * cellHeight;
-        const length = Math.abs(part) * unit;
+        const length = now.names ? Math.abs(part) * unit : 0;
         pen.fillStyle = style.getPropertyValue("--aw-apart") || "#98a2ae";
         if (length > 0) pen.fillRect(0, middle - thick / 2, Math.max(1, length), thick);
         if (!now.numbers || cellHeight < 12) return;
@@ -107,8 +114,8 @@ export function createShares(signal: AbortSignal, back: () => void): Shares {
           const text = withinError(value, error);
           if (textWidth(text, font) < NUMBER - 4) pen.fillText(text, end, middle + 1);
         };
-        write(part, now.bar + NUMBER);
-        write(whole, now.bar + 2 * NUMBER);
+        if (now.names) write(part, now.bar + NUMBER);
+        write(whole, now.width);
       });
     },
     mark({ cellHeight }, hovered, pinned) {

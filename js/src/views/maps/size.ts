@@ -72,3 +72,14 @@ export function fit(rows: number, cols: number, box: Box, whole = false): Size {
     pool,
   };
 }
+
+/** px that stands above and below an element in its parent, with its own margins. */
+export function heightBeside(el: HTMLElement): number {
+  const [own, ...others] = [el, ...(el.parentElement?.children ?? [])];
+  const margins = (one: Element): number => {
+    const { marginTop, marginBottom } = getComputedStyle(one);
+    return (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0);
+  };
+  const around = others.map((one) => (one === own ? 0 : (one as HTMLElement).offsetHeight) + margins(one));
+  return around.reduce((sum, height) => sum + height, 0);
+}

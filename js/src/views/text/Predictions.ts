@@ -4,14 +4,17 @@
  * the target, Shift-click the foil.
  */
 
-import { h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
+import { assign, h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
-import { keyWithTargets, methodWithTargets } from "../../wire/keys.ts";
+import { methodWithTargets } from "../../wire/keys.ts";
 import type { Outcome } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { showMethod, shownTargets } from "../base/methodChoice.ts";
+import { createFrame } from "../base/frame.ts";
+import { shownTargets } from "../base/methodChoice.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
+import { explainOutcome } from "./outcomeChoice.ts";
 import { createContinuations } from "./predictions/continuations.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { percent } from "./predictions/percent.ts";
@@ -32,15 +35,9 @@ const FEW = 10;
 const MORE = 40;
 
 export const renderPredictions = view((ctx, root, signal) => {
-  const alone = !root.classList.contains("aw-panel");
+  const alone = root === ctx.el;
   const answers = createAnswers(ctx, signal, () => draw());
-  const [title, message, list, remainder, help] = [
-    h("b.title"),
-    h("div.line"),
-    h("ol.predictions"),
-    h("div.line"),
-    h("div.line"),
-  ];
+  const [message, list, remainder, help] = [h("div.line"), h("ol.predictions"), h("div.line"), h("div.line")];
   const back = h("button.button", { type: "button" }, "back to the next token");
   const more = h("button.button", { type: "button" });
   const slider = (name: string, min: string, max: string, step: string, value: string): HTMLInputElement =>
@@ -56,9 +53,21 @@ export const renderPredictions = view((ctx, root, signal) => {
   });
   const [warmth, share] = [h("output"), h("output")];
   const cuts = h("span.row", h("label.field", "top k", topK), h("label.field", "top p", topP, share));
-  const controls = h("div.row", h("label.field", "temperature", temperature, warmth), cuts);
+  const controls = h(
+    "fieldset.sampling",
+    { "aria-label": "sampling" },
+    h("label.field", "temperature", temperature, warmth),
+    cuts,
+  );
+  const panes = createSegments(
+    "panel",
+    { outcomes: "predictions", continuations: "continuations", surprisal: "surprisal" },
+    signal,
+    () => draw(),
+  );
   /** The predicted token; null: the next one. */
   let position: number | null = null;
+  let title = "predictions";
   let most = FEW;
   let shown: Outcome[] = [];
   let drawnKey = "";
@@ -69,31 +78,17 @@ export const renderPredictions = view((ctx, root, signal) => {
     topP: Number(topP.value),
   });
   const continuations = createContinuations(ctx, answers, signal, drawing);
-  const surprisal = createSurprisal(ctx, answers, signal, alone, (index) => {
+  const surprisal = createSurprisal(ctx, answers, signal, (index) => {
     position = index === position ? null : index;
+    if (position !== null) panes.choose("outcomes");
     draw();
     return position;
   });
   root.classList.add("aw-predicts");
   root.role = "group";
-  const heading = h("div.row", title, back);
   const change = h("div");
   const recorded = h("div.line");
-  setChildren(
-    root,
-    heading,
-    change,
-    recorded,
-    message,
-    controls,
-    list,
-    remainder,
-    more,
-    help,
-    continuations.element,
-    surprisal.element,
-  );
-
+  const outcomes = h("section.predicted", change, recorded, message, list, remainder, more, help);
   ctx.views.ChangedPrediction?.(ctx, change);
 
   // Sampling options change the probabilities, but not what the trace predicts.
@@ -103,37 +98,53 @@ export const renderPredictions = view((ctx, root, signal) => {
     const isShown = target && position === null && shown.some(({ id }) => id === target.id);
     return isShown && t === 1 && k === 0 && p >= 1 ? { of: "outcome", id: target.id } : null;
   });
-  if (alone) root.append(copy.element);
+  const frame = createFrame(ctx, root, {
+    controls: alone ? [panes.element] : [],
+    tags: [back],
+    legend: controls,
+    body: [...(alone ? [] : [panes.element]), outcomes, continuations.element, surprisal.element],
+    actions: [copy.element],
+  });
 
   const draw = (): void => {
-    const header = ctx.header();
-    const { title: named, items } = header.predictions;
+    const { title: named, items } = ctx.header().predictions;
     const next = named === "next token";
     const specs = ctx.selection.get("interventions") ?? [];
-    root.hidden = items.length === 0 && !alone && specs.length === 0;
-    setText(recorded, specs.length > 0 && items.length > 0 ? "Below: the model as recorded." : "");
-    if (items.length === 0) {
-      setText(title, specs.length > 0 ? "predictions after the change" : "predictions");
-      setText(help, "The model of this trace predicts neither tokens nor classes here.");
-    }
-    for (const part of [controls, list, remainder, back]) part.hidden = items.length === 0;
+    const predicts = items.length > 0;
+    assign(root, { hidden: !predicts && !alone && specs.length === 0 });
+    setText(recorded, specs.length > 0 && predicts ? "Below: the model as recorded." : "");
+    if (!predicts) title = specs.length > 0 ? "predictions after the change" : "predictions";
+    const pane = next ? panes.value() : "outcomes";
+    assign(panes.element, { hidden: !next });
+    assign(outcomes, { hidden: pane !== "outcomes" });
+    assign(continuations.element, { hidden: pane !== "continuations" });
+    assign(surprisal.element, { hidden: pane !== "surprisal" });
+    for (const part of [list, remainder]) part.hidden = !predicts;
     const args = position === null ? {} : { position };
-    const answer = items.length > 0 ? answers.get<OutcomesAnswer>("outcomes", args) : undefined;
+    const answer = predicts ? answers.get<OutcomesAnswer>("outcomes", args) : undefined;
     const failure = answers.failure("outcomes", args) ?? "";
-    more.hidden = (answer?.meta.ids.length ?? items.length) <= FEW;
+    assign(more, { hidden: (answer?.meta.ids.length ?? items.length) <= FEW });
     // Until the answer arrives, the predictions of the header.
     if (answer || position === null) rows(answer?.meta ?? null, answer?.buffers ?? []);
     setText(message, position === null ? "" : failure);
-    back.hidden = position === null;
-    controls.hidden ||= !answer || answer.meta.multiple;
-    cuts.hidden = !answer?.meta.title || answer.meta.title === "class";
+    assign(back, { hidden: position === null || pane !== "outcomes" });
+    assign(controls, { hidden: !predicts || pane === "surprisal" || !answer || answer.meta.multiple });
+    assign(cuts, { hidden: !answer?.meta.title || answer.meta.title === "class" });
     setText(warmth, drawing().temperature ? String(drawing().temperature) : "0: greedy");
     setText(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
+    frame.show("", pane === "outcomes" ? title : pane === "surprisal" ? "surprisal of the text" : pane);
+    tell(predicts ? "" : "The model of this trace predicts neither tokens nor classes here.");
     point();
     copy.show();
-    continuations.show(next);
-    surprisal.show(next, position);
+    continuations.show(pane === "continuations");
+    surprisal.show(pane === "surprisal", position);
+  };
+
+  /** Say something below the bars, or in the footer. */
+  const tell = (words: string): void => {
+    if (alone) frame.readout.show(words, false);
+    else setText(help, words);
   };
 
   /** Bars. */
@@ -145,7 +156,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     if (name === drawnKey) return;
     drawnKey = name;
     list.ariaLabel = answer?.title ?? named;
-    setText(title, (answer?.title ?? named) || "predictions");
+    title = (answer?.title ?? named) || "predictions";
     const [logits, others] = buffers;
     let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
     shown = items;
@@ -165,7 +176,7 @@ export const renderPredictions = view((ctx, root, signal) => {
       const rank = actual
         ? `the text has “${shortLabel(actual.label, 40)}”: number ${actual.before + 1} of ${answer.count}`
         : "";
-      if (rank) setText(title, `${answer.title}: ${rank}`);
+      if (rank) title = `${answer.title}: ${rank}`;
     }
     shown = shown.slice(0, most);
     setText(more, most === FEW ? `show ${Math.min(MORE, answer?.ids.length ?? items.length)}` : `show ${FEW}`);
@@ -191,7 +202,6 @@ export const renderPredictions = view((ctx, root, signal) => {
     const header = ctx.header();
     const asks = methodWithTargets(header);
     if (header.predictions.items.length === 0) return;
-    setText(help, "");
     if (!asks || position !== null) return;
     const [target, foil] = shownTargets(ctx);
     shown.forEach(({ id }, i) => {
@@ -200,10 +210,7 @@ export const renderPredictions = view((ctx, root, signal) => {
       button?.setAttribute("aria-pressed", String(Boolean(role)));
       if (button?.lastElementChild) setText(button.lastElementChild, role);
     });
-    const now = methodWithTargets(header, ctx.source().method)
-      ? ""
-      : ` Then choose a method that explains it, such as ${asks.title}.`;
-    setText(help, `Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).${now}`);
+    tell("Click: explain it (target). Shift-click or Shift+Enter: contrast with it (foil).");
   };
 
   /** Make an outcome the target or the foil, or clear it if it already is. */
@@ -212,19 +219,8 @@ export const renderPredictions = view((ctx, root, signal) => {
     const at = [...list.children].findIndex((item) => item.firstElementChild?.contains(element as Node));
     const item = shown[at];
     if (!item || !methodWithTargets(header) || position !== null) return;
-    const same = (other: { id: number } | null): boolean => other?.id === item.id;
-    const outcome = { id: item.id, label: item.label };
-    let [target, foil] = shownTargets(ctx);
-    if (asFoil) {
-      foil = same(foil) ? null : outcome;
-      // With a foil alone, the top prediction is the target.
-      if (foil && (!target || same(target))) target = header.predictions.items.find((other) => !same(other)) ?? null;
-    } else {
-      target = same(target) ? null : outcome;
-      if (same(foil) || !target) foil = null;
-    }
-    const { method } = ctx.source();
-    showMethod(ctx, methodWithTargets(header, method) ? keyWithTargets(method, target, foil) : method, [target, foil]);
+    const map = header.sources.find(({ kind }) => kind === "map")?.method;
+    explainOutcome(ctx, item, asFoil, map ?? ctx.source().method);
   };
   on(list, signal, { click: ({ target, shiftKey }) => choose(target, shiftKey) });
   keyboard(

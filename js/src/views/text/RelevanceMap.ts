@@ -1,34 +1,91 @@
-/** Attributions in one output: targets by sources, the text, and the values in every layer. */
+/**
+ * Attributions in one output: the text, the values in every layer, or, of many targets, targets by sources; and, where
+ * there is room, what speaks for and against the target in words. All of them have one scale.
+ */
 
-import { h, setChildren } from "../../dom.ts";
+import type { Readout } from "../../context.ts";
+import { assign, h, reserve, setText } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filterPlace } from "../base/filters.ts";
-import { plural, whereWords } from "../base/navigation.ts";
-import { createHeading, only, view } from "../base/view.ts";
+import { createFrame } from "../base/frame.ts";
+import { whereWords } from "../base/navigation.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import { createNavigation } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
+import { createAnswer } from "../explorer/answer.ts";
 import { renderHeatmap } from "../maps/Heatmap.ts";
 import { renderLayerMap } from "../maps/LayerMap.ts";
 import { hasManyTargets, renderTokenStrip } from "./TokenStrip.ts";
 
 export const renderRelevanceMap = view((ctx, root, signal) => {
-  const heading = createHeading(ctx, filterPlace(ctx));
+  const controls = createNavigation(ctx, signal);
+  const answers = createAnswers(ctx, signal, () => answer.show());
+  const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
-  const [map, strip, layers] = [h("div.panel"), h("div.panel"), h("div.panel")];
+  const title = h("b.title");
+  const shows = createSegments("picture", { layers: "layers", targets: "targets" }, signal, () => update());
+  const text = h("div.reading");
+  const [map, layers] = [h("div.panel", { "data-box": "" }), h("div.panel", { "data-box": "" })];
+  const sums = h("div.sums");
+  const main = h("div.relevance-main", map, layers, sums);
+  const side = h("div.relevance-side", answer.element);
   root.classList.add("aw-relevance");
   root.role = "group";
-  setChildren(root, ...heading.elements, h("div.column", map, strip, layers), copy.element);
-  const inner = ctx.child({ title: "" });
+  const frame = createFrame(ctx, root, {
+    controls: [title, ...controls.elements, shows.element],
+    lead: [text],
+    body: [main, side],
+    actions: [copy.element],
+  });
   const update = (): void => {
-    root.ariaLabel = heading.show(
-      (shown) => (shown.source.layers.length > 1 ? `${whereWords(ctx, shown)} · ` : "") + plural(shown.source.unit),
-    );
+    const { source, layer, head } = ctx.resolved();
+    const name = frame.show(whereWords(ctx));
+    root.ariaLabel = name;
+    if (setText(title, name)) title.title = name;
+    const other = ctx.counterpart();
+    if (other && name === source.title) reserve(title, name, other.source.title);
+    controls.show();
     copy.show();
-    map.hidden = !hasManyTargets(ctx);
-    layers.hidden = ctx.layered().source.layers.length < 2;
+    answer.show();
+    const hasLayers = ctx.layered().source.layers.length > 1;
+    const hasTargets = hasManyTargets(ctx);
+    assign(shows.element, { hidden: !(hasLayers && hasTargets) });
+    const isMap = hasTargets && (!hasLayers || shows.value() === "targets");
+    assign(map, { hidden: !isMap });
+    assign(layers, { hidden: isMap || !hasLayers });
+    assign(main, { hidden: !hasLayers && !hasTargets });
+    const row = Math.max(0, ctx.cell("pinned")?.query ?? 0);
+    setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
+    assign(sums, { hidden: !source.sums.length });
+    ctx.tiles.request(source.id, layer, head);
   };
   update();
-  renderHeatmap(inner, map);
-  renderTokenStrip(inner, strip);
-  renderLayerMap(inner, layers);
+  // A picture speaks while one is in it, the text otherwise.
+  const speaks = (picture: HTMLElement): boolean => picture.matches(":hover, :focus-within");
+  const from = (speaker: () => boolean): Readout => ({
+    show: (words, aloud) => speaker() && frame.readout.show(words, aloud),
+  });
+  renderTokenStrip(
+    ctx.child(
+      { title: "" },
+      from(() => !speaks(map) && !speaks(layers)),
+    ),
+    text,
+  );
+  renderHeatmap(
+    ctx.child(
+      { title: "" },
+      from(() => speaks(map)),
+    ),
+    map,
+  );
+  renderLayerMap(
+    ctx.child(
+      { title: "" },
+      from(() => speaks(layers)),
+    ),
+    layers,
+  );
   return (changed) => {
     if (!only(changed, "hover")) update();
   };

@@ -25,16 +25,19 @@ import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, standApart } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
-import { headWords, plural, whereWords } from "../base/navigation.ts";
+import { whereWords } from "../base/navigation.ts";
+import { openingQuery, openingWords } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { joinScale } from "../base/sharedScale.ts";
+import { createUnitControl } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
 import { peakInside } from "../maps/peak.ts";
 import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
 import { fills, gradient, NOTHING } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
-import { createUnits } from "./units.ts";
 
 /** The values shown, and where they come from. */
 interface Reading {
@@ -66,10 +69,10 @@ export function hasManyTargets(ctx: ViewContext): boolean {
 export const renderTokenStrip = view((around, root, signal) => {
   const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
-  const units = createUnits(ctx, signal);
-  const heading = createHeading(ctx, units.element, filterPlace(ctx));
+  const isInside = root !== ctx.el;
+  const units = createUnitControl(ctx, signal);
   const texts = h("div.texts");
-  const what = h("span.note");
+  const what = h("span.where.what");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
   const intensity = h("input.range", {
     type: "range",
@@ -79,15 +82,19 @@ export const renderTokenStrip = view((around, root, signal) => {
     "aria-label": "colour intensity: lowers the value that gets the full colour",
     title: "Colour intensity: move right to see small values. Double-click resets.",
   });
-  const legend = h("span.field.legend", low, ramp, high);
+  const legend = h("span.scale.legend", low, ramp, high);
   const sum = h("span");
   const sums = h("div.line.overlay", sum);
-  const foot = h("div.row", what, legend, h("label.field", "intensity", intensity));
+  const menu = h("div.form");
+  const tools = h("span.strip-tools");
+  if (!isInside) menu.append(h("label.form-line", "colour intensity", intensity));
   let line = false;
   let edge: ((index: number) => number) | undefined;
   const host: StripHost = {
-    view: root,
+    view: ctx.el,
     texts,
+    menu,
+    isInside,
     labels: () => ctx.axisOf(ctx.source().key).labels,
     paint(...look) {
       [line, edge] = look;
@@ -99,8 +106,12 @@ export const renderTokenStrip = view((around, root, signal) => {
     },
     note: () => "",
   };
-  const readout = createReadout();
-  const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
+  const copy = isInside ? null : createCopyButton(ctx, signal);
+  const filterWords = filterPlace(ctx, menu);
+  const shared = joinScale(ctx, signal, () => {
+    isPainted();
+    paint();
+  });
   const exactRows = createExactRows(ctx, () => update());
   let keys: Strip[] = [];
   let queries: Strip | null = null;
@@ -108,11 +119,20 @@ export const renderTokenStrip = view((around, root, signal) => {
   let bound = new AbortController();
   let reading: Reading | null = null;
   let hoveredKey = -1;
-  const [isBuilt, isRead, isPainted] = [createWatch(), createWatch(), createWatch()];
+  const [isBuilt, isRead, isPainted, isElsewhere] = [createWatch(), createWatch(), createWatch(), createWatch()];
 
   root.classList.add("aw-strip-view");
   root.role = "group";
-  setChildren(root, ...heading.elements, texts, sums, foot, ...readout.elements, ...(copy ? [copy.element] : []));
+  const frame = createFrame(ctx, root, {
+    plain: true,
+    controls: [...units.elements, tools],
+    tags: [what, filterWords],
+    legend,
+    body: [texts, sums],
+    actions: copy ? [copy.element] : [],
+  });
+  // Of a text inside another view there is the text alone: that view has the rest.
+  if (isInside) setChildren(root, texts, tools);
 
   const cell = (query: number, key: number): Cell => ({ unit: ctx.source().unit, query, key });
 
@@ -147,6 +167,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     builtFor = name;
     bound.abort();
     bound = new AbortController();
+    // A text that is a line shorter in another unit keeps its room.
+    setStyles(texts, { "min-height": `${texts.offsetHeight}px` });
     setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
@@ -195,7 +217,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     // With a separate query strip, a hovered query is previewed even if something is pinned.
     const another = stacked() || (queries !== keys[0] && hovered && hovered.key < 0);
     if (another && hovered && hovered.query >= 0) query = hovered.query;
-    if (!isMap && query < 0) query = 0;
+    if (query < 0) query = isMap ? openingQuery(ctx) : 0;
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
     exactRows.rest(query >= 0 && hoveredKey >= 0 ? cell(query, hoveredKey) : null);
@@ -256,7 +278,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     setFlag(texts, "data-apart", apart.some(Boolean));
     const inside = apart.some(Boolean) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;
     const largest = Math.max(...inside.map(peak));
-    const most = extent === "all" && stochastic ? 1 : reading.top || largest;
+    const end = shared.end(reading.top || largest);
+    const most = extent === "all" && stochastic ? 1 : stochastic ? Math.min(1, end) : end;
     const top = topOfScale([most], Number(intensity.value));
     const colours = fills(...colouring);
     keys.forEach((strip, row) => {
@@ -266,24 +289,29 @@ export const renderTokenStrip = view((around, root, signal) => {
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
     setText(low, signed ? `−${tickText(top)}` : "0");
-    const cut = Number(intensity.value) > 0 ? ` and more (largest ${tickText(largest)})` : "";
-    setText(high, `${signed ? "+" : ""}${tickText(top)}${cut}`);
+    const isCut = Number(intensity.value) > 0;
+    setText(high, `${signed ? "+" : ""}${tickText(top)}${isCut ? "+" : ""}`);
+    assign(high, { title: isCut ? `this and more; the largest ${tickText(largest)}` : "" });
   };
 
   const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
-    const heads = headWords(ctx, ctx.resolved().head);
     const pinnedKey = ctx.cell("pinned")?.key ?? -1;
     const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
     // The query is outlined; the key under the pointer of any linked view is underlined.
     queries?.mark("aw-query", query);
     for (const strip of keys) strip.mark("aw-key", key);
+    const pinned = ctx.cell("pinned");
+    if (isElsewhere(keys, pinned?.query, pinned?.key, query < 0)) keepInSight(pinned, preview ? query : -1);
     if (stacked()) setText(what, "one scale for all");
     else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
-    else if (query < 0) {
-      setText(what, `weight each ${source.unit} receives: mean over ${ctx.axisOf(source.query).labels.length} queries`);
-    } else setText(what, `${preview ? "preview of " : ""}the row of query ${target}${heads ? `, ${heads}` : ""}`);
+    else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
+    else {
+      const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
+      setText(what, `what ${target} reads${opening ? ` · this head ${opening}` : ""}`);
+    }
+    what.title = what.textContent ?? "";
     const { layer, head } = ctx.resolved();
     // A cell read from its tile is worded as in the heatmap.
     const unfiltered = tiles.get(source.id, layer, head);
@@ -315,8 +343,20 @@ export const renderTokenStrip = view((around, root, signal) => {
       words = `largest: ${largestOf(values, MOST_NAMED)
         .map((i) => valueWords(i, "="))
         .join(", ")}`;
-    } else words = preview ? `Click to pin ${target} as the query.` : `${target}: values are approximate (≈)`;
-    readout.show(words, true);
+    } else if (source.kind === "attributions") words = `Hover a ${source.unit} to read its value, click to pin it.`;
+    else
+      words = preview
+        ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
+        : `${target}: values are approximate (≈)`;
+    frame.readout.show(words, true);
+  };
+
+  /** Scroll a long text, and not the page, to what is pinned, or to the query of the first picture. */
+  const keepInSight = (pinned: Cell | null, opening: number): void => {
+    const scroller = [texts, root].find((el) => el.scrollHeight > el.clientHeight + 1);
+    if (!scroller) return;
+    queries?.keepIn(scroller, pinned?.query ?? opening);
+    keys[Math.max(0, stacked() ? (pinned?.query ?? 0) : 0)]?.keepIn(scroller, pinned?.key ?? -1);
   };
 
   /** Mark the tokens chosen together, and the span. */
@@ -351,9 +391,10 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     if (!only(changed, "hover")) {
       build(source);
-      const title = heading.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}`);
+      const title = frame.show((shown) => whereWords(ctx, shown));
       units.show();
       copy?.show();
+      setFlag(root, "data-pinned", ctx.cell("pinned") !== null);
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
       markChosen();
     }
@@ -367,7 +408,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     }
     tiles.request(source.id, layer, head);
     const why = tiles.failure(source.id, layer, head) ?? tiles.status().message;
-    readout.show(why || `fetching ${whereWords(ctx)} …`, false);
+    frame.readout.show(why || `fetching ${whereWords(ctx)} …`, false);
   };
 
   on(intensity, signal, {
@@ -377,8 +418,6 @@ export const renderTokenStrip = view((around, root, signal) => {
       paint();
     },
   });
-  const tools = h("span.row");
-  foot.append(tools);
   ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => bound.abort());
   return update;

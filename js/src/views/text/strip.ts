@@ -17,6 +17,8 @@ export interface Strip {
   choose(queries: readonly number[], keys: readonly number[], span: readonly [number, number] | null): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
+  /** Scroll `box` until an element is in sight there; the page stays where it is. */
+  keepIn(box: HTMLElement, index: number): void;
 }
 
 export interface StripEvents extends Partial<TextPicks> {
@@ -101,6 +103,13 @@ export function createStrip(
     reach(index, chosen) {
       if (chosen) move(index)?.focus();
       else spans[index]?.scrollIntoView({ block: "nearest" });
+    },
+    keepIn(box, index) {
+      const [around, token] = [box.getBoundingClientRect(), spans[index]?.getBoundingClientRect()];
+      if (!token) return;
+      const [above, below] = [token.top - around.top, token.bottom - around.bottom];
+      if (above < 0) box.scrollTop += above;
+      else if (below > 0) box.scrollTop += below;
     },
     choose(queries, keys, span) {
       const [start, stop] = span ?? [0, 0];

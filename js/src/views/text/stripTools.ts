@@ -1,7 +1,8 @@
-/** Tools below a strip: its density, where its colour lies, and a search field. */
+/** Tools of a strip: a search field that unfolds, and in the menu its density and where its colour lies. */
 import type { ViewContext } from "../../context.ts";
 import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
+import { icon } from "../base/icons.ts";
 import { plural } from "../base/navigation.ts";
 import { only, view } from "../base/view.ts";
 import { findHits, type Hit } from "./find.ts";
@@ -10,6 +11,10 @@ import { findHits, type Hit } from "./find.ts";
 export interface StripHost {
   readonly view: HTMLElement;
   readonly texts: HTMLElement;
+  /** Its lines in the view's menu. */
+  readonly menu: HTMLElement;
+  /** Whether another view holds it. */
+  readonly isInside: boolean;
   labels(): readonly string[];
   /** Whether colour lies below the text; the width of a line around an element. */
   paint(line: boolean, edge: ((index: number) => number) | undefined): void;
@@ -26,20 +31,14 @@ export const renderStripTools = view((ctx, root, signal) => {
   let now = 0;
   let text = "";
 
-  const toggle = (name: string, title: string, changed: (pressed: boolean) => void): HTMLElement => {
-    const button = h("button.button", { type: "button", "aria-pressed": "false", title }, name);
-    on(button, signal, {
-      click() {
-        button.ariaPressed = String(button.ariaPressed !== "true");
-        changed(button.ariaPressed === "true");
-      },
-    });
-    return button;
+  const toggle = (name: string, changed: (on: boolean) => void): HTMLInputElement => {
+    const box = h("input", { type: "checkbox" });
+    strip.menu.append(h("label.form-line", name, box));
+    on(box, signal, { change: () => changed(box.checked) });
+    return box;
   };
-  const compact = toggle("compact", "Smaller type and narrower lines", (pressed) =>
-    setFlag(strip.texts, "data-compact", pressed),
-  );
-  const underline = toggle("underline", "Colour below the text instead of behind it", () => paint());
+  toggle("compact: smaller type, narrower lines", (pressed) => setFlag(strip.texts, "data-compact", pressed));
+  const underline = toggle("colour below the text", () => paint());
   const field = h("input.button", {
     type: "search",
     placeholder: "find",
@@ -49,9 +48,20 @@ export const renderStripTools = view((ctx, root, signal) => {
   const count = h("output");
   const less = iconButton(signal, "‹", "previous match", () => go(-1));
   const more = iconButton(signal, "›", "next match", () => go(1));
-  const find = h("span.field.find", field, count, less, more);
+  const open = iconButton(signal, "", "find in the text (/)", () => unfold(Boolean(find.hidden)));
+  const find = h("span.field.find", { hidden: "" }, field, count, less, more);
   const ranked = h("span.note");
-  setChildren(root, compact, underline, find, ranked);
+  setChildren(open, icon("find"));
+  setChildren(root, find, ...(strip.isInside ? [] : [open]));
+  strip.texts.after(ranked);
+  const unfold = (is: boolean): void => {
+    find.hidden = !is;
+    if (is) field.focus();
+    else if (field.value) {
+      field.value = "";
+      search();
+    }
+  };
 
   const { ranks } = ctx.options as TokenStripOptions;
   const hasRanks = (): boolean => ranks?.unit === ctx.source().unit;
@@ -81,7 +91,7 @@ export const renderStripTools = view((ctx, root, signal) => {
 
   const paint = (): void => {
     const edge = (index: number): number => covered.get(index) ?? 0;
-    strip.paint(underline.ariaPressed === "true", covered.size > 0 ? edge : undefined);
+    strip.paint(underline.checked, covered.size > 0 ? edge : undefined);
   };
 
   const mark = (): void => {
@@ -117,18 +127,16 @@ export const renderStripTools = view((ctx, root, signal) => {
     "Shift+Enter": () => go(-1),
     Escape() {
       const hit = hits[now];
+      unfold(false);
       if (hit) strip.reach(hit[0], true);
-      else {
-        field.value = "";
-        search();
-      }
+      else (strip.isInside ? strip.texts.querySelector<HTMLElement>("[tabindex='0']") : open)?.focus();
     },
   });
   on(strip.view, signal, {
     keydown(event) {
-      if (event.key !== "/" || (event.target as Element).closest("input[type=search]")) return;
+      if (event.key !== "/" || (event.target as Element).closest("input:not([type=range])")) return;
       event.preventDefault();
-      field.focus();
+      unfold(true);
     },
   });
   setFlag(find, "data-idle", true);

@@ -1,7 +1,7 @@
 /** Continuations: greedy, sampled, or by beam search; computed on request, each with its probability. */
 
 import type { ViewContext } from "../../../context.ts";
-import { h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
+import { assign, h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { SamplingOptions } from "./decoding.ts";
@@ -32,10 +32,11 @@ export function createContinuations(
   const stop = h("button.button", { type: "button" }, "Cancel");
   const several = h("label.field", many, "texts of");
   const [message, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];
+  const bar = h("progress", { hidden: "" });
   const element = h(
-    "details.section",
-    h("summary", "continuations"),
-    h("div.row", how, several, h("label.field", length, "tokens"), write, stop),
+    "section.predicted",
+    { "aria-label": "continuations" },
+    h("div.row", how, several, h("label.field", length, "tokens"), write, bar, stop),
     note,
     message,
     list,
@@ -63,7 +64,7 @@ export function createContinuations(
     const { temperature, topK, topP } = drawing();
     if (how.value !== "sample") return "";
     if (temperature === 0) return "At temperature 0 nothing is sampled.";
-    return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}: the sliders above.`;
+    return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}, as chosen above.`;
   };
   const item = ({ tokens, logs, ended }: ContinuationsAnswer["items"][number]): HTMLElement => {
     const sum = logs.reduce((total, one) => total + one, 0);
@@ -76,18 +77,20 @@ export function createContinuations(
     return h("li", text, h("span.value", `p ${tickText(Math.exp(sum))}${ended ? ", ended" : ""}`));
   };
   const show = (offered: boolean): void => {
-    element.hidden = !offered;
     if (!offered) return;
     several.hidden = how.value === "greedy";
     setText(note, words());
     const job = request && answers.job(TOPIC);
     const answer = request && !job ? answers.get<ContinuationsAnswer>(TOPIC, request) : undefined;
     stop.hidden = !job;
+    assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
     write.disabled = Boolean(job);
     setText(write, how.value === "sample" && answer ? "sample again" : "write");
     const failure = (request && answers.failure(TOPIC, request)) ?? "";
     const waits =
-      job?.done === null ? "waits for the running cell" : `${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;
+      job?.done === null
+        ? "writing: waits for the running cell"
+        : `writing: ${job?.done ?? 0} of ${job?.total ?? "?"} tokens`;
     setText(message, job ? waits : failure);
     const stateKey = JSON.stringify(answer?.meta ?? null);
     if (stateKey === drawnKey || (!answer && !failure)) return;

@@ -22,20 +22,18 @@ export function createSurprisal(
   ctx: ViewContext,
   answers: Answers,
   signal: AbortSignal,
-  open: boolean,
   choose: (index: number) => number | null,
 ): { element: HTMLElement; show(offered: boolean, chosen: number | null): void } {
   const place = h("div.texts");
   const [high, ramp, mean] = [h("span"), h("span.ramp"), h("span")];
   const readout = h("div.readout", { role: "status" });
   const element = h(
-    "details.section",
-    h("summary", "surprisal of the text"),
+    "section.predicted",
+    { "aria-label": "surprisal of the text" },
     place,
     h("div.row", h("span.field", "0", ramp, high), mean),
     readout,
   );
-  if (open) element.open = true;
   let bound = new AbortController();
   let strip: Strip | null = null;
   let axis: Axis | null = null;
@@ -81,9 +79,8 @@ export function createSurprisal(
   };
   let builtAnswer: unknown;
   const show = (offered: boolean, now: number | null): void => {
-    element.hidden = !offered;
     chosen = now;
-    if (!offered || !element.open) return;
+    if (!offered) return;
     const answer = answers.get<SurprisalAnswer>(TOPIC);
     const why = answers.failure(TOPIC);
     if (why) setText(readout, why);
@@ -100,7 +97,6 @@ export function createSurprisal(
     setText(high, `${tickText(top)} bits`);
     say();
   };
-  element.addEventListener("toggle", () => show(!element.hidden, chosen), { signal });
   atEnd(signal, () => bound.abort());
   return { element, show };
 }

@@ -1,0 +1,28 @@
+/** Where a view looks while nothing is pinned, so that its first picture shows something: the twin is opening.py. */
+import type { ViewContext } from "../../context.ts";
+import type { Axis } from "../../wire/wire.ts";
+
+/** The last element that is not a special token. */
+export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
+  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
+  return labels.length - 1;
+}
+
+/** The query of a map that is previewed while nothing is pinned; -1: none. */
+export function openingQuery(ctx: ViewContext): number {
+  const opening = ctx.selection.get("opening");
+  const source = ctx.source();
+  if (!opening || opening.query < 0 || source.kind !== "map" || ctx.selection.get("pinned")) return -1;
+  const axis = ctx.axisOf(source.query);
+  const isSame = opening.unit === source.unit && opening.query < axis.labels.length;
+  return isSame ? opening.query : lastContent(axis);
+}
+
+/** What the shown head does, if it is the one that the view opened on: "reads the token before"; or "". */
+export function openingWords(ctx: ViewContext): string {
+  const opening = ctx.selection.get("opening");
+  const { source, layer, head } = ctx.resolved();
+  const isThere = opening?.layer === layer && opening.head === head && opening.unit === source.unit;
+  const isSearched = ctx.header().sources[0]?.method === source.method;
+  return isThere && isSearched && source.kind === "map" ? opening.words || opening.note : "";
+}
