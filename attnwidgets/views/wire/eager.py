@@ -105,7 +105,8 @@ class Pack:
         dense = len(source.layers) * heads * rows * cols
         reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
         fits = not source.large and dense + reduced <= self.room_for_tiles
-        if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
+        is_alike = all(side.all() for side in source.content)  # nothing stands apart from the thumbnail
+        if fits and is_alike and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
             self._whole(source, rows, cols)
             return
         layer = first[0] if first[0] in source.layers else source.layers[0]

@@ -3,6 +3,8 @@ import { assign, h, setStyles, setText } from "../../dom.ts";
 
 export interface Meter {
   name: string;
+  /** Where it stands, in quiet digits after the name. */
+  place?: string;
   value: number;
   kind: "amount" | "for" | "against" | "apart";
   /** Whether it is the pinned one. */
@@ -11,14 +13,23 @@ export interface Meter {
   index?: number;
 }
 
+interface Row {
+  row: HTMLElement;
+  name: HTMLElement;
+  place: HTMLElement;
+  bar: HTMLElement;
+  value: HTMLElement;
+  index: number;
+}
+
 /** An amount with as many decimals as the largest of its list needs to have two digits. */
 export function amountText(value: number, top: number): string {
   if (Number.isNaN(value)) return "–";
-  const decimals = top > 0 ? Math.max(0, Math.min(8, 2 - Math.ceil(Math.log10(top) + 1e-9))) : 2;
+  const decimals = top > 0 ? Math.max(0, Math.min(8, 2 - Math.max(-6, Math.ceil(Math.log10(top) - 1e-9)))) : 2;
   const least = 10 ** -decimals;
   const size = Math.abs(value);
-  const text = size > 0 && size < least / 2 ? `< ${least.toFixed(decimals)}` : size.toFixed(decimals);
-  return value < 0 && !text.startsWith("<") ? `−${text}` : text;
+  if (size > 0 && size < least / 2) return value < 0 ? `> −${least.toFixed(decimals)}` : `< ${least.toFixed(decimals)}`;
+  return value < 0 ? `−${size.toFixed(decimals)}` : size.toFixed(decimals);
 }
 
 export interface Meters {
@@ -30,19 +41,19 @@ export interface Meters {
 /** A list named `label`; `choose` is called with the `index` of a clicked row. */
 export function createMeters(label: string, signal: AbortSignal, choose?: (index: number) => void): Meters {
   const element = h("div.meters", { role: "list", "aria-label": label });
-  const rows: { row: HTMLElement; name: HTMLElement; bar: HTMLElement; value: HTMLElement; index: number }[] = [];
-  const rowAt = (i: number) => {
+  const rows: Row[] = [];
+  const rowAt = (i: number): Row => {
     let made = rows[i];
     if (!made) {
-      const [name, bar, value] = [h("span.meter-name"), h("span"), h("span.meter-value")];
+      const [name, place, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
       const row = h(
         "div.meter",
         { role: "listitem" },
-        name,
+        h("span.meter-name", name, place),
         h("span.meter-bar", { "aria-hidden": "true" }, bar),
         value,
       );
-      made = { row, name, bar, value, index: -1 };
+      made = { row, name, place, bar, value, index: -1 };
       rows.push(made);
       const here = made;
       if (choose) row.addEventListener("click", () => here.index >= 0 && choose(here.index), { signal });
@@ -57,6 +68,7 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
         const made = rowAt(i);
         made.index = meter.index ?? -1;
         if (setText(made.name, meter.name)) made.name.title = meter.name;
+        setText(made.place, meter.place ? ` ${meter.place}` : "");
         setText(made.value, amountText(meter.value, top));
         assign(made.bar, { className: `aw-${meter.kind}` });
         setStyles(made.bar, { width: `${top > 0 ? Math.min(100, (100 * Math.abs(meter.value)) / top) || 0 : 0}%` });

@@ -6,7 +6,7 @@ import { createUnits } from "../text/units.ts";
 import { type Icon, icon } from "./icons.ts";
 import { createMenu } from "./menu.ts";
 import { chooseMethod } from "./methodChoice.ts";
-import { headChoices, headWords, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
+import { headChoices, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
 import { createPlayer } from "./player.ts";
 
 /** Milliseconds after which a press of "next layer" plays through the layers. */
@@ -91,8 +91,10 @@ export function createHeadControl(ctx: ViewContext, signal: AbortSignal): Contro
       const { source, head } = ctx.resolved();
       const choices = headChoices(source);
       const last = source.heads?.at(-1);
-      const names = choices.map(
-        (choice) => headWords(ctx, choice) + (typeof choice === "number" ? ` / ${ctx.headName(last ?? choice)}` : ""),
+      const names = choices.map((choice) =>
+        typeof choice === "number"
+          ? `head ${ctx.headName(choice)} / ${ctx.headName(last ?? choice)}`
+          : `heads: ${choice}`,
       );
       if (drawnHeads !== names.join()) {
         drawnHeads = names.join();

@@ -1,5 +1,6 @@
 /** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
 
+import type { Readout } from "../../context.ts";
 import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
@@ -36,7 +37,12 @@ export const renderExplorer = view((ctx, root, signal) => {
   const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
-  const [text, heads, map, layers] = [h("div.reading"), h("div.pane.heads"), h("div.map"), h("div.map")];
+  const [text, heads, map, layers] = [
+    h("div.reading"),
+    h("div.pane.heads"),
+    h("div.map", { "data-box": "" }),
+    h("div.map", { "data-box": "" }),
+  ];
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
   const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers);
@@ -52,7 +58,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     return [{ name, title, element: h("section", { "data-of": name }, inside), open, roomy: true }];
   };
   const panes = createPanes(signal, heads, middle, [
-    { name: "answer", title: "In words", element: answer.element },
+    { name: "answer", title: "in words", element: answer.element },
     ...holding("Predictions", "predictions"),
     ...holding("InterventionView", "what if a head or a row changed"),
     ...holding("RemovalView", "what if tokens were removed"),
@@ -86,6 +92,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const exactRows = createExactRows(ctx, () => point());
   /** The readout: where the pointer or the pin is. Runs on every pointer move. */
   const point = (): void => {
+    if (heads.matches(":hover, :focus-within")) return;
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head) ?? null;
     const cells = describeCells(ctx, exactRows, tile, ctx.cell("hover"), ctx.cell("pinned"));
@@ -125,7 +132,11 @@ export const renderExplorer = view((ctx, root, signal) => {
   renderTokenStrip(inner, text);
   renderHeatmap(inner, map);
   ctx.views.LayerMap?.(inner, layers);
-  ctx.views.HeadGrid?.(ctx.child({ title: "" }, frame.readout), heads);
+  // The grid speaks while one is in it.
+  const ofGrid: Readout = {
+    show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),
+  };
+  ctx.views.HeadGrid?.(ctx.child({ title: "" }, ofGrid), heads);
   ctx.views.ActiveList?.(inner, specs);
   on(heads, signal, { pointerleave: () => point() });
   return (changed) => {

@@ -1,11 +1,14 @@
 /** One pair of query and key through the layers: the strongest head of each. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, quoted, setFlag, setStyles, setText } from "../../dom.ts";
+import { assign, h, on, quoted, setFlag, setStyles, setText, thinned } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Source } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
+
+/** px that the number of a layer needs. */
+const LABEL = 18;
 
 export interface AcrossLayers {
   element: HTMLElement;
@@ -18,6 +21,8 @@ const FEW = 128;
 
 /** A layer's strongest head for the pair; null: not known. */
 type Peak = { head: number | null; value: number } | null;
+
+const argsOf = (source: Source, query: number, key: number) => ({ source: source.id, query, key });
 
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {
   const [title, about] = [h("b", "Over layers"), h("span.dim")];
@@ -49,7 +54,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
     if (tiles.flat().every(Boolean)) {
       return tiles.map((row) => best(row.map((tile) => tile?.value(query, key) ?? Number.NaN)));
     }
-    const answer = answers.get("pair", { source: source.id, query, key });
+    const answer = answers.get("pair", argsOf(source, query, key));
     const values = answer?.buffers[0] && floatsOf(answer.buffers[0]);
     if (!values) return [];
     return source.layers.map((_, i) => best(values.slice(i * heads.length, (i + 1) * heads.length)));
@@ -64,19 +69,23 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       if (!isShown) return;
       const { layer } = ctx.resolved();
       peaks = read(source, query, key);
+      // A page without a kernel may lack the other layers.
+      assign(element, { hidden: peaks.length === 0 && Boolean(answers.failure("pair", argsOf(source, query, key))) });
       const base = ctx.options.indexBase;
       const pair = `${quoted(ctx.axisOf(source.query).labels, query, base)} → ${quoted(ctx.axisOf(source.key).labels, key, base)}`;
       setText(about, `${pair}${source.heads ? ", strongest head" : ""}`);
       while (bars.childElementCount > source.layers.length) bars.lastElementChild?.remove();
       while (bars.childElementCount < source.layers.length)
         bars.append(h("button.layer-bar", { type: "button" }, h("span"), h("i")));
+      const room = bars.clientWidth / source.layers.length;
+      const named = new Set(thinned(source.layers.length, room, LABEL));
       const top = Math.max(0, ...peaks.map((peak) => Math.abs(peak?.value ?? 0)));
       [...bars.children].forEach((bar, i) => {
         const number = source.layers[i] as number;
         const peak = peaks[i] ?? null;
         const [fill, name] = bar.children as unknown as [HTMLElement, HTMLElement];
         setStyles(fill, { height: `${peak && top ? Math.max(2, (100 * Math.abs(peak.value)) / top) : 0}%` });
-        setText(name, ctx.layerName(number));
+        setText(name, named.has(i) ? ctx.layerName(number) : "");
         setFlag(bar, "data-now", number === layer);
         const where =
           peak && peak.head !== null ? `head ${headAddress(ctx, number, peak.head)}` : `layer ${number + base}`;

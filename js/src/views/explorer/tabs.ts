@@ -3,7 +3,7 @@
  * all three stand side by side; on a narrower one the panel takes the place of the heads (the drawer), and on a phone there
  * is one at a time.
  */
-import { h, on, setFlag } from "../../dom.ts";
+import { h, on, setFlag, setText } from "../../dom.ts";
 import { createMenu, type Item } from "../base/menu.ts";
 
 /** px below which there is one pane at a time; parts/explorer.css has the same. */
@@ -27,7 +27,7 @@ export interface Panes {
   fit(width: number): void;
 }
 
-/** The first panel is shown at first, and stands in the tabs; the others are in a menu. */
+/** The first panel is shown at first; a menu beside its tab leads to the others. */
 export function createPanes(
   signal: AbortSignal,
   heads: HTMLElement,
@@ -37,8 +37,9 @@ export function createPanes(
   const tab = (name: string, title: string): HTMLButtonElement =>
     h("button.tab", { type: "button", role: "tab", "data-name": name }, title);
   const [first] = panels;
-  const tabs = [tab("map", "Map"), tab("heads", "Heads"), tab(first?.name ?? "", first?.title ?? "")];
-  const more = createMenu("more", signal, (name) => show(name));
+  const panelTab = tab("", "");
+  const tabs = [tab("map", "Map"), tab("heads", "Heads"), panelTab];
+  const more = createMenu("other panels", signal, (name) => show(name));
   const bar = h("div.tabs", { role: "tablist", "aria-label": "panels" }, ...tabs, more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
   const element = h("div.panes", { role: "group", "aria-label": "all panels" }, bar, heads, map, side);
@@ -56,14 +57,15 @@ export function createPanes(
     element.dataset.tab = panel ? "side" : name;
     setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));
     for (const other of panels) other.element.hidden = other.name !== chosen;
-    for (const button of tabs) button.ariaSelected = String(button.dataset.name === (panel ? chosen : now));
-    const items: Item[] = offered.slice(1).map(({ name: value, title: label }) => ({ value, label }));
-    more.offer([{ value: "", label: "more" }, ...items], items.some(({ value }) => value === chosen) ? chosen : "");
+    for (const button of tabs) button.ariaSelected = String(button.dataset.name === (panel ? "" : now));
+    const items: Item[] = offered.map(({ name: value, title: label }) => ({ value, label }));
+    more.offer(items, chosen);
+    setText(panelTab, panels.find((candidate) => candidate.name === chosen)?.title ?? "");
   };
   on(bar, signal, {
     click({ target }) {
       const button = (target as Element).closest<HTMLElement>("[role=tab]");
-      if (button) show(button.dataset.name as string);
+      if (button) show(button.dataset.name || chosen);
     },
   });
   return {
