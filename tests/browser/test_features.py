@@ -33,7 +33,7 @@ def fits(page):
 
 def open_features(page):
     """Open the panel of features in an Explorer."""
-    page.get_by_role("combobox", name="more").click()
+    page.get_by_role("combobox", name="other panels").click()
     page.get_by_role("option", name="features").click()
 
 

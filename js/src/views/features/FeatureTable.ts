@@ -47,10 +47,10 @@ const TITLES: Record<Column, string> = {
 const WIDTHS: Record<Column, string> = {
   feature: "4.5em",
   name: "minmax(5em, 1fr)",
-  token: "7em",
-  here: "minmax(7em, 1fr)",
-  density: "minmax(7em, 1fr)",
-  maximum: "minmax(7em, 1fr)",
+  token: "6.5em",
+  here: "minmax(5.6em, 1fr)",
+  density: "minmax(5.6em, 1fr)",
+  maximum: "minmax(5.6em, 1fr)",
 };
 /** Columns that are sorted in descending order first. */
 const LARGEST: readonly Column[] = ["here", "density", "maximum"];
@@ -202,6 +202,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     );
     scroll.ariaRowCount = String(rows.length + 1);
     scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
+    setFlag(scroll, "data-both", columns.length > 5);
     heads();
     const list = JSON.stringify([columns, sorted, down, wanted, of]);
     if (list !== listed) {
@@ -272,8 +273,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const density = rows.find(({ feature }) => feature === shown)?.density ?? Number.NaN;
     const chosen = Number.isNaN(density)
       ? []
-      : [`${nameOfFeature(sae, shown ?? 0)}: density ${printed(density, false)}`];
-    frame.readout.show([...said, ...chosen].join(" · "), said.length > 0);
+      : [`density ${printed(density, false)} of ${nameOfFeature(sae, shown ?? 0)}`];
+    frame.readout.show([...chosen, ...said].join(" · "), said.length > 0);
     const elements = rows.slice(first, last).map((row, i) => {
       const cells = columns.map((column) => {
         const content = cell(row, column, sae, of);
