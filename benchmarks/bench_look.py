@@ -54,7 +54,7 @@ MEASURE = """() => {
   const GROUPS = ".aw-group, fieldset, [role=radiogroup], .aw-stepper, .aw-layers, .aw-field, .aw-choice, "
     + ".aw-find";
   const APART = ".aw-chip, .aw-chips, .aw-pattern, .aw-patterns, .aw-answer, .aw-tokens, .aw-plot, table, "
-    + "svg, .aw-menu, [popover]";
+    + "[role=grid], svg, .aw-menu, [popover]";
   const groups = new Set();
   for (const el of root.querySelectorAll(CONTROLS))
     if (seen(el) && !el.closest(APART)) groups.add(el.closest(GROUPS) ?? el);
