@@ -54,7 +54,7 @@ MEASURE = """() => {
   const GROUPS = ".aw-group, fieldset, [role=radiogroup], .aw-stepper, .aw-layers, .aw-field, .aw-choice, "
     + ".aw-find";
   const APART = ".aw-chip, .aw-chips, .aw-pattern, .aw-patterns, .aw-answer, .aw-tokens, .aw-plot, table, "
-    + "svg, .aw-menu, [popover]";
+    + "[role=grid], svg, .aw-menu, [popover]";
   const groups = new Set();
   for (const el of root.querySelectorAll(CONTROLS))
     if (seen(el) && !el.closest(APART)) groups.add(el.closest(GROUPS) ?? el);
@@ -125,6 +125,12 @@ def features(tokens: int) -> tuple[Any, Any]:
     return trace("decoder", tokens), sae
 
 
+def counted(tokens: int) -> Any:
+    """Return the statistics of these features over one text, as a panel needs them."""
+    text = " ".join(WORDS[i % len(WORDS)] for i in range(tokens))
+    return aw.feature_stats(features(tokens)[1], *model("decoder"), [text])
+
+
 def scorecard() -> Any:
     """Return a scorecard of two methods with two metrics on three texts."""
     values = torch.rand(3, 2, 2, 5, generator=torch.Generator().manual_seed(0)).tolist()
@@ -166,7 +172,7 @@ VIEWS: dict[str, Callable[[int], Any]] = {
     "InterventionView": lambda tokens: aw.InterventionView(trace("classifier", tokens)),
     "FeatureStrip": lambda tokens: aw.FeatureStrip(aw.sae_features(*features(tokens))),
     "FeatureTable": lambda tokens: aw.FeatureTable(aw.sae_features(*features(tokens))),
-    "FeaturePanel": lambda tokens: aw.FeaturePanel(aw.sae_features(*features(tokens))),
+    "FeaturePanel": lambda tokens: aw.FeaturePanel(counted(tokens)),
     "SteerView": lambda tokens: aw.SteerView(*features(tokens)),
     "ScorecardView": lambda _: aw.ScorecardView(scorecard()),
 }

@@ -31,6 +31,12 @@ def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def open_features(page):
+    """Open the panel of features in an Explorer."""
+    page.get_by_role("combobox", name="other panels").click()
+    page.get_by_role("option", name="features").click()
+
+
 def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_of, shots):
     _, stats, _ = seen
     first, second = stats.loudest(2)
@@ -38,7 +44,7 @@ def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_
     panel = page.locator(".aw-feature-panel")
     panel.locator(".aw-context").first.wait_for()
     found = stats.feature(first)
-    assert f"({found.count})" in panel.locator(".aw-note").first.inner_text()
+    panel.get_by_label("statistics").get_by_text(f"({found.count})").first.wait_for()
     lines = panel.locator(".aw-block", has_text="fires most").locator(".aw-context")
     assert lines.count() == len(found.top)
     own = lines.first.locator(".aw-own")
@@ -48,7 +54,7 @@ def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_
     number = panel.get_by_label("feature", exact=True)
     number.fill(str(second))
     number.press("Enter")
-    panel.get_by_text(f"({stats.feature(second).count})").wait_for()
+    panel.get_by_text(f"({stats.feature(second).count})").first.wait_for()
     number.fill(str(stats.loudest(3)[2]))
     number.press("Enter")
     panel.get_by_text("not in this file").wait_for()
@@ -99,17 +105,16 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
     tabs = strip.get_by_role("tab")
     tabs.first.wait_for()
     opened = [fired.feature for fired in found.ranked(5)]
-    assert tabs.all_inner_texts() == [f"#{j}" for j in opened]
+    assert tabs.locator("b").all_inner_texts() == [f"#{j}" for j in opened]
     token = strip.locator(".aw-tok").nth(4)
     token.hover()
-    line = strip.locator(".aw-feature-values")
-    line.locator("b").wait_for()
-    words = line.inner_text()
+    line = strip.locator(".aw-footer > .aw-readout")
+    strip.get_by_text(f"fire most on \u2068“{found.labels[4]}”\u2069").wait_for()
+    values = tabs.locator(".aw-feature-value").all_inner_texts()
     dense = found.values[4]
-    for j in opened:
-        value = float(words.split(f"#{j} ")[1].split(" ")[0])
-        assert value == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
-    assert line.locator("b").inner_text().startswith(f"#{opened[0]} ")
+    for j, value in zip(opened, values, strict=True):
+        assert float(value) == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
+        assert f"#{j} {value}" in line.inner_text()
     ranked = strip.locator(".aw-feature-ranked button")
     assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.top(4, 8)]
     token.click()
@@ -128,8 +133,9 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
 def test_the_explorer_shows_features_linked_to_its_maps(seen, page_of, shots):
     sae, _, trace = seen
     page = page_of(aw.Explorer(trace, features=sae))
+    open_features(page)
     strip = page.locator(".aw-feature-strip")
-    strip.locator(".aw-feature-ranked li").first.wait_for()
+    strip.locator(".aw-feature-ranked .aw-meter").first.wait_for()
     page.locator(".aw-strip-view .aw-tok").nth(3).hover()
     label = aw.sae_features(trace, sae).labels[3]
     strip.get_by_text(f"fire most on \u2068“{label}”\u2069").wait_for()
@@ -160,6 +166,66 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
     steer.screenshot(path=shots / "steer.png")
     page.set_viewport_size({"width": 340, "height": 800})
     assert fits(page)
+
+
+@pytest.mark.parametrize("width", [480, 760, 1200])
+def test_heights_never_change(seen, page_of, width):
+    sae, stats, trace = seen
+    first, second = stats.loudest(2)
+    found = aw.sae_features(trace, sae)
+    views = (
+        aw.FeaturePanel(stats, feature=first, page=[first, second]),
+        aw.FeatureTable(found, stats=stats),
+        aw.FeatureStrip(found),
+        aw.FeatureStrip(found, stats=stats),
+        aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4]),
+    )
+    page = page_of(*views, viewport={"width": width, "height": 900})
+    roots = page.locator(".aw-root")
+    roots.last.locator("tbody tr").first.wait_for()
+
+    def heights():
+        return roots.evaluate_all(
+            "els => els.map(e => [e.offsetHeight, e.querySelector('.aw-body').offsetHeight])"
+        )
+
+    before = heights()
+    assert all(whole <= 560 for whole, _ in before)
+    panel, table, strip, _, steer = (roots.nth(i) for i in range(5))
+    strip.locator(".aw-tok").nth(4).hover()
+    assert heights() == before
+    strip.locator(".aw-tok").nth(3).click()
+    table.get_by_role("button", name="feature", exact=True).click()
+    table.get_by_label("search").fill("no such token")
+    table.get_by_text("0 features", exact=True).wait_for()
+    panel.get_by_role("button", name="whole contexts").click()
+    panel.get_by_role("button", name="next feature").click()
+    steer.get_by_role("slider").focus()
+    page.keyboard.press("End")
+    steer.get_by_text("far from anything").or_(steer.get_by_text("Beyond the largest")).wait_for()
+    assert heights() == before
+    assert fits(page)
+
+
+def test_before_and_after_stand_side_by_side_where_there_is_room(page_of):
+    model, tokenizer = aw.demo_model("decoder")
+    sae = made.sae(d_in=model.config.hidden_size, d_sae=12)
+    sae.site = "blocks.2.hook_resid_post"
+    trace = aw.trace(model, tokenizer, "The old queen wrote")
+    view = aw.SteerView(trace, sae, 3, maximum=4.0, max_new_tokens=3)
+    page = page_of(view, viewport={"width": 760, "height": 900})
+    steer = page.locator(".aw-steer")
+    steer.get_by_text("generated text", exact=True).click()
+    sides = steer.locator(".aw-steer-texts > section")
+    sides.last.wait_for()
+    tall = steer.bounding_box()["height"]
+    first, second = (sides.nth(i).bounding_box() for i in (0, 1))
+    assert first["y"] == second["y"]
+    assert first["x"] + first["width"] <= second["x"]
+    page.set_viewport_size({"width": 480, "height": 900})
+    first, second = (sides.nth(i).bounding_box() for i in (0, 1))
+    assert first["y"] + first["height"] <= second["y"]
+    assert steer.bounding_box()["height"] == tall
 
 
 CELLS = (
@@ -202,13 +268,13 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
     assert lab.ask("sum(len(m._forward_hooks) for m in model.modules())") == 0
     panel.screenshot(path=shots / "feature-named.png")
     explorer = page.locator(".aw-explorer")
+    open_features(page)
     strip = explorer.locator(".aw-feature-strip")
-    strip.locator(".aw-feature-ranked li").first.wait_for(timeout=60_000)
+    strip.locator(".aw-feature-ranked .aw-meter").first.wait_for(timeout=60_000)
     for layer, site, of in ((2, "blocks.2", "sae"), (4, "blocks.4", "above")):
         lab.do(f"explorer.selection.layer = {layer}")
         strip.get_by_text(site).first.wait_for()
         explorer.locator(".aw-strip-view .aw-tok").nth(3).hover()
-        strip.locator(".aw-readout b").wait_for()
         ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).top(3, 8)]"
         names = [f"#{j} royalty" if (j, of) == (int(feature), "sae") else f"#{j}" for j in lab.ask(ranked)]
         page.wait_for_function(

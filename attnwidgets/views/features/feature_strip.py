@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.options import ViewOptions
 
+_WITH_STATISTICS = 540  # CSS pixels of a strip beside what is known about the feature
+
 
 class FeatureStrip(FeatureView):
     """A text coloured by a feature of an SAE, and the features that fire on each of its tokens.
 
-    Features are tabs above the text; the line below it gives the values of all of them on the token under the
-    pointer. Beside the text are the features that fire most on that token; click one to add it as a tab. With
-    SAEs of several layers, the layer slider chooses among them. With `stats=`, everything that is known about
-    the feature follows below.
+    Features are tabs above the text, each with its activation on the token under the pointer, or its largest
+    one. Below are the features that fire most on that token; click one to add it as a tab. With SAEs of
+    several layers, the layer slider chooses among them. With `stats=`, everything that is known about the
+    feature stands beside them.
 
     Args:
         shown: The result of `aw.sae_features`, or a list of them for several layers.
@@ -30,6 +32,7 @@ class FeatureStrip(FeatureView):
     """
 
     _VIEW = "FeatureStrip"
+    _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 
     def __init__(
@@ -42,6 +45,8 @@ class FeatureStrip(FeatureView):
         page: Iterable[int] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
+        if stats is not None:
+            options.setdefault("height", _WITH_STATISTICS)
         self._tabs = None if tabs is None else [int(number) for number in tabs]
         super().__init__(shown, stats=stats, feature=feature, page=page, **options)
 

@@ -21,6 +21,7 @@ class FeatureTable(FeatureView):
     """
 
     _VIEW = "FeatureTable"
+    _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}
 
     def _still(self, theme: Theme) -> Sheet:

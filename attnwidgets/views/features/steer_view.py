@@ -58,6 +58,7 @@ class SteerView(FeatureView):
     """
 
     _VIEW = "SteerView"
+    _HEIGHT = 420
     PARTS = ("steer",)
 
     def __init__(

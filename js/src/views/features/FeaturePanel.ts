@@ -3,17 +3,28 @@
  */
 
 import type { Theme } from "../../colour.ts";
-import { h, iconButton, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, iconButton, on, setChildren, setFlag } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createFrame } from "../base/frame.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
 import { fillOf } from "../text/stripColour.ts";
+import { type Bar, barList } from "./bars.ts";
 import { createFeatureNames, nameField } from "./featureNames.ts";
-import { featureButton, nameOfFeature, optionsOf, percentage, type Sae, shownSae, tokenSpan } from "./features.ts";
+import {
+  createSaeControl,
+  featureButton,
+  nameOfFeature,
+  optionsOf,
+  percentage,
+  type Sae,
+  shownSae,
+  tokenSpan,
+} from "./features.ts";
 
 /** The twin of `page_of` in attnwidgets/views/features/payloads.py. */
 interface Page {
@@ -104,38 +115,77 @@ function histogram({ histogram, top, count }: Page): HTMLElement {
   );
 }
 
-function effects(title: string, tokens: [string, number][]): HTMLElement[] {
-  if (tokens.length === 0) return [];
-  const rows = tokens.map(([token, effect]) =>
-    h("li", tokenSpan(token), h("span.value", `${effect > 0 ? "+" : ""}${printed(effect, false)}`)),
+/** A part of the card under its name. */
+const block = (words: string, ...parts: HTMLElement[]): HTMLElement => h("div.block", h("b", words), ...parts);
+
+/** How often and how strongly a feature fires. */
+function statistics({ count, density, maximum, mean }: Page): HTMLElement {
+  const strength = (value: number): Omit<Bar, "name"> => ({
+    share: maximum > 0 ? value / maximum : 0,
+    text: printed(value, false),
+    kind: "amount",
+  });
+  return barList("statistics", [
+    { name: "of tokens", share: density, text: `${percentage(density)} (${count})`, kind: "amount" },
+    { name: "on average", ...strength(mean) },
+    { name: "at most", ...strength(maximum) },
+  ]);
+}
+
+/** The tokens whose logits a feature raises and lowers, on one scale. */
+function effects({ promoted, suppressed }: Page): HTMLElement {
+  const top = Math.max(1e-9, ...[...promoted, ...suppressed].map(([, effect]) => Math.abs(effect)));
+  const list = (words: string, tokens: [string, number][], kind: Bar["kind"]): HTMLElement =>
+    block(
+      words,
+      barList(
+        words,
+        tokens.map(([token, effect]) => ({
+          name: tokenSpan(token),
+          share: Math.abs(effect) / top,
+          text: `${effect > 0 ? "+" : ""}${printed(effect, false)}`,
+          kind,
+        })),
+      ),
+    );
+  return h(
+    "div.feature-effects",
+    ...(promoted.length ? [list("raises the logits of", promoted, "for")] : []),
+    ...(suppressed.length ? [list("lowers the logits of", suppressed, "against")] : []),
   );
-  return [h("div.block", h("b", title), h("ol.effects", ...rows))];
 }
 
 export const renderFeaturePanel = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const title = h("b.title");
+  const layer = createSaeControl(ctx, signal);
   const name = h("span.field");
-  const earlier = iconButton(signal, "←", "previous feature", () => go(shown() - 1));
-  const later = iconButton(signal, "→", "next feature", () => go(shown() + 1));
+  const earlier = iconButton(signal, "‹", "previous feature", () => go(shown() - 1));
+  const later = iconButton(signal, "›", "next feature", () => go(shown() + 1));
   const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
+  const stepper = h("span.group", { role: "group", "aria-label": "number" }, earlier, number, later);
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
   const state = createFetchStatus(() => answers);
   const naming = createFeatureNames(() => answers);
-  const facts = h("div.note");
-  const body = h("div.feature-body");
+  const facts = h("div.feature-facts", { role: "group", "aria-label": "statistics", tabindex: "0" });
+  const contexts = h("div.feature-contexts", { role: "group", "aria-label": "contexts", tabindex: "0" });
+  const card = h("div.feature-card", facts, contexts);
+  const isInside = root !== ctx.el;
   let drawnKey = "";
   let bound = new AbortController();
 
+  // How often the feature fires.
+  const copy = createCopyButton(ctx, signal, () => {
+    const of = shownSae(ctx);
+    return optionsOf(ctx).saes?.[of]?.counted ? { of: "density", sae: of, feature: shown() } : null;
+  });
+  const controls = [stepper, name, wrap];
+  const frame = createFrame(ctx, root, {
+    controls: [...layer.elements, ...controls],
+    body: [...(isInside ? [h("div.row", ...controls)] : []), card, state.element],
+    actions: [copy.element],
+  });
   root.classList.add("aw-feature-panel");
   root.role = "group";
-  setChildren(
-    root,
-    h("div.row.head", title, h("span.field.stepper", earlier, number, later), name, wrap),
-    facts,
-    state.element,
-    body,
-  );
   const shown = (): number => ctx.selection.get("feature") ?? 0;
   const go = (to: number): void => {
     const sae = optionsOf(ctx).saes?.[shownSae(ctx)];
@@ -146,90 +196,83 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   on(wrap, signal, {
     click: () => {
       wrap.ariaPressed = String(wrap.ariaPressed !== "true");
-      setFlag(body, "data-whole", wrap.ariaPressed === "true");
+      setFlag(card, "data-whole", wrap.ariaPressed === "true");
     },
   });
 
   const draw = (page: Page, buffers: DataView[], sae: Sae): void => {
     const examples = examplesOf(page, buffers);
-    const others = (features: [number, ...number[]][], describe: (one: number[]) => string): HTMLElement =>
-      h(
-        "ul.others",
-        ...features.map(([feature, ...rest]) =>
-          h("li", featureButton(ctx, sae, feature, bound.signal), h("span.value", describe(rest))),
-        ),
-      );
+    /** Other features, as buttons that select them. */
+    const others = (words: string, features: [number, ...number[]][], print: (x: number) => string): HTMLElement[] =>
+      features.length === 0
+        ? []
+        : [
+            block(
+              words,
+              barList(
+                words,
+                features.map(([feature, value = 0]) => ({
+                  name: featureButton(ctx, sae, feature, bound.signal),
+                  share: value,
+                  text: print(value),
+                  kind: "amount",
+                })),
+              ),
+            ),
+          ];
     const group = (of: number): HTMLElement =>
       h("ol.contexts", ...examples.filter((e) => e.group === of).map((e) => line(e, ctx.theme)));
-    const block = (words: string, ...parts: HTMLElement[]): HTMLElement => h("div.block", h("b", words), ...parts);
-    const side = [
-      block("how strongly it fires", histogram(page)),
-      ...effects("raises the logits of", page.promoted),
-      ...effects("lowers the logits of", page.suppressed),
-      ...(page.near.length
-        ? [
-            block(
-              "nearest directions (cosine)",
-              others(page.near, ([c]) => printed(c ?? 0, false)),
-            ),
-          ]
-        : []),
-      ...(page.along.length
-        ? [
-            block(
-              "fires along with (share of its tokens)",
-              others(page.along, ([share]) => percentage(share ?? 0)),
-            ),
-          ]
-        : []),
-    ];
-    const parts = page.intervals.map(([low, high, tokens, share], i) =>
-      block(
-        `${printed(low, false)} to ${printed(high, false)}: ${tokens} ${tokens === 1 ? "token" : "tokens"}, ${percentage(share)}`,
-        group(i),
-      ),
+    setChildren(
+      facts,
+      ...(page.count
+        ? [block("fires on", statistics(page), histogram(page))]
+        : [h("div.note", "never fired on this corpus")]),
+      effects(page),
+      ...others("nearest directions (cosine)", page.near, (x) => printed(x, false)),
+      ...others("fires along with (share of its tokens)", page.along, percentage),
     );
-    const top = block("fires most", group(-1));
-    const left = page.left ? [h("div.note", `${page.left} more contexts are not shown.`)] : [];
-    setChildren(body, h("div.column.feature-facts", ...side), h("div.column", top, ...parts, ...left));
+    setChildren(
+      contexts,
+      ...(page.count ? [block("fires most", group(-1))] : []),
+      ...page.intervals.map(([low, high, tokens, share], i) =>
+        block(
+          `${printed(low, false)} to ${printed(high, false)}: ${tokens} ${tokens === 1 ? "token" : "tokens"}, ${percentage(share)}`,
+          group(i),
+        ),
+      ),
+      ...(page.left ? [h("div.note", `${page.left} more contexts are not shown.`)] : []),
+    );
+    for (const pane of [facts, contexts]) pane.scrollTop = 0;
   };
-
-  // How often the feature fires.
-  const copy = createCopyButton(ctx, signal, () => {
-    const of = shownSae(ctx);
-    return optionsOf(ctx).saes?.[of]?.counted ? { of: "density", sae: of, feature: shown() } : null;
-  });
-  if (root === ctx.el) root.append(copy.element);
+  const empty = (words = ""): void => {
+    drawnKey = "";
+    setChildren(facts, ...(words ? [h("div.note", words)] : []));
+    setChildren(contexts);
+    frame.readout.show("", false);
+  };
 
   const update = (): void => {
     copy.show();
-    const { saes = [] } = optionsOf(ctx);
+    layer.show();
     const of = shownSae(ctx);
-    const sae = saes[of];
+    const sae = optionsOf(ctx).saes?.[of];
     const feature = shown();
-    const heading = ctx.options.title ? `${ctx.options.title} · ` : "";
-    const site = sae?.site ? ` of ${sae.site}` : "";
-    setText(title, `${heading}feature${site}`);
+    frame.show(sae?.site ?? "", `feature ${nameOfFeature(sae, feature)}`);
     root.ariaLabel = `feature ${nameOfFeature(sae, feature)}`;
     number.max = String((sae?.features ?? 1) - 1);
     if (document.activeElement !== number) number.value = String(feature);
     earlier.disabled = feature === 0;
     later.disabled = feature + 1 >= (sae?.features ?? 0);
     if (!sae?.counted) {
-      setText(
-        facts,
-        "There are no statistics for this SAE: compute them with aw.feature_stats and pass them as stats=.",
-      );
-      setChildren(body);
+      empty("There are no statistics for this SAE: compute them with aw.feature_stats and pass them as stats=.");
       return;
     }
     const args = { of, feature };
     const answer = answers.get<Page>("feature", args);
     state.show("feature", answers.failure("feature", args) ?? naming.why());
-    setFlag(body, "data-stale", !answer);
+    setFlag(card, "data-stale", !answer);
     const stateKey = JSON.stringify([args, Boolean(answer), sae.names, ctx.theme]);
     if (stateKey === drawnKey) return;
-    drawnKey = stateKey;
     if (!name.contains(document.activeElement)) {
       setChildren(
         name,
@@ -237,17 +280,14 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
       );
     }
     if (!answer) {
-      if (answers.failure("feature", args)) setChildren(body);
+      frame.readout.show("", false);
+      if (answers.failure("feature", args)) empty();
       return;
     }
+    drawnKey = stateKey;
     const { meta, buffers } = answer;
-    const { count, density, maximum, mean } = meta;
-    setText(
-      facts,
-      count
-        ? `fires on ${percentage(density)} of tokens (${count}), up to ${printed(maximum, false)}, ${printed(mean, false)} on average`
-        : "never fired on this corpus",
-    );
+    const { density, count } = meta;
+    frame.readout.show(`density ${printed(density, false)} · ${count} ${count === 1 ? "token" : "tokens"}`, false);
     bound.abort();
     bound = new AbortController();
     draw(meta, buffers, sae);

@@ -1,55 +1,94 @@
 /**
- * A text coloured by one of several features (tabs), the values of all of them, and the features that fire on a token.
+ * A text coloured by one of several features (chips, with their values where the pointer is), and the features that fire
+ * on a token.
  */
 
-import { h, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, on, quoted, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
+import { createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
 import { fills, gradient, NOTHING } from "../text/stripColour.ts";
-import { activationsOf, type Fired } from "./activations.ts";
-import { axisOfText, nameOfFeature, optionsOf, type Sae, shownSae, tokenAt } from "./features.ts";
+import { type Activations, activationsOf, type Fired } from "./activations.ts";
+import { barList } from "./bars.ts";
+import {
+  axisOfText,
+  createSaeControl,
+  featureButton,
+  nameOfFeature,
+  optionsOf,
+  type Sae,
+  shownSae,
+  tokenAt,
+} from "./features.ts";
 
 const RANKED = 8;
 const TABS = 5;
 
+/** The parts of a tab that follow the pointer. */
+interface Tab {
+  feature: number;
+  value: HTMLElement;
+  bar: HTMLElement;
+}
+
+/** A feature's activation on a token, or with -1 its largest. */
+function activationAt({ fired, largest }: Activations, feature: number, token: number): number {
+  if (token < 0) return largest.get(feature) ?? 0;
+  return fired[token]?.find((one) => one.feature === feature)?.activation ?? 0;
+}
+
 export const renderFeatureStrip = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const state = createFetchStatus(() => answers);
-  const title = h("b.title");
-  const place = h("span.where");
+  const controls = together(createSaeControl(ctx, signal), createUnitControl(ctx, signal));
   const tabList = h("div.feature-tabs", { role: "tablist", "aria-label": "features" });
-  const text = h("div.texts");
-  const [low, ramp, high] = [h("span", "0"), h("span.ramp"), h("span")];
-  const values = h("div.readout.feature-values");
-  const region = h("div.sr", { role: "status" });
+  const text = h("div.texts.feature-text");
+  const [ramp, high] = [h("span.ramp"), h("span")];
   const rankedTitle = h("b");
-  const ranked = h("ol.feature-ranked");
+  const ranked = h("div.feature-ranked");
   const panel = h("div.panel");
+  const isInside = root !== ctx.el;
   let tabs: number[] = [];
+  let drawn: Tab[] = [];
   let startedFor = "";
   let strip: Strip | null = null;
   let builtFor = "";
   let tabbed = "";
   let listed = "";
   let bound = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let listBound = new AbortController();
 
+  const sae = (): Sae | undefined => optionsOf(ctx).saes?.[shownSae(ctx)];
+  const copy = createCopyButton(ctx, signal, () => {
+    const current = sae();
+    const token = current ? tokenAt(ctx, "pinned", current) : -1;
+    if (!current || token < 0) return null;
+    const feature = ctx.selection.get("feature") ?? tabs[0] ?? 0;
+    return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
+  });
+  const side = h("div.feature-side", { role: "group", "aria-label": "strongest features" }, rankedTitle, ranked);
+  const lead = [tabList, text];
+  const frame = createFrame(ctx, root, {
+    controls: controls.elements,
+    lead,
+    legend: h("span.scale", "0", ramp, high),
+    body: [...(isInside ? lead : []), h("div.feature-two", side, panel), state.element],
+    actions: [copy.element],
+  });
   root.classList.add("aw-feature-strip");
   root.role = "group";
-  const side = h("div.block.feature-side", rankedTitle, ranked);
-  const main = h("div.column", tabList, text, h("div.row", h("span.field", low, ramp, high)), values, region);
-  setChildren(root, h("div.row.head", title, place), state.element, h("div.feature-two", main, side), panel);
+  reserve(high, "0.0000");
   if (optionsOf(ctx).saes?.some(({ counted }) => counted)) ctx.views.FeaturePanel?.(ctx.child({ title: "" }), panel);
   else panel.hidden = true;
 
-  const sae = (): Sae | undefined => optionsOf(ctx).saes?.[shownSae(ctx)];
   /** If tokens have rows, the hovered token is the query; otherwise a key. */
   const cellAt = (i: number): Cell | null => {
     const current = sae();
@@ -70,51 +109,60 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const stateKey = JSON.stringify([tabs, shown, current.names]);
     if (stateKey === tabbed) return;
     tabbed = stateKey;
+    drawn = [];
     const hadFocus = tabList.contains(document.activeElement);
     const buttons = tabs.map((feature) => {
       const name = nameOfFeature(current, feature);
       const chosen = feature === shown;
-      const tab = h("button.button.tab", { type: "button", role: "tab", "aria-selected": String(chosen) }, name);
+      const [value, bar] = [h("span.dim.feature-value"), h("i.feature-bar")];
+      const tab = h(
+        "button.chip",
+        { type: "button", role: "tab", "aria-selected": String(chosen) },
+        h("b", name),
+        value,
+        bar,
+      );
       tab.tabIndex = chosen ? 0 : -1;
       tab.title = tabs.length > 1 ? `${name} (Delete closes it)` : name;
       on(tab, signal, { click: () => ctx.selection.set({ feature }) });
-      const shut = h("span.button.shut", { "aria-hidden": "true" }, "×"); // on the keyboard: Delete
+      const shut = h("span.chip.shut", { "aria-hidden": "true" }, "×"); // on the keyboard: Delete
       on(shut, signal, { click: () => close(feature) });
+      drawn.push({ feature, value, bar });
       return h("span.feature-tab", { role: "presentation" }, tab, ...(tabs.length > 1 ? [shut] : []));
     });
     setChildren(tabList, ...buttons);
-    if (hadFocus) tabList.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
+    const selected = tabList.querySelector<HTMLElement>("[aria-selected=true]");
+    if (hadFocus) selected?.focus();
+    if (selected) tabList.scrollLeft = Math.min(tabList.scrollLeft, (selected.parentElement as HTMLElement).offsetLeft);
+  };
+
+  /** The activations of all tabs on a token, or their largest ones, on one scale. */
+  const fillTabs = (data: Activations, token: number): void => {
+    const top = Math.max(1e-9, ...drawn.map(({ feature }) => data.largest.get(feature) ?? 0));
+    for (const { feature, value, bar } of drawn) {
+      const here = activationAt(data, feature, token);
+      setText(value, here ? printed(here, false) : "0");
+      setStyles(bar, { width: `${(100 * Math.min(1, here / top)).toFixed(1)}%` });
+    }
   };
 
   const drawRanked = (current: Sae, rows: Fired[], words: string): void => {
     setText(rankedTitle, words);
-    const stateKey = JSON.stringify([rows, current.names, ctx.selection.get("feature")]);
+    const chosen = ctx.selection.get("feature");
+    const stateKey = JSON.stringify([rows, current.names, chosen]);
     if (stateKey === listed) return;
     listed = stateKey;
+    listBound.abort();
+    listBound = new AbortController();
     const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
-    setChildren(
-      ranked,
-      ...rows.map(({ feature, activation }) => {
-        const bar = h("span");
-        bar.style.width = `${((100 * activation) / top).toFixed(1)}%`;
-        const name = nameOfFeature(current, feature);
-        const button = h("button.button.feature", { type: "button", title: name }, name);
-        button.ariaPressed = String(feature === ctx.selection.get("feature"));
-        on(button, signal, { click: () => ctx.selection.set({ feature }) });
-        return h("li", button, h("span.bar", bar), h("span.value", printed(activation, false)));
-      }),
-    );
-    if (rows.length === 0) setChildren(ranked, h("li.note", "no feature fires"));
+    const bars = rows.map(({ feature, activation }) => {
+      const button = featureButton(ctx, current, feature, listBound.signal);
+      button.ariaPressed = String(feature === chosen);
+      return { name: button, share: activation / top, text: printed(activation, false), kind: "amount" as const };
+    });
+    setChildren(ranked, rows.length ? barList(words, bars) : h("div.note", "no feature fires"));
   };
 
-  const copy = createCopyButton(ctx, signal, () => {
-    const current = sae();
-    const token = current ? tokenAt(ctx, "pinned", current) : -1;
-    if (!current || token < 0) return null;
-    const feature = ctx.selection.get("feature") ?? tabs[0] ?? 0;
-    return { of: "activation", sae: shownSae(ctx), feature, token, unit: axisOfText(ctx, current).unit };
-  });
-  if (root === ctx.el) root.append(copy.element);
   /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
   const isShown = (axis: Axis): boolean => ctx.axisOf(ctx.source().key) === axis;
   const toggle = (i: number): void => {
@@ -125,14 +173,14 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
 
   const update = (): void => {
     copy.show();
+    controls.show();
     const current = sae();
     const { saes = [], tabs: first = [] } = optionsOf(ctx);
     if (!current) return;
     const { axis, unit } = axisOfText(ctx, current);
-    setText(title, ctx.options.title || "SAE features");
     const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [ctx.layerName(layer)]));
     const several = layers.length > 1 ? ` (SAEs of layers ${layers.join(", ")})` : "";
-    setText(place, `${current.site}${several}`);
+    frame.show(`${current.site}${several}`, "SAE features");
     root.ariaLabel = `text coloured by a feature of ${current.site}`;
     const data = activationsOf(ctx, answers);
     state.show("activations", answers.failure("activations", { of: shownSae(ctx), unit }));
@@ -178,7 +226,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     const colours = fills(ctx.theme, false);
     strip?.underlay.paint((i) => (top > 0 ? colours((values[i] ?? 0) / top) : NOTHING));
     ramp.style.background = gradient(ctx.theme, false);
-    setText(high, top > 0 ? tickText(top) : "it does not fire here");
+    setText(high, tickText(top));
+    fillTabs(data, token);
     const label = token >= 0 ? quoted(axis.labels, token, ctx.options.indexBase) : "";
     const rows =
       token >= 0
@@ -188,32 +237,16 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
             .sort((a, b) => b.activation - a.activation)
             .slice(0, RANKED);
     drawRanked(current, rows, token >= 0 ? `fire most on ${label}` : "fire most in this text");
-    say(current, token, shown, label, unit, data.of);
-  };
-
-  /** The values of all tabs; the shown one is bold. */
-  const say = (
-    current: Sae,
-    token: number,
-    shown: number,
-    label: string,
-    unit: string,
-    of: (j: number) => number[],
-  ): void => {
-    if (token < 0) {
-      setChildren(values, `Hover a ${unit} to read its features, click to pin it.`);
-      return;
-    }
-    const parts = tabs.map((feature) => {
-      const value = of(feature)[token] ?? 0;
-      return h(
-        feature === shown ? "b" : "span",
-        `${nameOfFeature(current, feature)} ${value ? printed(value, false) : "0"}`,
-      );
-    });
-    setChildren(values, `${label}: `, ...parts.flatMap((part, i) => (i ? [" · ", part] : [part])));
-    clearTimeout(timer);
-    timer = setTimeout(() => setText(region, values.textContent ?? ""), 150);
+    frame.readout.show(
+      token < 0
+        ? `Hover a ${unit} to read its features, click to pin it.`
+        : `${label}: ${[shown, ...tabs.filter((one) => one !== shown)]
+            .map(
+              (feature) => `${nameOfFeature(current, feature)} ${printed(activationAt(data, feature, token), false)}`,
+            )
+            .join(" · ")}`,
+      token >= 0,
+    );
   };
 
   tabList.addEventListener("keydown", (event) => {
@@ -229,7 +262,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   });
   signal.addEventListener("abort", () => {
     bound.abort();
-    clearTimeout(timer);
+    listBound.abort();
   });
   return (changed) => {
     if (!only(changed, "tiles", "head", "target", "foil")) update();

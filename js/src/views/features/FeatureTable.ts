@@ -1,18 +1,31 @@
 /** The features of an SAE as a table to search, sort, name and choose from. Only visible rows are in the page. */
 
-import { h, keyboard, on, quoted, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, keyboard, on, onResize, quoted, setChildren, setFlag } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createFrame } from "../base/frame.ts";
+import { createMenu } from "../base/menu.ts";
 import { only, view } from "../base/view.ts";
 import { type Activations, activationsOf } from "./activations.ts";
+import { barOf } from "./bars.ts";
 import { createFeatureNames, nameField } from "./featureNames.ts";
-import { axisOfText, optionsOf, percentage, type Sae, shownSae, tokenAt, tokenSpan } from "./features.ts";
+import {
+  axisOfText,
+  createSaeControl,
+  nameOfFeature,
+  optionsOf,
+  percentage,
+  type Sae,
+  shownSae,
+  tokenAt,
+  tokenSpan,
+} from "./features.ts";
 
 const ROW = 26;
-const IN_SIGHT = 13;
 
 interface Row {
   feature: number;
@@ -34,10 +47,10 @@ const TITLES: Record<Column, string> = {
 const WIDTHS: Record<Column, string> = {
   feature: "4.5em",
   name: "minmax(5em, 1fr)",
-  token: "7em",
-  here: "5.5em",
-  density: "5.5em",
-  maximum: "5.5em",
+  token: "6.5em",
+  here: "minmax(5.6em, 1fr)",
+  density: "minmax(5.6em, 1fr)",
+  maximum: "minmax(5.6em, 1fr)",
 };
 /** Columns that are sorted in descending order first. */
 const LARGEST: readonly Column[] = ["here", "density", "maximum"];
@@ -69,10 +82,9 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const naming = createFeatureNames(() => answers);
   const state = createFetchStatus(() => answers);
-  const title = h("b.title");
+  const layer = createSaeControl(ctx, signal);
   const search = h("input.search", { type: "search", placeholder: "number, name or token", "aria-label": "search" });
-  const count = h("span.note", { role: "status" });
-  const where = h("div.note");
+  const order = createMenu("sort by", signal, (column) => sortBy(column as Column));
   const head = h("div.feature-row.feature-heads", { role: "row" });
   const space = h("div.feature-space");
   const scroll = h("div.feature-scroll", { role: "grid", tabindex: "0", "aria-label": "features" }, head, space);
@@ -82,15 +94,31 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   let rows: Row[] = [];
   let here: number[] | Map<number, number> = [];
   let columns: Column[] = [];
+  /** Where the bars of a column end. */
+  let tops = new Map<Column, number>();
+  /** What the rows show, for the readout. */
+  let said: string[] = [];
   let active = 0;
   let listed = "";
 
+  // How often the chosen feature fires.
+  const copy = createCopyButton(ctx, signal, () => {
+    const { of, sae } = current();
+    const feature = ctx.selection.get("feature");
+    return sae?.counted && feature !== null ? { of: "density", sae: of, feature } : null;
+  });
+  const frame = createFrame(ctx, root, {
+    controls: [...layer.elements, h("label.field", search), order.field],
+    body: [scroll, state.element],
+    actions: [copy.element],
+  });
   root.classList.add("aw-feature-table");
   root.role = "group";
   root.ariaLabel = "table of features";
-  setChildren(root, h("div.row.head", title, h("label.field", "search", search), count), where, state.element, scroll);
 
   const value = (row: Row): number => (here instanceof Map ? here.get(row.feature) : here[row.feature]) ?? 0;
+  const amount = (row: Row, column: Column): number =>
+    column === "here" ? value(row) : column === "density" ? row.density : row.maximum;
   const current = (): { of: number; sae: Sae | undefined } => {
     const of = shownSae(ctx);
     return { of, sae: optionsOf(ctx).saes?.[of] };
@@ -105,16 +133,9 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     );
   };
 
-  const order = (sae: Sae): ((a: Row, b: Row) => number) => {
+  const inOrder = (sae: Sae): ((a: Row, b: Row) => number) => {
     const text = (row: Row): string => (sorted === "name" ? (sae.names[row.feature] ?? "") : row.token);
-    const number = (row: Row): number =>
-      sorted === "here"
-        ? value(row)
-        : sorted === "feature"
-          ? row.feature
-          : sorted === "density"
-            ? row.density
-            : row.maximum;
+    const number = (row: Row): number => (sorted === "feature" ? row.feature : amount(row, sorted));
     const sign = down ? -1 : 1;
     return (a, b) => {
       if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
@@ -128,7 +149,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const update = (): void => {
     const { of, sae } = current();
     if (!sae) return;
-    setText(title, ctx.options.title || `features${sae.site ? ` of ${sae.site}` : ""}`);
+    layer.show();
     const activations = activationsOf(ctx, answers);
     const stats = sae.counted ? answers.get<Columns>("columns", { of }) : undefined;
     const { unit } = sae.onText ? axisOfText(ctx, sae) : { unit: "" };
@@ -146,14 +167,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         token === undefined
           ? activations.largest
           : new Map(activations.fired[token]?.map((f) => [f.feature, f.activation]));
-      const labels = axisOfText(ctx, sae).axis.labels;
-      setText(
-        where,
-        token === undefined
-          ? `activation: the largest in this text; pin a ${unit} to see those on it`
-          : `activation on ${quoted(labels, token, ctx.options.indexBase)}`,
-      );
-    } else setText(where, "");
+    }
     columns = ["feature", "name", ...(sae.counted ? (["token"] as const) : [])];
     if (sae.onText) columns.push("here");
     if (sae.counted) columns.push("density", "maximum");
@@ -163,17 +177,32 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     }
     const wanted = search.value.trim().toLowerCase();
     const number = wanted.replace(/^#/, "");
-    rows = all(activations, stats && rowsOf(stats)).filter(
+    const everything = all(activations, stats && rowsOf(stats));
+    rows = everything.filter(
       ({ feature, token: most }) =>
         !wanted ||
         String(feature) === number ||
         most.toLowerCase().includes(wanted) ||
         (sae.names[feature] ?? "").toLowerCase().includes(wanted),
     );
-    rows.sort(order(sae));
-    setText(count, `${rows.length} ${rows.length === 1 ? "feature" : "features"}`);
+    rows.sort(inOrder(sae));
+    const found = `${rows.length} ${rows.length === 1 ? "feature" : "features"}`;
+    frame.show(sae.site, found);
+    const label = token === undefined ? "" : quoted(axisOfText(ctx, sae).axis.labels, token, ctx.options.indexBase);
+    const which = label
+      ? `activation on ${label}`
+      : `activation: the largest in this text; pin a ${unit} for those on it`;
+    said = [wanted ? `${found} of ${everything.length}` : "", activations ? which : ""].filter(Boolean);
+    tops = new Map(
+      LARGEST.map((column) => [column, rows.reduce((top, row) => Math.max(top, amount(row, column) || 0), 0)]),
+    );
+    order.offer(
+      columns.map((column) => ({ value: column, label: TITLES[column] })),
+      sorted,
+    );
     scroll.ariaRowCount = String(rows.length + 1);
     scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
+    setFlag(scroll, "data-both", columns.length > 5);
     heads();
     const list = JSON.stringify([columns, sorted, down, wanted, of]);
     if (list !== listed) {
@@ -184,15 +213,20 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     draw();
   };
 
+  /** Sort by a column; by the same one again, the other way round. */
+  const sortBy = (column: Column): void => {
+    down = column === sorted ? !down : LARGEST.includes(column);
+    [sorted, chose] = [column, true];
+    update();
+  };
+
   const heads = (): void => {
     const cells = columns.map((column) => {
       const sign = column === sorted ? (down ? " ▾" : " ▴") : "";
       const button = h("button.feature-sort", { type: "button" }, TITLES[column] + sign);
       on(button, signal, {
         click: () => {
-          down = column === sorted ? !down : LARGEST.includes(column);
-          [sorted, chose] = [column, true];
-          update();
+          sortBy(column);
           [...head.querySelectorAll("button")][columns.indexOf(column)]?.focus();
         },
       });
@@ -207,7 +241,6 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   };
 
   const cell = (row: Row, column: Column, sae: Sae, of: number): HTMLElement => {
-    const numeric = (n: number, words: string): HTMLElement => h("span.value", Number.isNaN(n) ? "–" : words);
     if (column === "feature") return h("span.value", String(row.feature));
     if (column === "name") {
       if (!sae.counted) return h("span", sae.names[row.feature] ?? "");
@@ -217,22 +250,31 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       );
     }
     if (column === "token") return h("span.feature-token", { title: row.token }, tokenSpan(row.token));
-    if (column === "here") return numeric(value(row), value(row) ? printed(value(row), false) : "0");
-    return column === "density"
-      ? numeric(row.density, percentage(row.density))
-      : numeric(row.maximum, printed(row.maximum, false));
+    const size = amount(row, column);
+    const words = size === 0 ? "0" : column === "density" ? percentage(size) : printed(size, false);
+    return h(
+      "span.feature-amount",
+      h("span.value", Number.isNaN(size) ? "–" : words),
+      barOf(size / (tops.get(column) || 1), "amount"),
+    );
   };
 
+  const inSight = (): number => Math.max(1, Math.floor(scroll.clientHeight / ROW) - 1);
   /** Only the visible rows and a few around them. */
   const draw = (): void => {
     const { of, sae } = current();
     if (!sae) return;
     if (space.contains(document.activeElement) && document.activeElement?.tagName === "INPUT") return; // being named
     const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - 2);
-    const last = Math.min(rows.length, first + IN_SIGHT + 5);
+    const last = Math.min(rows.length, first + inSight() + 5);
     space.style.height = `${rows.length * ROW}px`;
-    scroll.style.height = `${(1 + Math.max(1, Math.min(rows.length, IN_SIGHT))) * ROW + 2}px`;
     const shown = ctx.selection.get("feature");
+    copy.show();
+    const density = rows.find(({ feature }) => feature === shown)?.density ?? Number.NaN;
+    const chosen = Number.isNaN(density)
+      ? []
+      : [`density ${printed(density, false)} of ${nameOfFeature(sae, shown ?? 0)}`];
+    frame.readout.show([...chosen, ...said].join(" · "), said.length > 0);
     const elements = rows.slice(first, last).map((row, i) => {
       const cells = columns.map((column) => {
         const content = cell(row, column, sae, of);
@@ -266,6 +308,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   const choose = (feature: number | undefined): void => {
     if (feature !== undefined) ctx.selection.set({ feature });
   };
+  onResize(scroll, signal, () => draw());
   on(search, signal, { input: () => update() });
   on(scroll, signal, {
     scroll: () => draw(),
@@ -284,8 +327,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     {
       ArrowDown: move(1),
       ArrowUp: move(-1),
-      PageDown: move(IN_SIGHT),
-      PageUp: move(-IN_SIGHT),
+      PageDown: () => move(inSight())(),
+      PageUp: () => move(-inSight())(),
       Home: move(-Infinity),
       End: move(Infinity),
       Enter: () => choose(rows[active]?.feature),

@@ -1,12 +1,13 @@
 /** A slider for one feature, how far it moves the states, and the predictions before and after. */
 
-import { h, on, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, iconButton, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { beforeAfter } from "../base/beforeAfter.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createFrame } from "../base/frame.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { nameOfFeature, optionsOf } from "./features.ts";
@@ -27,6 +28,8 @@ interface Steered {
   texts?: [run: string, differs: boolean][][];
 }
 
+const STEP = 0.1;
+const ABLATED = "0: ablated";
 /** A change as large as the state itself. */
 const FAR = 1;
 /** Milliseconds that the slider must rest before a request. */
@@ -39,6 +42,9 @@ export function relativeChange(scale: number, maximum: number, activations: numb
   return by.length ? by.reduce((sum, x) => sum + x, 0) / by.length : 0;
 }
 
+/** "−1 × max" */
+const scaleWords = (scale: number): string => `${String(scale).replace("-", "−")} × max`;
+
 /** The element of `all` nearest to `wanted`. */
 const nearestOf = (all: readonly number[], wanted: number): number =>
   all.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), all[0] ?? wanted);
@@ -48,22 +54,28 @@ export const renderSteerView = view((ctx, root, signal) => {
   const state = createFetchStatus(() => answers);
   const settings = (): SteerOptions => ctx.options as SteerOptions;
   const [least = -2, most = 5] = settings().ends ?? [];
-  const title = h("b.title");
-  const site = h("span.where");
-  const slider = h("input.range.steer-range", {
+  const slider = h("input.range", {
     type: "range",
     min: String(least),
     max: String(most),
-    step: "0.1",
+    step: String(STEP),
     value: "1",
     "aria-label": "feature, in units of its largest activation",
   });
-  const ticks = h("div.ticks.steer-ticks", { "aria-hidden": "true" });
-  const figure = h("output.steer-scale");
-  const change = h("div.readout");
+  const figure = h("output");
+  const less = iconButton(signal, "‹", "weaker", () => moveTo(slider.valueAsNumber - STEP));
+  const more = iconButton(signal, "›", "stronger", () => moveTo(slider.valueAsNumber + STEP));
+  const strength = h(
+    "span.group.steer-strength",
+    { role: "group", "aria-label": "strength" },
+    less,
+    slider,
+    figure,
+    more,
+  );
   const warning = h("div.warning", { role: "status" });
   const kinds = h("div.segments", { role: "radiogroup", "aria-label": "compare" });
-  const body = h("div.steer-body");
+  const body = h("div.steer-body", { role: "group", "aria-label": "before and after", tabindex: "0" });
   const name = `aw-${Math.random()}`;
   let kind: Kind = settings().kinds?.[0] ?? "outcomes";
   let rested = 1;
@@ -71,13 +83,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   let drawnKey = "";
   let last: { answer: Answer<Steered>; scale: number } | null = null;
 
-  root.classList.add("aw-steer");
-  root.role = "group";
-  for (let at = Math.ceil(least); at <= most; at += 1) {
-    const tick = h("span", at === 0 ? "0 ablate" : at === 1 ? "1 max" : String(at).replace("-", "−"));
-    tick.style.insetInlineStart = `${(100 * (at - least)) / (most - least)}%`;
-    ticks.append(tick);
-  }
+  reserve(figure, scaleWords(least + STEP), ABLATED);
   const words: Record<Kind, string> = {
     outcomes: "prediction",
     text: "generated text",
@@ -101,30 +107,25 @@ export const renderSteerView = view((ctx, root, signal) => {
       }),
     );
   }
-  setChildren(
-    root,
-    h("div.row.head", title, site),
-    h("div.row.steer-control", h("div.steer-slide", slider, ticks), figure, kinds),
-    change,
-    warning,
-    state.element,
-    body,
-  );
-  on(slider, signal, {
-    input: () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => {
-        rested = slider.valueAsNumber;
-        update();
-      }, RESTS);
-      measure();
-    },
-    dblclick: () => {
-      slider.value = "1";
-      rested = 1;
-      update();
-    },
+  const frame = createFrame(ctx, root, {
+    controls: [strength, kinds],
+    body: [h("div.steer-said", warning), body, state.element],
   });
+  root.classList.add("aw-steer");
+  root.role = "group";
+  const moveTo = (scale: number): void => {
+    slider.value = String(Number(scale.toFixed(1)));
+    moved();
+  };
+  const moved = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      rested = slider.valueAsNumber;
+      update();
+    }, RESTS);
+    measure();
+  };
+  on(slider, signal, { input: moved, dblclick: () => moveTo(1) });
   signal.addEventListener("abort", () => clearTimeout(timer));
 
   const feature = (): number => ctx.selection.get("feature") ?? 0;
@@ -132,19 +133,21 @@ export const renderSteerView = view((ctx, root, signal) => {
   /** What can be shown at once, while the slider moves. */
   const measure = (): void => {
     const scale = slider.valueAsNumber;
-    setText(figure, `${String(scale).replace("-", "−")} × max`);
+    setText(figure, scale === 0 ? ABLATED : scaleWords(scale));
+    less.disabled = scale <= least;
+    more.disabled = scale >= most;
     slider.setAttribute("aria-valuetext", `${scale} times its largest activation`);
     const answer = answers.get<{ maximum: number }>("reach", { feature: feature() });
-    if (!answer) return;
+    if (!answer) {
+      frame.readout.show("", false);
+      return;
+    }
     const [activations = [], lengths = []] = answer.buffers.map(floatsOf);
     const { maximum } = answer.meta;
     const size = relativeChange(scale, maximum, activations, lengths);
     const here = Math.max(0, ...activations);
-    setText(
-      change,
-      `set to ${printed(scale * maximum, false)} on every token (here up to ${printed(here, false)}); ` +
-        `the states change by |dh|/|h| ≈ ${printed(size, false)}`,
-    );
+    const [to, at] = [scale * maximum, here].map((value) => printed(value, false));
+    frame.readout.show(`set to ${to} on every token, here up to ${at} · |dh|/|h| ≈ ${printed(size, false)}`, false);
     const words =
       size > FAR
         ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`
@@ -184,8 +187,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     const { kinds: all = [], held = {} } = settings();
     const sae = optionsOf(ctx).saes?.[0];
     const label = `feature ${nameOfFeature(sae, feature())}`;
-    setText(title, ctx.options.title || `steer ${label}`);
-    setText(site, sae?.site ?? "");
+    frame.show(sae?.site ?? "", `steer ${label}`);
     root.ariaLabel = `steering of ${label}`;
     measure();
     if (all.length === 0) {
@@ -204,9 +206,7 @@ export const renderSteerView = view((ctx, root, signal) => {
       scale = nearestOf(held[kind] ?? [], rested);
       answer = answers.get<Steered>("steered", ask(scale));
       const missing = answers.failure("steered", ask(scale));
-      why =
-        missing ??
-        (answer ? `Below: ${String(scale).replace("-", "−")} × max, the nearest value stored in this page.` : why);
+      why = missing ?? (answer ? `Below: ${scaleWords(scale)}, the nearest value stored in this page.` : why);
     }
     state.show(answers.job("steered") ? "steered" : "reach", why);
     setFlag(body, "data-stale", !answer);

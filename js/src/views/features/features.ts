@@ -4,6 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, shortLabel } from "../../dom.ts";
 import { nearest, translateIndex } from "../../selection.ts";
 import type { Axis, ViewOptions } from "../../wire/wire.ts";
+import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { type Fill, NOTHING } from "../text/stripColour.ts";
 import { writeLabel } from "../text/tokens.ts";
 
@@ -36,6 +37,20 @@ export function shownSae(ctx: ViewContext): number {
   if (layers.length < 2) return 0;
   const layer = nearest(layers, ctx.selection.get("layer"));
   return saes.findIndex((sae) => sae.layer === layer);
+}
+
+/** The layer control, where there are SAEs of several layers. */
+export function createSaeControl(ctx: ViewContext, signal: AbortSignal): Control {
+  const control = createLayerControl(ctx, signal);
+  const place = h("span.sae-layer", ...control.elements);
+  return {
+    elements: [place],
+    show() {
+      const layers = new Set(optionsOf(ctx).saes?.map(({ layer }) => layer));
+      place.hidden = layers.size < 2;
+      control.show();
+    },
+  };
 }
 
 /** "#12 royalty" */
