@@ -25,8 +25,8 @@ class InterventionView(Intervening):
     The list of active interventions belongs to the shared selection (`view.selection.interventions`); a cross
     removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Beside it stands what the
     model predicts, before any change and after it, with the total variation distance of the two; for a model
-    that predicts nothing, how far its states moved. When the list changes, the model runs once, from the first changed
-    layer on, but never while a cell runs.
+    that predicts nothing, how far its states moved. When the list changes, the model runs once, from the
+    first changed layer on, but never while a cell runs.
 
     The row of attention that is shown (of the pinned token, or of the last one, in the selected layer and
     head) can be made uniform, put on the pinned key alone, or moved as far as the head's output stays the

@@ -91,6 +91,8 @@ export const renderRemovalView = view((ctx, root, signal) => {
   /** Whether the slider stands where the view opens. */
   let isOpened = false;
   let size = { width: 0, height: 0 };
+  /** Width in px of the view; 0 while it is not visible. */
+  let room = 0;
 
   root.classList.add("aw-removal");
   root.role = "group";
@@ -128,7 +130,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    if (size.width <= 0) return; // not visible: nothing is requested
+    if (room <= 0 || size.width <= 0) return; // not visible: nothing is requested
     const { source } = ctx.resolved();
     method.show();
     layers.show();
@@ -153,7 +155,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
 
   /** Update words, chart and text for the slider position. Sends nothing. */
   const paint = (): void => {
-    if (!removal || size.width <= 0) return;
+    if (!removal || room <= 0 || size.width <= 0) return;
     copy.show();
     const { order: ranked, steps, operator: done, target } = removal;
     const [step, mode] = [player.at(), modes.value()];
@@ -189,10 +191,14 @@ export const renderRemovalView = view((ctx, root, signal) => {
   onResize(root, signal, ({ width }) => {
     const columns = 1 + COLUMNS.filter((least) => width >= least).length;
     grid.dataset.columns = String(columns);
+    const isBack = room <= 0 && width > 0;
+    room = width;
+    if (isBack) update();
   });
   onResize(plot, signal, (box) => {
     const [width, height] = [Math.floor(box.width), alone ? Math.floor(box.height) : INSIDE];
-    if (width === size.width && height === size.height) return;
+    // The curve may be away while the view is there.
+    if (width <= 0 || (width === size.width && Math.max(140, height) === size.height)) return;
     size = { width, height: Math.max(140, height) };
     update();
   });
