@@ -11,6 +11,8 @@ import attnwidgets as aw
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
+from .lab import choose
+
 
 @pytest.fixture(scope="module")
 def trace():
@@ -47,23 +49,29 @@ def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trac
     curve = aw.evaluate.faithfulness(
         trace, found, operator="mask", metrics="deletion", thresholds=[k / len(order) for k in range(4)]
     ).of("made")[0, 0]
-    assert struck(page) == []
-    step(page, "ArrowRight", 3)
+    told = page.locator(".aw-chart-told").text_content()
+    assert told.startswith("without \u2068“"), "it opens on what one token does"
+    assert "points" in told
+    assert struck(page) == [trace.tokens[order[0]]]
+    height = page.locator(".aw-removal").bounding_box()["height"]
+    step(page, "ArrowRight", 2)
     labels = [trace.tokens[i] for i in sorted(order[:3])]
     assert struck(page) == labels
-    assert page.locator(".aw-tok[data-in='[MASK]']").count() == 3
-    said = page.locator(".aw-removal > div > .aw-readout").inner_text()
-    now, before = (float(found) for found in re.findall(r"([\d.]+) %", said)[:2])
-    assert now == pytest.approx(100 * curve[3], abs=0.06)
-    assert before == pytest.approx(100 * curve[0], abs=0.06)
-    assert f"3 of {len(order)} tokens removed" in said
-    assert "predicted now:" in said
+    said = page.locator(".aw-removal > .aw-footer > .aw-readout").inner_text()
+    before, now = (float(found) for found in re.search(r"([\d.]+) → ([\d.]+) · mask · k = 3", said).groups())
+    assert now == pytest.approx(curve[3], abs=6e-5)
+    assert before == pytest.approx(curve[0], abs=6e-5)
+    assert said.count("“") == 3
+    assert page.get_by_text("Now predicted:").count() == 1
     slider = page.locator(".aw-removal-control input")
-    assert slider.get_attribute("aria-valuetext").startswith("3 of")
-    page.get_by_text("keep only the top k").click()
+    assert slider.get_attribute("aria-valuetext").startswith(f"3 of {len(order)}")
+    listed = page.locator(".aw-removal-row").all_inner_texts()
+    assert len(listed) == len(order)
+    page.get_by_text("keep top").click()
     assert struck(page) == [label for i, label in enumerate(trace.tokens) if i in order[3:]]
     page.locator(".aw-tok", has_text=trace.tokens[order[0]]).first.click()
     assert page.locator(".aw-removal-control output").inner_text().startswith("1 of")
+    assert page.locator(".aw-removal").bounding_box()["height"] == height
 
 
 def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
@@ -71,7 +79,7 @@ def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
     box = plot.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
     half = page.locator(".aw-removal-control output").inner_text()
-    assert not half.startswith("0 of")
+    assert not half.startswith(("0 of", "1 of"))
     step(page, "Home")
     page.get_by_role("button", name="play").click()
     page.wait_for_function("() => document.querySelector('.aw-removal-control input').value === '2'")
@@ -83,12 +91,12 @@ def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 340, "height": 800}}], indirect=True)
 def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
-    page.get_by_role("combobox", name="removed by").click()
+    page.get_by_role("combobox", name="by").click()
     grey = page.locator(".aw-menu [aria-disabled=true]")
     assert grey.count() == 5
     assert all("needs a running kernel" in text for text in grey.all_inner_texts())
     page.keyboard.press("Escape")
-    page.locator(".aw-removal > .aw-head").get_by_text("words").click()
+    page.locator(".aw-removal > .aw-toolbar").get_by_text("words").click()
     page.locator(".aw-removal .aw-tok", has_text="unbelievable").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / "removal-narrow.png", full_page=True)
@@ -97,16 +105,28 @@ def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
 def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(trace, page_of):
     page = page_of(aw.RemovalView(trace, units=["token"]))
     page.locator(".aw-removal .aw-point").wait_for(state="attached")
-    place = page.locator(".aw-removal > .aw-head > .aw-where")
+    place = page.locator(".aw-removal .aw-where")
     assert "mean over its rows" in place.inner_text()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
     page.get_by_text("not in this file; it needs a running kernel").first.wait_for()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
-    page.locator(".aw-removal-body:not([data-stale])").wait_for()
+    page.locator(".aw-removal-grid:not([data-stale])").wait_for()
 
 
-def test_in_an_explorer_nothing_is_asked_while_the_panel_is_folded(trace, page_of):
-    view = aw.Explorer(trace, units=["token"])
+def test_at_760_the_order_is_one_click_away_and_a_row_moves_the_slider(page, trace, found):
+    page.set_viewport_size({"width": 780, "height": 700})
+    rows = page.locator(".aw-removal-row")
+    assert not rows.first.is_visible()
+    page.locator(".aw-removal-legend").get_by_text("order").click()
+    rows.nth(1).click()
+    assert page.locator(".aw-removal-control output").inner_text().startswith("2 of")
+    page.set_viewport_size({"width": 1240, "height": 700})
+    page.locator(".aw-removal .aw-point").wait_for()
+    assert rows.nth(1).is_visible()
+
+
+def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of):
+    view = aw.Explorer(trace, units=["token"], layer=0, head=0)
     args = {
         "source": "attention/token/self",
         "layer": 0,
@@ -116,16 +136,17 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_folded(trace, page_o
         "operator": None,
     }
     view._requests.answer("removal", args)
-    page = page_of(view)
+    view.selection.pinned = None
+    page = page_of(view, viewport={"width": 1240, "height": 800})
+    choose(page, "more", "what if tokens were removed")
     panel = page.locator("[data-of=RemovalView]")
-    panel.locator("summary").click()
     panel.locator(".aw-point").wait_for(state="attached")
     place = panel.locator(".aw-where")
     assert "layer 0" in place.inner_text()
-    panel.locator("summary").click()
+    page.locator(".aw-tab", has_text="In words").click()
     page.locator("input[aria-label=layer]").first.focus()
     page.keyboard.press("End")
     page.wait_for_timeout(300)
     assert "layer 0" in place.text_content()
-    panel.locator("summary").click()
+    choose(page, "more", "what if tokens were removed")
     panel.get_by_text("not in this file; it needs a running kernel").wait_for()  # asked now, and not held

@@ -45,21 +45,31 @@ def rows(page):
 
 def test_a_value_is_read_with_its_interval_by_keys_and_by_the_pointer(page, card):
     plot = page.locator(".aw-scores-plot")
+    readout = page.locator(".aw-scores > .aw-footer > .aw-readout")
     plot.focus()
     page.keyboard.press("End")
-    said = page.locator(".aw-scores > .aw-readout").inner_text()
     low, high = card.interval
-    expected = f"lrp {card.mean[0, 0, 3]:.3f} ({low[0, 0, 3]:.3f} to {high[0, 0, 3]:.3f})"
-    assert said.startswith("share 0.5: ")
-    assert expected.replace("-", "−") in said
+    expected = f"lrp {card.mean[0, 0, 3]:.3f} ({low[0, 0, 3]:.3f} to {high[0, 0, 3]:.3f}, 95 % interval)"
+    said = readout.inner_text()
+    assert said == f"{expected} · share 0.5".replace("-", "−")
+    assert page.locator(".aw-scores-plot .aw-band").count() == 1
+    page.locator(".aw-scores-row", has_text="attention").click()
+    plot.focus()
     page.keyboard.press("Home")
-    assert "attention undefined" in page.locator(".aw-scores > .aw-readout").inner_text()
+    assert readout.inner_text().startswith("attention undefined")
     page.keyboard.press("Escape")
-    assert page.locator(".aw-scores > .aw-readout").inner_text().startswith("mean over share: ")
+    page.locator(".aw-scores-row", has_text="alti").click()
+    assert readout.inner_text().endswith("mean over share")
     box = plot.bounding_box()
-    page.mouse.move(box["x"] + 60, box["y"] + 50)
-    assert page.locator(".aw-scores > .aw-readout").inner_text().startswith("share 0.01: ")
-    assert "undefined: attention ranks nothing" in page.locator(".aw-scores > .aw-warning").inner_text()
+    height = page.locator(".aw-scores").bounding_box()["height"]
+    page.mouse.click(box["x"] + 60, box["y"] + 50)
+    page.mouse.move(0, 0)
+    assert readout.inner_text().startswith("alti")
+    assert "share 0.01" in readout.inner_text(), "a click pins the place"
+    assert page.locator(".aw-scores").bounding_box()["height"] == height <= 560
+    assert (
+        "undefined: attention ranks nothing" in page.locator(".aw-scores-scroll > .aw-warning").inner_text()
+    )
 
 
 def test_methods_hide_and_stand_alone_and_baselines_stay(page):
@@ -91,9 +101,9 @@ def test_the_table_sorts_and_a_metric_says_which_way_it_is_read(page, card):
     page.get_by_role("button", name="method").click()
     assert rows(page) == sorted(METHODS)
     choose(page, "metric", "sufficiency")
-    page.locator(".aw-line", has_text="lower is better").wait_for()
+    page.locator(".aw-scores-way", has_text="lower is better").wait_for()
     choose(page, "metric", "gini")
-    page.locator(".aw-line", has_text="neither high nor low is better").wait_for()
+    page.locator(".aw-scores-way", has_text="neither high nor low is better").wait_for()
     assert page.locator(".aw-scores-plot circle").count() == 2
     assert page.locator(".aw-scores-plot text", has_text="undefined").count() == 1
 
@@ -102,7 +112,9 @@ def test_the_table_sorts_and_a_metric_says_which_way_it_is_read(page, card):
 def test_it_fits_and_names_do_not_stand_over_each_other(page, shots, width, scheme):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
-    page.wait_for_function(f"() => document.querySelector('.aw-scores svg').getAttribute('width') < {width}")
+    page.wait_for_function(
+        f"() => document.querySelector('.aw-scores-plot > svg').getAttribute('width') < {width}"
+    )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     boxes = [item.bounding_box() for item in page.locator(".aw-profile-legend li").all()]
     for i, one in enumerate(boxes):

@@ -16,7 +16,7 @@ from tests.tracing import tiny
 from tests.views.every import every_view, make
 
 ELSEWHERE = {
-    "ScorecardView": "several methods beside each other",
+    "ScorecardView": "scores, tested below",
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
 }
@@ -234,6 +234,31 @@ def test_what_is_left_after_some_removals(names, classified):
         view.left(99)
 
 
+def test_scores_of_a_method_at_a_place_and_over_all(names):
+    samples = np.random.default_rng(0).normal(size=(6, 2, 3, 4))
+    labels = {"metrics": ["one", "two"], "methods": ["a", "b", "random"], "baselines": ["random"]}
+    card = aw.evaluate.Scorecard(samples, x=[0.1, 0.2, 0.5, 1], x_name="share", **labels)
+    single = aw.evaluate.Scorecard(samples[..., :1], x=["score"], **(labels | {"metrics": ["three", "four"]}))
+    view = aw.ScorecardView({"curves": card, "points": single})
+    for given in ({"view": view}, {"view": view, "card": card, "single": single, "aw": aw}):
+        names.clear()
+        names |= given
+        for shown in view.options["cards"]:
+            for metric, (metric_name, _) in enumerate(shown["metrics"]):
+                for row, (row_name, _) in enumerate(shown["rows"]):
+                    one = {"of": "score", "metric": metric_name, "row": row_name}
+                    code, value = number(view, names, **one, place=-1)
+                    assert value == pytest.approx(shown["whole"][0][metric][row], rel=1e-6), code
+                    code, value = number(view, names, **one, place=0)
+                    assert value == pytest.approx(shown["mean"][metric][row][0], rel=1e-6), code
+                    assert code.startswith("view.") == ("card" not in names)
+    assert number(view, names, of="score", metric="two", row="b", place=-1)[0] == (
+        "aw.evaluate.aopc(card).mean[1, 1, 0].item()"
+    )
+    with pytest.raises(ValueError, match="row='c' is not one of a, b, random"):
+        view.score("one", "c")
+
+
 def test_probabilities_before_and_after_an_intervention(names, classified):
     view = aw.InterventionView(classified)
     names |= {"trace": classified, "view": view}
@@ -284,7 +309,7 @@ def test_what_a_page_asks_is_checked(names, classified):
 
 
 def test_a_page_holds_the_expression_of_the_pinned_cell(names, classified):
-    view = aw.Heatmap(classified)
+    view = aw.Heatmap(classified, layer=0, head=0)
     names["trace"] = classified
     assert "expression" not in {topic for topic, _, _ in view.answers_for_page()}
     view.selection.pinned = (3, 2)

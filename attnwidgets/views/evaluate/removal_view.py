@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 class RemovalView(View):
     """Remove the top k tokens of an explanation, and watch the prediction.
 
-    A slider chooses k. Above it, a curve shows what is left of the prediction for every k (the deletion
-    curve, or the insertion curve if only the top k are kept), together with random orders and the order of
-    single removals; below stands what the model still sees, and what it predicts now. All steps are computed
-    at once for an explanation, a target and an operator; the slider then acts in the browser. The numbers are
-    those of `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
+    A slider chooses k, at first 1. On top stands what the model still sees; below, the prediction before and
+    now, the curve of what is left of it for every k (the deletion curve, or the insertion curve if only the
+    top k are kept) with random orders and the order of single removals, and the order in which elements go,
+    with the explanation's value of each and what is left after it. All steps are computed at once for an
+    explanation, a target and an operator; the slider then acts in the browser. The numbers are those of
+    `aw.evaluate.faithfulness`, metrics "deletion" and "insertion", at the shares k / n.
 
     The model runs between cells, with a progress bar, and can be cancelled. A page without a kernel
     (`to_html`) holds what is shown; other operators need the notebook.
@@ -58,6 +59,7 @@ class RemovalView(View):
 
     _VIEW = "RemovalView"
     PARTS = ("removal",)
+    _HEIGHT = 520
     _MANY_METHODS = True
 
     def __init__(

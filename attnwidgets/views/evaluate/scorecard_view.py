@@ -11,25 +11,30 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.results.tables import spreadsheet_label
+from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.standalone_view import StandaloneView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import TitleOptions
 
 
 class ScorecardView(StandaloneView):
-    """Scores of several methods: curves with confidence bands, and a table of means, with chance and oracle.
+    """Scores of several methods: curves and a table of means, with chance and oracle.
 
     A menu chooses one metric and says which direction is better. A chip shows or hides a method, a double
-    click shows it alone; chance and oracle always stay. Values and intervals are read under the pointer or
-    with the arrow keys; click a column to sort the table. Undefined scores are marked as such. Metrics
-    without a curve are drawn as points with their intervals.
+    click shows it alone; chance and oracle always stay. A click on a row of the table chooses the method
+    whose confidence band is drawn and whose values are read, under the pointer or with the arrow keys; a
+    click on the curves pins a place. Click a column to sort the table. Undefined scores are marked as such.
+    Metrics without a curve are drawn as points with their intervals.
 
     Args:
         shown: A `Scorecard`, the result of `aw.evaluate.compare`, or a mapping from names to scorecards.
@@ -42,6 +47,7 @@ class ScorecardView(StandaloneView):
 
     _VIEW = "ScorecardView"
     PARTS = ("scorecard",)
+    _HEIGHT = 520
 
     def __init__(self, shown: Any, *, metric: str | None = None, **options: Unpack[TitleOptions]) -> None:
         given = shown if isinstance(shown, Mapping) else {"": shown}
@@ -62,6 +68,58 @@ class ScorecardView(StandaloneView):
     def _own_options(self) -> dict[str, Any]:
         cards = [described(name, card) for name, card in self._cards.items()]
         return {"cards": cards, "metric": self._metric, "hidden": []}
+
+    def score(self, metric: str, row: str, place: int | None = None) -> float:
+        """Return a score that the view shows: a mean over examples.
+
+        Args:
+            metric: Its name.
+            row: The method, with its group where there are several: "lrp, layer 3".
+            place: Index along the horizontal axis; None: the mean over all of it, as in the table.
+
+        Raises:
+            ValueError: There is no such metric or row.
+            IndexError: There is no such place.
+        """
+        card, at, number = self._at(metric, row)
+        if place is None:
+            return float(_overall(card)[0][at, number, 0])
+        return float(card.mean[at, number, place])
+
+    def _at(self, metric: str, row: str) -> tuple[Scorecard, int, int]:
+        """Return the scorecard with a metric, and the numbers of the metric and of a row by its name."""
+        card = next((card for card in self._cards.values() if metric in card.metrics), None)
+        if card is None:
+            known = [name for one in self._cards.values() for name in one.metrics]
+            raise ValueError(f"metric={metric!r} is not one of {', '.join(known)}.{suggest(metric, known)}")
+        names = [card.row_name(number) for number in range(len(card.methods))]
+        if row not in names:
+            raise ValueError(f"row={row!r} is not one of {', '.join(names)}.{suggest(row, names)}")
+        return card, card.metrics.index(metric), names.index(row)
+
+    def _numbers(self) -> Kinds:
+        return {"score": self._score_paths}
+
+    def _score_paths(self, metric: str, row: str, place: int) -> Iterator[Path]:
+        """Yield the paths to the score of a row; place -1: its mean over the horizontal axis."""
+        import attnwidgets
+
+        card, at, number = self._at(str(metric), str(row))
+        if place >= 0:
+            yield card, f".mean[{at}, {number}, {int(place)}].item()"
+        elif card.ends is None:
+            yield attnwidgets, ".evaluate.aopc(", card, f").mean[{at}, {number}, 0].item()"
+        else:
+            yield card, f".mean[{at}, {number}].mean().item()"
+        yield self, f".score({listed(str(metric), str(row), place=int(place) if place >= 0 else None)})"
+
+    def _expressions(self) -> Iterator[dict[str, Any]]:
+        """Yield the arguments for the numbers of the tables, whose expressions a page contains."""
+        for card in self._cards.values():
+            place = -1 if len(card.x) > 1 else 0
+            for metric in card.metrics:
+                for row in range(len(card.methods)):
+                    yield {"of": "score", "metric": metric, "row": card.row_name(row), "place": place}
 
     def _shown(self) -> Scorecard:
         """Return the scores that are shown: one metric, and the methods that are not hidden."""
@@ -103,21 +161,13 @@ class ScorecardView(StandaloneView):
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
     """Return a scorecard for the browser (`Card` of scorecard/card.ts)."""
-    from attnwidgets.evaluate.scorecards.curves import aopc
     from attnwidgets.evaluate.scorecards.directions import direction_of
     from attnwidgets.evaluate.scorecards.table import order_of, row_is_baseline
     from attnwidgets.views.wire.header import model_name
 
     rows = order_of(card)
     low, high = card.interval
-    overall = card.mean, low, high
-    if len(card.x) > 1 and card.ends is None:
-        mean = aopc(card)
-        overall = mean.mean, *mean.interval
-    elif len(card.x) > 1:
-        # A score that is not a mean over examples has no interval of its mean over the horizontal axis.
-        blank = np.full((*card.shape[:2], 1), np.nan)
-        overall = card.mean.mean(axis=-1, keepdims=True), blank, blank
+    overall = _overall(card)
     return {
         "name": name.replace("_", " "),
         "title": card.title.replace("_", " "),
@@ -136,6 +186,20 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
         "count": card.count[:, rows].tolist(),
         "whole": [_json(part[:, rows, 0]) for part in overall],
     }
+
+
+def _overall(card: Scorecard) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean over the horizontal axis and the ends of its interval, each [metric, row, 1]."""
+    from attnwidgets.evaluate.scorecards.curves import aopc
+
+    if len(card.x) == 1:
+        return card.mean, *card.interval
+    if card.ends is None:
+        mean = aopc(card)
+        return mean.mean, *mean.interval
+    # A score that is not a mean over examples has no interval of its mean over the horizontal axis.
+    blank = np.full((*card.shape[:2], 1), np.nan)
+    return card.mean.mean(axis=-1, keepdims=True), blank, blank
 
 
 def _is_scorecard(card: Any) -> bool:

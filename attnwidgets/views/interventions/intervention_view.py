@@ -23,10 +23,10 @@ class InterventionView(Intervening):
     """Knock heads out or edit a row of attention, and see how the prediction changes.
 
     The list of active interventions belongs to the shared selection (`view.selection.interventions`); a cross
-    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. The view shows what the
-    model predicts before and after, with the total variation distance of the two; for a model that predicts
-    nothing, how far its states moved. When the list changes, the model runs once, from the first changed
-    layer on, but never while a cell runs.
+    removes an entry, and `view.interventions()` hands the list to `trace.rerun`. Beside it stands what the
+    model predicts, before any change and after it, with the total variation distance of the two; for a model
+    that predicts nothing, how far its states moved. When the list changes, the model runs once, from the
+    first changed layer on, but never while a cell runs.
 
     The row of attention that is shown (of the pinned token, or of the last one, in the selected layer and
     head) can be made uniform, put on the pinned key alone, or moved as far as the head's output stays the
@@ -44,6 +44,7 @@ class InterventionView(Intervening):
 
     _VIEW = "InterventionView"
     PARTS = ("interventions",)
+    _HEIGHT = 460
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
         if not is_trace(trace):

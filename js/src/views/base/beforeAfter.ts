@@ -1,18 +1,16 @@
-/** A model's predictions before and after a change: a row for each outcome, with a bar for each side. */
+/** A model's predictions before and after a change: a row for each outcome, with a grey bar before and one in ink now. */
 import { h, shortLabel } from "../../dom.ts";
 
 export interface Outcome {
   label: string;
   before: number;
-  after: number;
+  /** Null while nothing is changed: then what stands is what is predicted now. */
+  after: number | null;
   /** The text beside the label. */
   mark?: string;
   /** Whether this is the top outcome after the change but not before. */
   turned?: boolean;
 }
-
-/** No arrow for a difference that the printed digits do not show. */
-const STILL = 5e-4;
 
 /** A table of outcomes with values formatted by `print` and labels of at most `longest` characters. */
 export function beforeAfter(
@@ -21,24 +19,25 @@ export function beforeAfter(
   print: (value: number) => string,
   longest = 40,
 ): HTMLElement {
+  const isChanged = outcomes.some(({ after }) => after !== null);
   const rows = outcomes.map(({ label, before, after, mark, turned }) => {
-    const bars = [before, after].map((value, i) => {
+    const [was, now] = [after === null ? null : before, after ?? before];
+    const bars = [was, now].map((value, i) => {
       const bar = h("span");
-      bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(2)}%`;
-      return h(i ? "span.bar" : "span.bar.was", bar);
+      bar.style.width = `${(100 * Math.max(0, Math.min(1, value ?? 0))).toFixed(2)}%`;
+      return h(i ? "span.both-now" : "span.both-was", bar);
     });
-    const up = after - before;
     const text = shortLabel(label, longest);
-    const turn = Math.abs(up) < STILL ? "" : up > 0 ? "up" : "down";
     return h(
       "tr",
-      turned ? { "data-turn": turn, "data-turned": "" } : { "data-turn": turn },
+      turned ? { "data-turned": "" } : {},
       h("th", { scope: "row", title: text }, h("bdi", text), h("small", mark ? ` ${mark}` : "")),
-      h("td", print(before)),
       h("td", h("div.both-bars", { "aria-hidden": "true" }, ...bars)),
-      h("td", print(after)),
+      h("td", was === null ? "" : print(was)),
+      h("td", print(now)),
     );
   });
-  const heads = [what, "before", "", "after"].map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
-  return h("table.both", h("thead", h("tr", ...heads)), h("tbody", ...rows));
+  const heads = [what, "", isChanged ? "before" : "", "now"];
+  const cells = heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
+  return h("table.both", h("thead", h("tr", ...cells)), h("tbody", ...rows));
 }

@@ -55,6 +55,15 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   return {
     readout: isInside ? ctx.readout : footer,
     show(where, fallback) {
+      const { height } = ctx.options;
+      if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
+      // A view of numbers that belong to no text has no source.
+      if (ctx.header().sources.length === 0) {
+        const own = ctx.options.title || (fallback ?? "");
+        setText(title, own);
+        if (typeof where === "string") setText(place, where);
+        return own;
+      }
       const shown = ctx.resolved();
       const { source, notes } = shown;
       const name = ctx.options.title || (fallback ?? source.title);
@@ -69,8 +78,6 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
       setText(note, [source.note, ...notes].filter(Boolean).join(" · "));
-      const { height } = ctx.options;
-      if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
       notices.show();
       return name;
     },

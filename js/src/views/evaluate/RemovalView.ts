@@ -3,87 +3,113 @@
  * sees. One request covers all steps; the slider acts in the browser.
  */
 
-import { h, on, setChildren, setFlag, setText, shortLabel, watchWidth } from "../../dom.ts";
+import { assign, h, onResize, quoted, setFlag, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import { nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
-import { chooseMethod } from "../base/methodChoice.ts";
-import { methodsOf, plural } from "../base/navigation.ts";
+import { plural } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
-import { renderLayerSlider } from "../maps/LayerSlider.ts";
-import { createUnits } from "../text/units.ts";
+import {
+  createHeadControl,
+  createLayerControl,
+  createMethodControl,
+  createUnitControl,
+  together,
+} from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
 import { createChart } from "./removal/chart.ts";
 import { choicesOf, EFFECTS, strategyName } from "./removal/maskingStrategies.ts";
-import { drawPredictionChange } from "./removal/predictionChange.ts";
+import { createOrder } from "./removal/order.ts";
+import { createPredictionChange } from "./removal/predictionChange.ts";
 import { createRemainingText } from "./removal/remainingText.ts";
 import { requestOf, rowWords } from "./removal/request.ts";
 import { createStepSlider } from "./removal/stepSlider.ts";
-import { type Mode, predictedWords, type Removal, removalAt, valueWithAll, valueWords } from "./removal/steps.ts";
+import { exactWords, type Mode, type Removal, removalAt, valueWithAll, withoutWords } from "./removal/steps.ts";
 
-const MODES: Record<Mode, string> = { gone: "remove the top k", kept: "keep only the top k" };
-const NAMED = 4;
+const MODES: Record<Mode, string> = { gone: "remove top", kept: "keep top" };
+const PANELS = { curve: "curve", order: "order" };
+/** Tokens named in the readout. */
+const NAMED = 3;
+/** px from which two and three columns stand beside each other. */
+const COLUMNS = [560, 960];
+/** Height in px of the chart where the view has no height of its own. */
+const INSIDE = 260;
 
 export const renderRemovalView = view((ctx, root, signal) => {
-  /** Not inside another view, which has its own heading and menus. */
+  /** Not inside another view, which has its own controls. */
   const alone = root === ctx.el;
-  const fold = root.closest("details");
-  const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
-  const operator = createMenu("removed by", signal, (name) => {
+  const layers = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
+  const method = createMethodControl(ctx, signal);
+  const units = createUnitControl(ctx, signal);
+  const modes = createSegments("remove or keep", MODES, signal, () => paint());
+  const operator = createMenu("by", signal, (name) => {
     ctx.model.set("options", { ...ctx.model.get("options"), operator: name } as never);
     ctx.model.save_changes();
   });
-  const modes = createSegments("remove or keep", MODES, signal, () => paint());
-  const units = createUnits(ctx, signal);
-  const heading = createHeading(
-    ctx,
-    ...(alone ? [method.field] : []),
-    operator.field,
-    modes.element,
-    ...(alone ? [units.element] : []),
-  );
-  const layers = h("div.removal-layers");
   const answers = createAnswers(ctx, signal, () => update());
   const state = createFetchStatus(() => answers);
-  const caption = h("div.line");
   const player = createStepSlider(signal, () => paint());
-  const chart = createChart(ctx, signal, (step) => {
-    player.stop();
-    if (step !== player.at()) player.go(step);
-  });
-  const turn = h("div.removal-turn");
-  const readout = createReadout();
+  const chart = createChart(
+    ctx,
+    signal,
+    (step) => {
+      player.stop();
+      if (step !== player.at()) player.go(step);
+    },
+    () => plural(ctx.source().unit),
+  );
+  const change = createPredictionChange();
   const copy = createCopyButton(ctx, signal, () => {
     const [step, mode] = [player.at(), modes.value()];
     if (!removal || !Number.isFinite(removal.values[mode][step])) return null;
     return { of: "left", ...requestOf(ctx), k: removal.steps[step], kept: mode === "kept" };
   });
   const seen = createRemainingText(ctx, signal, (token) => choose(token));
-  const body = h("div.removal-body", caption, chart.element, player.element, turn, ...readout.elements, seen.element);
+  const order = createOrder(ctx, signal, (token) => choose(token));
+  const by = h("span.removal-by");
+  const panels = createSegments("shown", PANELS, signal, () => assign(grid.dataset, { panel: panels.value() }));
+  const plot = h("div.removal-plot", chart.element);
+  const side = h("div.removal-side-panel", player.element, change.element);
+  const own = h("div.row.removal-own");
+  const frame = createFrame(ctx, root, {
+    controls: [...method.elements, ...layers.elements, modes.element, operator.field, ...units.elements],
+    lead: [seen.element],
+    legend: h("span.removal-legend", by, panels.element),
+    body: [
+      ...(alone ? [] : [own]),
+      side,
+      h("div.removal-curve", state.element, plot),
+      order.element,
+      ...(alone ? [] : [seen.element]),
+    ],
+    actions: [copy.element],
+  });
+  const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
   let removal: Removal | null = null;
-  let width = 0;
+  /** Whether the slider stands where the view opens. */
+  let isOpened = false;
+  let size = { width: 0, height: 0 };
+  /** Width in px of the view; 0 while it is not visible. */
+  let room = 0;
 
   root.classList.add("aw-removal");
   root.role = "group";
-  setChildren(
-    root,
-    ...heading.elements,
-    ...(alone ? [layers] : []),
-    state.element,
-    body,
-    ...(alone ? [copy.element] : []),
-  );
-  if (alone) renderLayerSlider(ctx.child({ title: "" }), layers);
+  grid.classList.add("aw-removal-grid");
+  grid.dataset.panel = panels.value();
+  if (!alone) own.append(modes.element, operator.field);
 
   const read = (): void => {
     const [answer, topic, failure] = removalAt(answers, requestOf(ctx));
-    setFlag(body, "data-stale", !answer);
+    setFlag(grid, "data-stale", Boolean(removal) && !answer);
     state.show(topic, failure);
     removal = answer ?? removal;
-    body.hidden = !removal;
-    if (answer) player.until(answer.steps.length - 1);
+    setFlag(grid, "data-empty", !removal);
+    if (!answer) return;
+    player.until(answer.steps.length - 1);
+    if (!isOpened) player.go(Math.min(1, answer.steps.length - 1));
+    isOpened = true;
   };
 
   /** In a map, a token pins its row; in attributions, the slider moves to the step that removes the token. */
@@ -93,65 +119,87 @@ export const renderRemovalView = view((ctx, root, signal) => {
       ctx.selection.pin({ unit, query: token, key: -1 });
       return;
     }
+    goTo(token);
+  };
+  const goTo = (token: number): void => {
     const rank = removal?.order.indexOf(token) ?? -1;
     if (!removal || rank < 0) return;
     const step = removal.steps.findIndex((k) => k > rank);
+    player.stop();
     player.go(step === player.at() ? step - 1 : step);
   };
 
   const update = (): void => {
-    if (width <= 0 || fold?.open === false) return; // not visible: nothing is requested
+    if (room <= 0 || size.width <= 0) return; // not visible: nothing is requested
     const { source } = ctx.resolved();
-    if (alone) {
-      const lost = ctx.tiles.status().state === "no-kernel";
-      method.offer(ctx.options.method ? [] : methodsOf(ctx.header(), ctx.options.methods, lost), source.method);
-      layers.hidden = source.kind === "attributions" && source.layers.length < 2;
-      units.show();
-      if (!layers.hidden) units.element.hidden = true;
+    method.show();
+    layers.show();
+    units.show();
+    // Attributions are those at the input, whatever layer is selected.
+    if (source.kind === "attributions" && source.layers.length < 2) {
+      for (const element of layers.elements) assign(element, { hidden: true });
     }
     read();
     const isPage = ctx.model.get("runtime") === "";
     operator.offer(removal ? choicesOf(removal, isPage) : [], removal?.operator ?? "");
-    root.ariaLabel = heading.show(removal ? rowWords(ctx) : "", `remove the top k of ${source.title}`);
+    const what = removal ? `What is left of “${shortLabel(removal.target, 40)}”` : "What is left";
+    const title = frame.show(removal ? rowWords(ctx) : "", what);
+    root.ariaLabel = `${title}, by ${source.title}`;
     if (!removal) return;
+    const { operator: done, standIn } = removal;
+    setText(by, `by ${strategyName(done)}`);
+    by.title = standIn ? `replaced by ${standIn}` : (EFFECTS[done] ?? "");
     seen.build();
     paint();
   };
 
   /** Update words, chart and text for the slider position. Sends nothing. */
   const paint = (): void => {
-    if (!removal || width <= 0) return;
+    if (!removal || room <= 0 || size.width <= 0) return;
     copy.show();
-    const { order, steps, operator: done, score, target, title } = removal;
+    const { order: ranked, steps, operator: done, target } = removal;
     const [step, mode] = [player.at(), modes.value()];
     const isKept = mode === "kept";
     const { unit, key } = ctx.source();
     const k = steps[step] ?? 0;
-    const all = order.length;
-    const verb = isKept ? "kept" : "removed";
-    const named = `“${shortLabel(target, 40)}”`;
-    const what = score === "probability" ? `probability of ${named}` : named;
-    setText(
-      caption,
-      `${what} (${title}) ${isKept ? "with only the top k" : "without the top k"} ${plural(unit)} · ${strategyName(done)}: ${EFFECTS[done]}`,
+    const { labels } = ctx.axisOf(key);
+    const name = (token: number): string => quoted(labels, token, ctx.options.indexBase);
+    const first = ranked[0] === undefined ? "" : name(ranked[0]);
+    const top = ranked.slice(0, Math.min(k, NAMED)).map(name);
+    const list = `${top.join(", ")}${k > NAMED ? ` and ${k - NAMED} more` : ""}`;
+    const what = isKept ? "kept alone" : "removed";
+    const words = k ? `${list} ${what}` : isKept ? "nothing kept" : "nothing removed";
+    const [before, now] = [valueWithAll(removal), removal.values[mode][step] ?? NaN].map((value) =>
+      exactWords({ score: (removal as Removal).score }, value),
     );
-    chart.show(removal, mode, step, width);
-    drawPredictionChange(turn, removal, mode, step);
-    const first = order.slice(0, Math.min(k, NAMED)).map((token) => nameOf(ctx, key, token));
-    const list = first.length ? ` (${first.join(", ")}${k > NAMED ? ", …" : ""})` : "";
-    const gone = `${k} of ${all} ${all === 1 ? unit : plural(unit)} ${verb}${list}`;
-    const value = removal.values[mode][step] ?? NaN;
-    const then = Number.isNaN(value)
-      ? "no value is left"
-      : `${target} ${valueWords(removal, value)}, ${valueWords(removal, valueWithAll(removal))} with all`;
-    readout.show(`${gone}: ${then}${predictedWords(removal, mode, step, " · predicted now: ")}`, true);
-    player.name(`${k} of ${all}`, `${plural(unit)} ${verb}`, `${gone}, ${then}`);
-    seen.show(removal, new Set(isKept ? order.slice(k) : order.slice(0, k)));
+    const values = k || isKept ? `${before} → ${now}` : before;
+    const sentence = `${words}: ${shortLabel(target, 40)} ${values}`;
+    frame.readout.show(`${sentence} · ${strategyName(done)} · k = ${k}`, true);
+    const count = `${k} of ${ranked.length}`;
+    player.name(
+      `${plural(unit)[0]?.toUpperCase()}${plural(unit).slice(1)} ${isKept ? "kept" : "removed"}`,
+      count,
+      `${count}: ${sentence}`,
+    );
+    change.show(removal, mode, step, unit, first);
+    chart.show(removal, mode, step, withoutWords(mode, k, unit, first), size);
+    order.show(removal, mode, step);
+    const newest = k ? (ranked[k - 1] ?? -1) : -1;
+    seen.show(removal, new Set(isKept ? ranked.slice(k) : ranked.slice(0, k)), newest);
   };
 
-  if (fold) on(fold, signal, { toggle: () => update() });
-  watchWidth(root, signal, (now) => {
-    width = now;
+  onResize(root, signal, ({ width }) => {
+    const columns = 1 + COLUMNS.filter((least) => width >= least).length;
+    grid.dataset.columns = String(columns);
+    const isBack = room <= 0 && width > 0;
+    room = width;
+    if (isBack) update();
+  });
+  onResize(plot, signal, (box) => {
+    const [width, height] = [Math.floor(box.width), alone ? Math.floor(box.height) : INSIDE];
+    // The curve may be away while the view is there.
+    if (width <= 0 || (width === size.width && Math.max(140, height) === size.height)) return;
+    size = { width, height: Math.max(140, height) };
     update();
   });
   return (changed) => {

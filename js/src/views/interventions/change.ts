@@ -26,10 +26,12 @@ const FEW = 8;
 
 export interface Change {
   element: HTMLElement;
-  /** Request the effect of the active interventions, and show it. */
+  /** Request the effect of the active interventions, and show it; without any, the predictions as recorded. */
   show(): void;
   /** Where the probability of the outcome that is now most probable stands; null if none is shown. */
   place(): NumberPlace | null;
+  /** That probability in words, for the readout. */
+  words(): string;
 }
 
 /**
@@ -67,7 +69,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
   const [best, distance, target] = [h("div"), h("div"), h("div")];
   const summary = h("div.change-words", { role: "status" }, best, target, distance);
   const body = h("div.change-body");
-  const element = h("div.change", summary, state.element, body);
+  const element = h("div.change", body, summary, state.element);
   let last: Changed | null = null;
   let drawnKey = "";
 
@@ -95,6 +97,16 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     setText(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
   };
 
+  /** What is predicted before any change. */
+  const recorded = (): void => {
+    const { title, items } = ctx.header().predictions;
+    const shown = items.slice(0, FEW).map(({ label, probability }) => ({ label, before: probability, after: null }));
+    setText(best, "");
+    setText(target, "");
+    setText(distance, shown.length ? "" : "The model of this trace makes no predictions.");
+    setChildren(body, ...(shown.length ? [beforeAfter(title || "outcome", shown, percent)] : []));
+  };
+
   const table = ({ rows, title, kind }: Changed): void => {
     if (rows.length === 0 || kind === "score") {
       setChildren(body);
@@ -107,7 +119,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       const [id, label, before, after] = row;
       const marks = [
         row === was && row !== is ? "was first" : "",
-        row === is ? "first" : "",
+        row === is && row !== was ? "now first" : "",
         id === chosen?.id ? "target" : "",
       ];
       return { label, before, after, mark: marks.filter(Boolean).join(", "), turned: row === is && row !== was };
@@ -120,15 +132,27 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     place() {
       const now = last && largest(last.rows, 3);
       const isProbability = last?.kind === "distribution" || last?.kind === "several";
-      return now && isProbability && !element.hidden
-        ? { of: "changed", interventions: specsOf(ctx), id: now[0] }
-        : null;
+      if (specsOf(ctx).length > 0) {
+        return now && isProbability ? { of: "changed", interventions: specsOf(ctx), id: now[0] } : null;
+      }
+      const [first] = ctx.header().predictions.items;
+      return first ? { of: "outcome", id: first.id } : null;
+    },
+    words() {
+      const now = last && largest(last.rows, 3);
+      if (now && last?.kind !== "states") return `${name(now)} ${now[2].toFixed(4)} → ${now[3].toFixed(4)}`;
+      if (last) return distanceWords(last);
+      const [first] = specsOf(ctx).length > 0 ? [] : ctx.header().predictions.items;
+      return first ? `${shortLabel(first.label, 30)} ${first.probability.toFixed(4)} · as recorded` : "";
     },
     show() {
-      element.hidden = specsOf(ctx).length === 0;
-      if (element.hidden) {
+      if (specsOf(ctx).length === 0) {
         last = null;
         state.show("changed");
+        setFlag(element, "data-stale", false);
+        const stateKey = JSON.stringify(ctx.header().predictions);
+        if (stateKey !== drawnKey) recorded();
+        drawnKey = stateKey;
         return;
       }
       const { args, change: found } = requestChange(ctx, answers);
@@ -140,14 +164,16 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       if (found) last = found;
       else if (why) last = null;
       setFlag(element, "data-stale", !found && !why);
-      const stateKey = JSON.stringify([last, ctx.selection.get("target")?.id]);
+      const stateKey = JSON.stringify([last, ctx.selection.get("target")?.id, Boolean(why)]);
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;
-      summary.hidden = !last;
       if (last) {
         showWords(last);
         table(last);
-      } else setChildren(body);
+      } else if (why) {
+        for (const line of [best, target, distance]) setText(line, "");
+        setChildren(body);
+      }
     },
   };
 }
@@ -169,6 +195,6 @@ export const renderChangedPrediction = view((ctx, root, signal) => {
   return (changed) => {
     if (changed.has("interventions")) answers.retry("changed");
     if (!only(changed, "hover", "pinned", "tiles", "layer", "head")) change.show();
-    root.hidden = Boolean(change.element.hidden);
+    root.hidden = specsOf(ctx).length === 0;
   };
 });

@@ -31,7 +31,7 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
     "div.lanes-names",
     { "aria-hidden": "true" },
     h("span.lanes-was", "before"),
-    h("span.lanes-is", "after"),
+    h("span.lanes-is", "now"),
   );
   const below = h("div.lanes-labels", { "aria-hidden": "true" });
   const element = h("div.lanes", names, plot, h("i"), below, h("i"), top);

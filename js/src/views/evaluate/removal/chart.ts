@@ -1,7 +1,7 @@
 /** The curve of an explanation beside chance and single removals, with a point at the current step. */
 
 import type { ViewContext } from "../../../context.ts";
-import { on, setText } from "../../../dom.ts";
+import { on } from "../../../dom.ts";
 import { roundUp } from "../../../numbers.ts";
 import { createFigure } from "../../charts/figure.ts";
 import {
@@ -10,91 +10,135 @@ import {
   drawAxes,
   drawBand,
   drawLine,
-  type LineEnd,
   type Look,
-  labelLines,
-  labelRoom,
   lookOf,
   placeAt,
 } from "../../charts/lineChart.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
-import { type Mode, type Removal, valueWords } from "./steps.ts";
-
-interface Line {
-  heights: number[];
-  /** The k of every value. */
-  places: number[];
-}
-
-/** The value of a line at k, interpolated between its steps. */
-function valueAt(removal: Removal, { heights, places }: Line, k: number): string {
-  const after = places.findIndex((place) => place >= k);
-  const [from = k, to = k] = [places[after - 1], places[after]];
-  if (to === k) return valueWords(removal, heights[after]);
-  const [low = NaN, high = NaN] = [heights[after - 1], heights[after]];
-  const between = valueWords(removal, low + ((k - from) / (to - from)) * (high - low));
-  return between === "–" ? between : `≈ ${between}`;
-}
+import { textWidth } from "../../maps/labels.ts";
+import { alongLine, type Box, freePlace, type Point } from "./freePlace.ts";
+import { dropWords, type Mode, type Removal, valueWithAll } from "./steps.ts";
 
 export interface RemovalChart {
   element: HTMLElement;
-  show(removal: Removal, mode: Mode, step: number, width: number): void;
+  /** `what` names the current point. */
+  show(removal: Removal, mode: Mode, step: number, what: string, size: { width: number; height: number }): void;
 }
 
-/** `pick` is called with the step under the pointer. */
-export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: number) => void): RemovalChart {
-  const { element, plot, picture, legend, fill } = createFigure({});
+/** px of a line of a label, and below the axis for its title. */
+const LINE = 16;
+const TITLE = 18;
+/** px between lines that can be told apart. */
+const APART = 6;
+
+interface Line {
+  name: string;
+  look: Look;
+  heights: readonly number[];
+  /** The k of every value. */
+  places: readonly number[];
+}
+
+/** `pick` is called with the step under the pointer; `units` names what is removed. */
+export function createChart(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  pick: (step: number) => void,
+  units: () => string,
+): RemovalChart {
+  const { element, plot, picture, fill } = createFigure({});
   const bar = svg("line", { class: "aw-layer-now" });
   const point = svg("circle", { class: "aw-point", r: 6 });
+  const told = svg("g", { class: "aw-chart-told" });
   let chart: Chart | null = null;
   let shown: Removal | null = null;
-  let lines: Line[] = [];
   let drawnKey = "";
+  /** Where the lines run, and the boxes of their names. */
+  let paths: Point[][] = [];
+  let taken: Box[] = [];
+  let scale = 1;
 
-  const draw = ({ order, steps, score, values, baselines }: Removal, mode: Mode, width: number): Chart => {
-    const heights = values[mode];
-    const others = baselines ? [baselines.low, baselines.high, baselines.best].flatMap((part) => part[mode]) : [];
-    const every = [...heights, ...others].filter(Number.isFinite);
-    const ceiling = roundUp(Math.max(0, ...every)) || 1;
-    const most = score === "probability" ? Math.min(1, ceiling) : ceiling;
-    const least = Math.min(0, ...every);
-    const floor = least < 0 ? -roundUp(-least) : 0;
-    const quiet: Look = { stroke: "currentColor", dash: "6 3" };
-    const looks: Look[] = [lookOf(0, ctx.theme), quiet, { ...lookOf(1, ctx.theme), dash: "2 3" }];
-    const names = ["this explanation", `${baselines?.draws ?? 0} random orders`, "single removals (oracle)"];
-    const notes = [
-      "",
-      "their mean, with the range from the lowest to the highest",
-      "in the order of how much each, removed alone, lowers it",
+  const font = (weight: number): string => `${weight} 12px ${getComputedStyle(element).fontFamily}`;
+  const areaOf = ({ left, right, top, bottom }: Chart): Box => ({
+    ...{ x: left + 4, y: top, width: right - left - 4, height: bottom - top - 2 },
+  });
+  const write = (words: readonly string[], { x, y, width }: Box, colour: string, end = false): SVGElement[] =>
+    words.map((text, i) =>
+      svg(
+        "text",
+        {
+          ...{ class: "aw-chart-name", x: end ? x + width : x, y: y + LINE * i + 12, fill: colour },
+          "text-anchor": end ? "end" : "start",
+        },
+        text,
+      ),
+    );
+
+  const linesOf = ({ steps, values, baselines }: Removal, mode: Mode): Line[] => {
+    const quiet: Look = { stroke: "var(--aw-apart)", dash: "" };
+    const own: Line = {
+      ...{ name: "this order", look: { stroke: "var(--aw-text)", dash: "" } },
+      ...{ heights: values[mode], places: steps },
+    };
+    if (!baselines) return [own];
+    const { mean, best, steps: places, draws } = baselines;
+    return [
+      own,
+      { name: `random order, mean and range of ${draws}`, look: quiet, heights: mean[mode], places },
+      {
+        name: "order of single removals",
+        look: { ...lookOf(1, ctx.theme), dash: "2 3" },
+        heights: best[mode],
+        places,
+      },
     ];
-    const texts = names.map((name) => `${name} ≈ 99.9 %`);
-    const room = labelRoom(width, texts, legend);
-    const axis = chartOf(width, room, order.length + 1, floor, most, Math.max(150, Math.min(190, width / 2)));
-    const { height, top, bottom } = axis;
-    lines = [{ heights, places: steps }];
+  };
+
+  const draw = (removal: Removal, mode: Mode, width: number, tall: number): Chart => {
+    const { order, score, baselines } = removal;
+    scale = score === "probability" ? 100 : 1;
+    const scaled = (values: readonly number[]): number[] => values.map((value) => scale * value);
+    const lines = linesOf(removal, mode).map((line) => ({ ...line, heights: scaled(line.heights) }));
+    const range = baselines ? [baselines.low[mode], baselines.high[mode]].map(scaled) : [];
+    const every = [...lines.map(({ heights }) => heights), ...range].flat().filter(Number.isFinite);
+    const ceiling = roundUp(Math.max(0, ...every)) || scale;
+    const least = Math.min(0, ...every);
+    const axis = chartOf(
+      width,
+      8,
+      order.length + 1,
+      least < 0 ? -roundUp(-least) : 0,
+      score === "probability" ? Math.min(100, ceiling) : ceiling,
+      tall - TITLE,
+    );
+    const { x, y, top, bottom, left, right } = axis;
     const numbers = Array.from({ length: order.length + 1 }, (_, i) => String(i));
-    const parts: SVGElement[] = [drawAxes(axis, numbers)];
-    if (baselines) {
-      const { mean, low, high, best, steps: places } = baselines;
-      lines.push({ heights: mean[mode], places }, { heights: best[mode], places });
-      parts.push(drawBand(axis, low[mode], high[mode], "currentColor", places));
-    }
-    const paths = lines.map(({ heights, places }, i) => drawLine(axis, heights, looks[i] as Look, places));
-    const ends = lines.map(({ heights, places }, i): LineEnd => {
-      const last = heights.findLastIndex(Number.isFinite);
-      return {
-        name: names[i] as string,
-        value: "",
-        look: looks[i] as Look,
-        x: axis.x(places[Math.max(0, last)] ?? 0),
-        y: axis.y(last < 0 ? floor : (heights[last] as number)),
-        title: notes[i] ?? "",
-      };
+    const title = svg("text", { x: (left + right) / 2, y: tall - 6, "text-anchor": "middle" });
+    title.textContent = `${units()} ${mode === "kept" ? "kept" : "removed"}`;
+    const axes = drawAxes(axis, numbers);
+    axes.append(title);
+    const [low, high] = range;
+    const band = low && high && baselines ? [drawBand(axis, low, high, "var(--aw-apart)", baselines.steps)] : [];
+    paths = lines.map(({ heights, places }) =>
+      alongLine(heights.map((value, i): Point => [x(places[i] ?? i), y(value)])),
+    );
+    taken = [];
+    const written = lines.flatMap(({ name, look }, i) => {
+      const others = paths.filter((_, other) => other !== i).flat();
+      // It is named where it can be told apart.
+      const clear = (paths[i] ?? []).filter(([x, y]) => others.every((to) => Math.hypot(x - to[0], y - to[1]) > APART));
+      const size = { width: textWidth(name, font(i ? 400 : 600)) + 4, height: LINE };
+      // No room for it.
+      if (size.width > right - left) return [];
+      const box = freePlace(areaOf(axis), size, clear.length ? clear : (paths[i] ?? []), others, taken);
+      taken.push(box);
+      const texts = write([name], box, i === 1 ? "var(--aw-quiet)" : look.stroke);
+      if (i === 0) setAttributes(texts[0] as SVGElement, { "font-weight": 600 });
+      return texts;
     });
-    const leaders = labelLines(axis, legend, ends);
+    const strokes = lines.map(({ heights, places, look }) => drawLine(axis, heights, look, places));
     setAttributes(bar, { y1: top, y2: bottom });
-    setAttributes(point, { fill: looks[0]?.stroke ?? "" });
-    fill(width, height, ...parts, bar, ...leaders, ...paths.reverse(), point);
+    fill(width, tall, axes, ...band, bar, ...strokes.reverse(), ...written, point, told);
     return axis;
   };
 
@@ -115,21 +159,23 @@ export function createChart(ctx: ViewContext, signal: AbortSignal, pick: (step: 
   return {
     element,
     /** Only what moves with the slider is redrawn; the lines stay. */
-    show(removal, mode, step, width) {
+    show(removal, mode, step, what, { width, height }) {
       shown = removal;
-      const stateKey = JSON.stringify([removal.requestKey, Boolean(removal.baselines), mode, width, ctx.theme]);
+      const stateKey = JSON.stringify([removal.requestKey, Boolean(removal.baselines), mode, width, height, ctx.theme]);
       if (stateKey !== drawnKey || !chart) {
         drawnKey = stateKey;
-        chart = draw(removal, mode, width);
+        chart = draw(removal, mode, width, height);
       }
       const k = removal.steps[step] ?? 0;
-      const [x, value = NaN] = [chart.x(k), removal.values[mode][step]];
-      setAttributes(bar, { x1: x, x2: x });
+      const [at, value = NaN] = [chart.x(k), removal.values[mode][step]];
+      setAttributes(bar, { x1: at, x2: at });
       point.style.display = Number.isNaN(value) ? "none" : "";
-      setAttributes(point, { cx: x, cy: Number.isNaN(value) ? 0 : chart.y(value) });
-      for (const [i, item] of [...legend.children].entries()) {
-        setText(item.querySelector("b") as Element, valueAt(removal, lines[i] as Line, k));
-      }
+      const to: Point = [at, Number.isNaN(value) ? 0 : chart.y(scale * value)];
+      setAttributes(point, { cx: to[0], cy: to[1] });
+      const words = what && !Number.isNaN(value) ? [what, dropWords(removal, value - valueWithAll(removal))] : [];
+      const size = { width: Math.max(0, ...words.map((text) => textWidth(text, font(600)))) + 4, height: 2 * LINE };
+      const box = freePlace(areaOf(chart), size, [to], paths.flat(), taken);
+      told.replaceChildren(...write(words, box, "var(--aw-accent)", box.x + box.width < at));
     },
   };
 }

@@ -1,19 +1,71 @@
-/** The prediction with all tokens and the current one: two bars, one below the other. */
+/** The prediction with all tokens and the current one: each said once, as a bar, and what else there is to know. */
 
-import { h, setChildren } from "../../../dom.ts";
-import { type Mode, predictedWords, type Removal, valueWithAll, valueWords } from "./steps.ts";
+import { h, setChildren, setStyles, setText } from "../../../dom.ts";
+import { plural } from "../../base/navigation.ts";
+import { type Mode, predictedAt, type Removal, valueWithAll, valueWords, withoutWords } from "./steps.ts";
 
-export function drawPredictionChange(element: HTMLElement, removal: Removal, mode: Mode, step: number): void {
-  const line = (name: string, value: number | undefined, says: string, bar: HTMLElement): HTMLElement[] => {
-    const filled = bar.firstElementChild as HTMLElement;
-    filled.style.width = `${(100 * Math.max(0, Math.min(1, value || 0))).toFixed(1)}%`;
-    if (removal.score !== "probability") bar.style.visibility = "hidden";
-    return [h("span", name), bar, h("b", valueWords(removal, value)), h("span.says", says)];
+/** Values that differ by less are the same: a batch may compute them in another order. */
+const SAME = 1e-5;
+
+export interface PredictionChange {
+  element: HTMLElement;
+  /** `first` is the name of the first token to go. */
+  show(removal: Removal, mode: Mode, step: number, unit: string, first: string): void;
+}
+
+export function createPredictionChange(): PredictionChange {
+  const sides = ["was", "is"].map((side) => {
+    const [name, when, value, bar] = [h("b"), h("span.dim"), h("b.removal-value"), h("span")];
+    const track = h("span.removal-track", { "aria-hidden": "true" }, bar);
+    const element = h("div.removal-side", { "data-side": side }, h("div.removal-name", name, when), value, track);
+    return { element, name, when, value, bar, track };
+  });
+  const [predicted, chance] = [h("p"), h("p.dim")];
+
+  /** What chance and single removals leave of it. */
+  const beside = (
+    { baselines, steps, values, score }: Removal,
+    mode: Mode,
+    step: number,
+    unit: string,
+    first: string,
+  ) => {
+    const k = steps[step] ?? 0;
+    const at = baselines?.steps.indexOf(k) ?? -1;
+    if (!baselines || at < 0 || k === 0) return "";
+    const [mean, low, high, best] = [baselines.mean, baselines.low, baselines.high, baselines.best].map((part) =>
+      valueWords({ score }, part[mode][at]),
+    );
+    const many = k === 1 ? `A random ${unit}` : `${k} random ${plural(unit)}`;
+    const done = `${mode === "kept" ? "kept alone" : "removed"} ${k === 1 ? "leaves" : "leave"}`;
+    const random = `${many} ${done} ${mean} on average, ${low} to ${high}.`;
+    if (mode === "kept") return random;
+    const [own, least] = [values.gone[step] ?? NaN, baselines.best.gone[at] ?? NaN];
+    if (k === 1 && own <= least + SAME) return `${random} No other single ${unit} does more than ${first}.`;
+    return k === 1
+      ? `${random} The ${unit} that does most alone leaves ${best}.`
+      : `${random} The ${k} that do most alone leave ${best}.`;
   };
-  const predicts = (which: Mode, at: number): string => predictedWords(removal, which, at, "predicts ");
-  setChildren(
-    element,
-    ...line("all tokens", valueWithAll(removal), predicts("gone", 0), h("span.bar.was", h("span"))),
-    ...line("now", removal.values[mode][step], predicts(mode, step), h("span.bar", h("span"))),
-  );
+
+  return {
+    element: h("div.removal-change", ...sides.map(({ element }) => element), predicted, chance),
+    show(removal, mode, step, unit, first) {
+      const { target, score, values, steps } = removal;
+      const now = withoutWords(mode, steps[step] ?? 0, unit, first);
+      const shown = [valueWithAll(removal), values[mode][step] ?? NaN];
+      for (const [i, { name, when, value, bar, track }] of sides.entries()) {
+        setText(name, target);
+        name.title = target;
+        setText(when, i ? now || "now" : "before");
+        setText(value, valueWords(removal, shown[i]));
+        track.hidden = score !== "probability";
+        setStyles(bar, { width: `${(100 * Math.max(0, Math.min(1, shown[i] || 0))).toFixed(1)}%` });
+      }
+      const found = predictedAt(removal, mode, step);
+      // The probability of the target stands above.
+      const words = !found ? [] : found.label === target ? [found.label] : [`${found.label} ${found.certainty}`];
+      setChildren(predicted, ...words.flatMap((text) => ["Now predicted: ", h("b", text)]));
+      setText(chance, beside(removal, mode, step, unit, first));
+    },
+  };
 }

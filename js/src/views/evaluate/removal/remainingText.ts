@@ -5,7 +5,6 @@ import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { type Fill, fillOf, NOTHING } from "../../text/stripColour.ts";
-import { EFFECTS } from "./maskingStrategies.ts";
 import { rowOf } from "./request.ts";
 import type { Removal } from "./steps.ts";
 
@@ -13,8 +12,11 @@ export interface RemainingText {
   element: HTMLElement;
   /** The text of the shown source. */
   build(): void;
-  /** Strike out removed tokens; the others carry the explanation's colours. Touches only tokens that change. */
-  show(removal: Removal, gone: ReadonlySet<number>): void;
+  /**
+   * Strike out removed tokens; the others carry the explanation's colours. Touches only tokens that change. `newest` is
+   * the token that this step removes or keeps; -1: none.
+   */
+  show(removal: Removal, gone: ReadonlySet<number>, newest: number): void;
   /** Mark the token under the pointer of any linked view. */
   point(): void;
 }
@@ -59,14 +61,15 @@ export function createRemainingText(
       strip = createStrip(ctx, axis, " ", new Set(), { hover, pin: choose }, bound.signal);
       setChildren(element, strip.box);
     },
-    show(removal, gone) {
+    show(removal, gone, newest) {
       if (!strip) return;
-      const { requestKey: asked, standIn, operator } = removal;
+      const { requestKey: asked } = removal;
       const isMap = ctx.source().kind === "map";
-      const hint = isMap ? "a token pins its row" : "a token moves the slider to its step";
-      const name = strip.box.querySelector(".aw-strip-name");
-      const struck = gone.size ? ` · struck out: ${standIn ? `${standIn} instead` : EFFECTS[operator]}` : "";
-      if (name) setText(name, `what the model still sees (${hint})${struck}`);
+      const name = strip.box.querySelector<HTMLElement>(".aw-strip-name");
+      if (name) {
+        setText(name, "what the model still sees");
+        name.title = isMap ? "A token pins its row" : "A token moves the slider to its step";
+      }
       const stateKey = JSON.stringify([asked, builtFor, ctx.theme]);
       const all = stateKey !== colouredFor;
       if (all) {
@@ -75,10 +78,9 @@ export function createRemainingText(
       }
       for (const [i, token] of tokens.entries()) {
         const isGone = gone.has(i);
+        setFlag(token, "data-newest", i === newest);
         if (!all && isGone === "gone" in token.dataset) continue;
         setFlag(token, "data-gone", isGone);
-        if (isGone && standIn) token.dataset.in = standIn;
-        else delete token.dataset.in;
         const { css, flips } = (isGone ? undefined : colours.get(i)) ?? NOTHING;
         token.style.backgroundColor = css;
         setFlag(token, "data-flip", flips);

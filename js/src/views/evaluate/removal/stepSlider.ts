@@ -1,6 +1,7 @@
-/** The current step: a slider, and a button that plays to the end. */
+/** The current step: a slider between two steppers, and a button that plays to the end. */
 
-import { atEnd, h, keyboard, on, setText } from "../../../dom.ts";
+import { assign, atEnd, h, iconButton, keyboard, on, setChildren, setText } from "../../../dom.ts";
+import { icon } from "../../base/icons.ts";
 
 const PLAY_EVERY_MS = 450;
 
@@ -11,15 +12,21 @@ export interface StepSlider {
   until(last: number): void;
   go(step: number): void;
   stop(): void;
-  /** The text beside the slider, and its text for screen readers. */
-  name(count: string, label: string, words: string): void;
+  /** What is counted, how many of how many, and both for screen readers. */
+  name(label: string, count: string, words: string): void;
 }
 
 /** `moved` is called whenever the step changes. */
 export function createStepSlider(signal: AbortSignal, moved: () => void): StepSlider {
-  const play = h("button.button", { type: "button" }, "▷ play");
+  const [what, count] = [h("b"), h("output")];
+  const play = h("button.button.icon", { type: "button" });
   const slider = h("input.range", { type: "range", min: "0", step: "1", value: "0" });
-  const beside = h("output");
+  const by = (step: number) => (): void => {
+    stop();
+    go(at() + step);
+  };
+  const less = iconButton(signal, "‹", "one token less", by(-1));
+  const more = iconButton(signal, "›", "one token more", by(1));
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   const at = (): number => slider.valueAsNumber;
@@ -28,10 +35,16 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     slider.value = String(step);
     moved();
   };
+  const showPlay = (): void => {
+    const name = timer ? "pause" : "play";
+    if (play.ariaLabel === name) return;
+    assign(play, { ariaLabel: name, title: name });
+    setChildren(play, icon(name));
+  };
   const stop = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    setText(play, "▷ play");
+    showPlay();
   };
   const tick = (): void => {
     if (isLast()) {
@@ -52,8 +65,8 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
         go(at() + 1);
         return;
       }
-      setText(play, "❚❚ pause");
       timer = setTimeout(tick, PLAY_EVERY_MS);
+      showPlay();
     },
   });
   on(slider, signal, {
@@ -64,8 +77,13 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
   });
   keyboard(slider, signal, {}, "← →: one token more or less · Home, End: none, all");
   atEnd(signal, () => clearTimeout(timer));
+  showPlay();
   return {
-    element: h("div.row.removal-control", play, slider, beside),
+    element: h(
+      "div.removal-control",
+      h("div.removal-head", what, count),
+      h("span.group", { role: "group", "aria-label": "step" }, play, less, slider, more),
+    ),
     at,
     until(last) {
       slider.max = String(last);
@@ -73,10 +91,13 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     },
     go,
     stop,
-    name(count, label, words) {
-      setText(beside, count);
+    name(label, many, words) {
+      setText(what, label);
+      setText(count, many);
       slider.ariaLabel = label;
       slider.ariaValueText = words;
+      less.disabled = at() === 0;
+      more.disabled = isLast();
     },
   };
 }

@@ -4,6 +4,7 @@ import { shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { doublesOf } from "../../../wire/buffers.ts";
+import { plural } from "../../base/navigation.ts";
 import { percent } from "../../text/predictions/percent.ts";
 
 /** The top k are removed, or kept alone. */
@@ -86,12 +87,36 @@ export function removalAt(
 export const valueWithAll = ({ values }: Removal): number => values.gone[0] ?? NaN;
 
 /** A value of the target, formatted. */
-export const valueWords = ({ score }: Removal, value = NaN): string =>
+export const valueWords = ({ score }: Pick<Removal, "score">, value = NaN): string =>
   Number.isNaN(value) ? "–" : score === "probability" ? percent(value) : printed(value, true);
 
-/** The outcome predicted at a step, if known, after the words `before`. */
-export function predictedWords(removal: Removal, mode: Mode, step: number, before: string): string {
+/** A value of the target with all digits that a reader may want; never rounded to 0 or 1. */
+export function exactWords({ score }: Pick<Removal, "score">, value = NaN): string {
+  if (Number.isNaN(value)) return "–";
+  if (score !== "probability") return printed(value, true);
+  const text = value.toFixed(4);
+  return text === "0.0000" && value > 0 ? "< 0.0001" : text === "1.0000" && value < 1 ? "> 0.9999" : text;
+}
+
+/** How much more or less is left than with all: "−90 points". */
+export function dropWords({ score }: Pick<Removal, "score">, by: number): string {
+  if (score !== "probability") return `${by > 0 ? "+" : ""}${printed(by, true)}`;
+  const points = Math.abs(100 * by);
+  const text = points >= 10 ? points.toFixed(0) : points.toFixed(1);
+  return `${Number(text) === 0 ? "±" : by < 0 ? "−" : "+"}${text} points`;
+}
+
+/** What is left out, or kept alone, after k: "without “dull”"; "" for the whole text. */
+export function withoutWords(mode: Mode, k: number, unit: string, first: string): string {
+  if (k === 0) return mode === "kept" ? "with nothing" : "";
+  return `${mode === "kept" ? "only" : "without"} ${k === 1 ? first : `the top ${k} ${plural(unit)}`}`;
+}
+
+/** The outcome predicted at a step and its probability; null if unknown. */
+export function predictedAt(removal: Removal, mode: Mode, step: number): { label: string; certainty: string } | null {
   const index = removal.decided[mode][step];
   const label = removal.outcomes.find(([number]) => number === index)?.[1];
-  return label === undefined ? "" : `${before}${shortLabel(label, 40)} ${percent(removal.certainty[mode][step] ?? 0)}`;
+  return label === undefined
+    ? null
+    : { label: shortLabel(label, 40), certainty: percent(removal.certainty[mode][step] ?? 0) };
 }

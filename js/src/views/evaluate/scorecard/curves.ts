@@ -38,8 +38,18 @@ export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, car
   return all.indexOf(Math.min(...all));
 }
 
-/** Draw at this width; `hovered` is the index whose values label the ends of the curves, -1: the means. */
-export function drawCurves(figure: Figure, what: Shown, width: number, hovered: number): Chart {
+/**
+ * Draw in this size; `hovered` is the index whose values label the ends of the curves, -1: the means. `banded` is the row
+ * whose interval is drawn.
+ */
+export function drawCurves(
+  figure: Figure,
+  what: Shown,
+  width: number,
+  tall: number,
+  hovered: number,
+  banded: number,
+): Chart {
   const { card, mean, low, high, whole, shown, looks } = what;
   const { rows, places: labels } = card;
   const { legend } = figure;
@@ -61,11 +71,10 @@ export function drawCurves(figure: Figure, what: Shown, width: number, hovered: 
     shown.map((row) => `${nameOf(row)} −0.0000`),
     legend,
   );
-  const tall = Math.max(190, 16 * shown.length + 40);
-  const axis = chartOf(width, room, labels.length, ...rangeOf(ends(inRange)), width < 520 ? 190 : tall);
+  const axis = chartOf(width, room, labels.length, ...rangeOf(ends(inRange)), tall);
   const marks = hovered < 0 ? [] : [drawUpright(axis, places[hovered] ?? hovered, "aw-layer-over")];
   const bands = inRange
-    .filter(isMethod)
+    .filter((row) => row === banded)
     .map((row) => drawBand(axis, lows[row] as number[], highs[row] as number[], (looks[row] as Look).stroke, places));
   const paths = inRange.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, places));
   const labelled = shown.map((row): LineEnd => {

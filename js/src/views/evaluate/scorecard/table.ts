@@ -16,12 +16,15 @@ export function sortedRows(values: readonly (number | string)[], falling: boolea
 
 export interface ScoreTable {
   element: HTMLElement;
-  show(what: Shown): void;
+  /** `chosen` is the row whose value is read. */
+  show(what: Shown, chosen: number): void;
 }
 
-export function createScoreTable(signal: AbortSignal): ScoreTable {
+/** `choose` is called with the name of a row. */
+export function createScoreTable(signal: AbortSignal, choose: (name: string) => void): ScoreTable {
   const element = h("table.scores-table");
   let what: Shown | null = null;
+  let chosen = -1;
   let sortBy = 1;
   let falling = true;
   let sorted = false; // chosen by the reader
@@ -50,22 +53,30 @@ export function createScoreTable(signal: AbortSignal): ScoreTable {
       const [name = "", baseline = false] = rows[row] ?? [];
       const line = h(
         "tr",
-        h("th", { scope: "row", title: name }, shortLabel(name, 60)),
+        h(
+          "th",
+          { scope: "row", title: name },
+          h("button.scores-row", { type: "button", "data-name": name }, shortLabel(name, 60)),
+        ),
         h("td", scoreWords(mean[row])),
         h("td", intervalWords(low[row], high[row], "–")),
         h("td", String(least[row])),
       );
+      setFlag(line, "data-chosen", row === chosen);
       setFlag(line, "data-baseline", baseline);
       setFlag(line, "data-best", sign !== 0 && !baseline && sign * numberOf(mean[row]) === top);
       return line;
     });
-    const focused = element.querySelector("button:focus")?.getAttribute("data-column");
+    const at = element.querySelector<HTMLElement>("button:focus")?.dataset ?? {};
+    const focused = at.column ? `[data-column="${at.column}"]` : at.name ? `[data-name="${CSS.escape(at.name)}"]` : "";
     const caption = h("caption.sr", `means of ${wordsOf(metric)}`);
     setChildren(element, caption, h("thead", h("tr", ...head)), h("tbody", ...body));
-    if (focused) element.querySelector<HTMLElement>(`[data-column="${focused}"]`)?.focus();
+    if (focused) element.querySelector<HTMLElement>(focused)?.focus();
   };
   on(element, signal, {
     click({ target }) {
+      const name = (target as Element).closest("tr")?.querySelector<HTMLElement>("[data-name]")?.dataset.name;
+      if (name !== undefined) choose(name);
       const column = Number((target as Element).closest("button")?.dataset.column ?? -1);
       if (column < 0 || !what) return;
       falling = column === sortBy ? !falling : column > 0;
@@ -76,8 +87,9 @@ export function createScoreTable(signal: AbortSignal): ScoreTable {
   });
   return {
     element,
-    show(now) {
-      what = now;
+    show(now, row) {
+      if (what === now && chosen === row) return;
+      [what, chosen] = [now, row];
       if (!sorted) falling = !now.way.startsWith("lower");
       draw(now);
     },

@@ -1,23 +1,19 @@
-/** The values at a position, or their means, in words. */
+/** One value with its interval, and where it stands, in words. */
 
 import { intervalWords, type Shown, scoreWords } from "./scores.ts";
 
-/** The position, and the value of every shown row; -1: the means over all positions. */
-export function wordsAt(
-  { card, mean, low, high, count, whole, shown, isCurve }: Shown,
-  hovered: number,
-): [where: string, rows: string[]] {
-  const { rows, places, axis, remarks, examples } = card;
-  const here = Math.max(0, hovered);
-  const from = isCurve && hovered < 0 ? whole : [mean, low, high].map((part) => part.map((row) => row[here] ?? null));
-  const words = shown.map((row) => {
-    const [value, least, most] = from.map((part) => part[row]);
-    const ends = intervalWords(least, most, "");
-    const n = isCurve && hovered >= 0 ? (count[row]?.[here] ?? 0) : 0;
-    const some = n && n < examples ? `, n = ${n}` : "";
-    return `${rows[row]?.[0]} ${scoreWords(value)}${ends && ` (${ends})`}${some}`;
-  });
+/** The value of a row at a position; -1: its mean over all positions. */
+export function wordsAt({ card, mean, low, high, count, whole, isCurve }: Shown, row: number, place: number): string {
+  const { rows, places, axis, remarks, examples, level } = card;
+  const here = Math.max(0, place);
+  const isMean = isCurve && place < 0;
+  const [value, least, most] = isMean
+    ? whole.map((part) => part[row])
+    : [mean, low, high].map((part) => part[row]?.[here] ?? null);
+  const ends = intervalWords(least, most, "");
+  const n = isMean ? examples : (count[row]?.[here] ?? examples);
   const remark = remarks[here] ? ` (${remarks[here]})` : "";
-  const where = !isCurve ? "" : hovered < 0 ? `mean over ${axis}: ` : `${axis} ${places[hovered]}${remark}: `;
-  return [where, words];
+  const where = !isCurve ? "" : isMean ? `mean over ${axis}` : `${axis} ${places[place]}${remark}`;
+  const words = `${rows[row]?.[0]} ${scoreWords(value)}${ends && ` (${ends}, ${Math.round(100 * level)} % interval)`}`;
+  return [words, where, n < examples ? `n = ${n}` : ""].filter(Boolean).join(" · ");
 }

@@ -1,0 +1,70 @@
+/** Places for labels inside a chart: near what they name, and off everything else. */
+
+export interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+export type Point = readonly [x: number, y: number];
+
+/** px between the places that are tried, and that a label keeps from a line. */
+const STEP = 8;
+const GAP = 5;
+
+/** Distance from a box to a point; 0 inside. */
+const away = ({ x, y, width, height }: Box, [px, py]: Point): number =>
+  Math.hypot(Math.max(x - px, 0, px - x - width), Math.max(y - py, 0, py - y - height));
+
+const overlap = (one: Box, other: Box): boolean =>
+  one.x < other.x + other.width &&
+  other.x < one.x + one.width &&
+  one.y < other.y + other.height &&
+  other.y < one.y + one.height;
+
+/**
+ * The place in `area` for a label of this size that is nearest to the points it names, off these and all `others`, nearer
+ * to its own than to theirs where that can be, and off the boxes that are `taken`.
+ */
+export function freePlace(
+  area: Box,
+  { width, height }: { width: number; height: number },
+  own: readonly Point[],
+  others: readonly Point[],
+  taken: readonly Box[],
+): Box {
+  let best: Box = { x: area.x, y: area.y, width, height };
+  let least = Infinity;
+  const nearest = (box: Box, points: readonly Point[]): number => {
+    let found = Infinity;
+    for (const point of points) found = Math.min(found, away(box, point));
+    return found;
+  };
+  for (let y = area.y; y <= area.y + area.height - height; y += STEP) {
+    for (let x = area.x; x <= area.x + area.width - width; x += STEP) {
+      const box = { x, y, width, height };
+      const [mine, theirs] = [nearest(box, own), nearest(box, others)];
+      const crossed = 200 * (Math.max(0, GAP - mine) + Math.max(0, GAP - theirs));
+      const covered = taken.some((other) => overlap(box, other)) ? 5000 : 0;
+      const unclear = Math.max(0, mine + 2 * GAP - theirs);
+      const cost = mine + crossed + covered + 2 * unclear;
+      if (cost < least) [best, least] = [box, cost];
+    }
+  }
+  return best;
+}
+
+/** Points along a line through these, at most `every` px apart; NaN interrupts it. */
+export function alongLine(points: readonly Point[], every = STEP): Point[] {
+  return points.flatMap((point, i): Point[] => {
+    const [x, y] = point;
+    if (!Number.isFinite(y)) return [];
+    const [toX, toY] = points[i + 1] ?? point;
+    const steps = Number.isFinite(toY) ? Math.ceil(Math.hypot(toX - x, toY - y) / every) : 0;
+    return [
+      point,
+      ...Array.from({ length: steps }, (_, s): Point => [x + ((toX - x) * s) / steps, y + ((toY - y) * s) / steps]),
+    ];
+  });
+}
