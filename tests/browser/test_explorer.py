@@ -105,10 +105,10 @@ def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier
     share = [100 * one.probability for one in trace.predictions()]
     assert f"{share[0]:.1f} %" in chips.first.inner_text()
     chips.first.click()
-    page.locator(".aw-answer b", has_text="Speak for").first.wait_for()
+    page.locator(".aw-answer b", has_text="What speaks for").first.wait_for()
     assert "explained" in chips.first.inner_text()
     chips.first.click()
-    page.locator(".aw-answer b", has_text="reads").first.wait_for()
+    page.locator(".aw-answer b", has_text="Where does").first.wait_for()
 
 
 def test_the_answer_accounts_for_the_whole_row(minilm, page_of):

@@ -3,12 +3,23 @@ import { assign, h, setStyles, setText } from "../../dom.ts";
 
 export interface Meter {
   name: string;
+  /** Where it stands, in quiet digits after the name. */
+  place?: string;
   value: number;
   kind: "amount" | "for" | "against" | "apart";
   /** Whether it is the pinned one. */
   strong?: boolean;
   /** What a click on it chooses. */
   index?: number;
+}
+
+interface Row {
+  row: HTMLElement;
+  name: HTMLElement;
+  place: HTMLElement;
+  bar: HTMLElement;
+  value: HTMLElement;
+  index: number;
 }
 
 /** An amount with as many decimals as the largest of its list needs to have two digits. */
@@ -30,19 +41,19 @@ export interface Meters {
 /** A list named `label`; `choose` is called with the `index` of a clicked row. */
 export function createMeters(label: string, signal: AbortSignal, choose?: (index: number) => void): Meters {
   const element = h("div.meters", { role: "list", "aria-label": label });
-  const rows: { row: HTMLElement; name: HTMLElement; bar: HTMLElement; value: HTMLElement; index: number }[] = [];
-  const rowAt = (i: number) => {
+  const rows: Row[] = [];
+  const rowAt = (i: number): Row => {
     let made = rows[i];
     if (!made) {
-      const [name, bar, value] = [h("span.meter-name"), h("span"), h("span.meter-value")];
+      const [name, place, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
       const row = h(
         "div.meter",
         { role: "listitem" },
-        name,
+        h("span.meter-name", name, place),
         h("span.meter-bar", { "aria-hidden": "true" }, bar),
         value,
       );
-      made = { row, name, bar, value, index: -1 };
+      made = { row, name, place, bar, value, index: -1 };
       rows.push(made);
       const here = made;
       if (choose) row.addEventListener("click", () => here.index >= 0 && choose(here.index), { signal });
@@ -57,6 +68,7 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
         const made = rowAt(i);
         made.index = meter.index ?? -1;
         if (setText(made.name, meter.name)) made.name.title = meter.name;
+        setText(made.place, meter.place ? ` ${meter.place}` : "");
         setText(made.value, amountText(meter.value, top));
         assign(made.bar, { className: `aw-${meter.kind}` });
         setStyles(made.bar, { width: `${top > 0 ? Math.min(100, (100 * Math.abs(meter.value)) / top) || 0 : 0}%` });

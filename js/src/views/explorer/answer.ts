@@ -5,7 +5,8 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, listed, on, quoted, setText } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
-import type { Axis, Source } from "../../wire/wire.ts";
+import type { Tile } from "../../wire/tile.ts";
+import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headWords, plural } from "../base/navigation.ts";
@@ -24,11 +25,6 @@ export interface Answer {
 export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
   for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
   return labels.length - 1;
-}
-
-interface Reading {
-  axis: Axis;
-  values: ArrayLike<number>;
 }
 
 export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Answers): Answer {
@@ -64,34 +60,37 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     },
   });
 
-  /** The query or the key that is asked about: the pinned one, else the last content token. */
+  /** The query or the key that is asked about: the pinned one, else the one that the view opens with. */
   const asked = (): { query: number; key: number } => {
     const source = ctx.source();
     const pinned = ctx.cell("pinned");
-    const query = ctx.axisOf(source.query);
     if (pinned && (pinned.query >= 0 || pinned.key >= 0)) return { query: pinned.query, key: pinned.key };
-    return { query: source.kind === "attributions" ? 0 : lastContent(query), key: -1 };
+    if (source.kind === "attributions") return { query: 0, key: -1 };
+    const opening = ctx.selection.get("opening");
+    const opens = opening?.unit === source.unit ? opening.query : -1;
+    return { query: opens >= 0 ? opens : lastContent(ctx.axisOf(source.query)), key: -1 };
   };
 
-  const readRow = (source: Source, query: number): Reading | null => {
-    const axis = ctx.axisOf(source.key);
+  /** The exact row if it is here, else that of the drawn tile; NaN: what the query cannot read. */
+  const readRow = (source: Source, query: number): number[] | null => {
     const { layer, head } = ctx.resolved();
     const exact = exactRows(query, true);
-    if (exact) return { axis, values: exact };
     const tile = ctx.tiles.get(source.id, layer, head);
-    if (!tile || tile.meta.whole) return null;
-    return { axis, values: axis.labels.map((_, key) => tile.value(query, key)) };
+    if (!exact && (!tile || tile.meta.whole)) return null;
+    const { labels } = ctx.axisOf(source.key);
+    const last = source.causal && source.query === source.key ? query : labels.length;
+    return labels.map((_, key) => (key > last ? Number.NaN : (exact?.[key] ?? (tile as Tile).value(query, key))));
   };
-  const readColumn = (source: Source, key: number): Reading | null => {
-    const axis = ctx.axisOf(source.query);
+  const readColumn = (source: Source, key: number): number[] | null => {
     const { layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!tile || tile.meta.whole) return null;
-    return { axis, values: axis.labels.map((_, query) => tile.value(query, key)) };
+    const first = source.causal && source.query === source.key ? key : 0;
+    return ctx.axisOf(source.query).labels.map((_, query) => (query < first ? Number.NaN : tile.value(query, key)));
   };
 
   /** The largest elements, the sum of the others, and that of special tokens. */
-  const metersOf = ({ axis, values }: Reading, most: number, sign: number, strong: number): Meter[] => {
+  const metersOf = (axis: Axis, values: readonly number[], most: number, sign: number, strong: number): Meter[] => {
     const base = ctx.options.indexBase;
     const [parts, apart]: [number[], number[]] = [[], []];
     for (let i = 0; i < axis.labels.length; i += 1) {
@@ -102,6 +101,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const kind = sign > 0 ? "for" : sign < 0 ? "against" : "amount";
     const meters: Meter[] = parts.slice(0, most).map((index) => ({
       name: listed(axis.labels, index, base),
+      place: String(index + base),
       value: values[index] as number,
       kind,
       strong: index === strong,
@@ -123,35 +123,77 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const showMap = (source: Source): void => {
     const { query, key } = asked();
     const { layer, head } = ctx.resolved();
-    const base = ctx.options.indexBase;
-    const name = quoted(ctx.axisOf(query >= 0 ? source.query : source.key).labels, query >= 0 ? query : key, base);
-    const reading = query >= 0 ? readRow(source, query) : readColumn(source, key);
-    setText(title, query >= 0 ? `${name} reads` : `${name} is read by`);
     const place = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
     const at = source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : source.title;
     setText(where, `in ${place || at}`);
-    const meters = reading ? metersOf(reading, MOST, 0, query >= 0 ? key : query) : [];
-    list.show(meters, topOf(meters));
-    others.show([], 0);
     setText(against, "");
-    setText(sums, reading ? "" : "its values are on their way …");
-    const strongest = meters.find(({ index }) => index !== undefined)?.index ?? -1;
+    others.show([], 0);
+    const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
+    const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
+    list.show(meters ?? [], topOf(meters ?? []));
+    setText(sums, meters ? "" : "its values are on their way …");
+    const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
     if (query >= 0) across.show(query, key >= 0 ? key : strongest);
     else across.show(strongest, key);
+  };
+
+  const metersOfOne = (source: Source, query: number, key: number): Meter[] | null => {
+    const isRow = query >= 0;
+    const [mine, other] = isRow ? [source.query, source.key] : [source.key, source.query];
+    const name = quoted(ctx.axisOf(mine).labels, isRow ? query : key, ctx.options.indexBase);
+    setText(title, isRow ? `Where does ${name} look?` : `Who looks at ${name}?`);
+    const values = isRow ? readRow(source, query) : readColumn(source, key);
+    return values && metersOf(ctx.axisOf(other), values, MOST, 0, isRow ? key : query);
+  };
+
+  /** Several pins: each pinned pair with its value, or what several tokens read together; their sum is named. */
+  const metersOfPins = (source: Source, pins: readonly Cell[]): Meter[] | null => {
+    const [queries, keys] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
+    const base = ctx.options.indexBase;
+    const sumOf = (values: readonly number[]): number => values.reduce((total, value) => total + (value || 0), 0);
+    const pairs = pins.filter(({ query, key }) => query >= 0 && key >= 0);
+    if (pairs.length > 0) {
+      setText(title, `${pairs.length} pinned pairs`);
+      const values = pairs.map(({ query, key }) => readRow(source, query)?.[key]);
+      if (values.includes(undefined)) return null;
+      const known = values as number[];
+      const meters = pairs.map(
+        ({ query, key }, i): Meter => ({
+          name: `${listed(queries.labels, query, base)} → ${listed(keys.labels, key, base)}`,
+          value: known[i] as number,
+          kind: "amount",
+        }),
+      );
+      meters.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+      const [first, rest] = [meters.slice(0, MOST), meters.slice(MOST)];
+      if (rest.length > 0)
+        first.push({ name: `${rest.length} others`, value: sumOf(rest.map(({ value }) => value)), kind: "amount" });
+      return [...first, { name: `sum of ${pairs.length}`, value: sumOf(known), kind: "amount", strong: true }];
+    }
+    const isRow = pins.every(({ query }) => query >= 0);
+    const side = pins.map(({ query, key }) => (isRow ? query : key)).filter((i) => i >= 0);
+    setText(title, isRow ? `Where do ${side.length} ${plural(source.unit)} look?` : `Who looks at ${side.length}?`);
+    const rows = side.map((i) => (isRow ? readRow(source, i) : readColumn(source, i)));
+    if (rows.includes(null)) return null;
+    const other = isRow ? keys : queries;
+    const total = other.labels.map((_, i) => sumOf(rows.map((row) => row?.[i] ?? 0)));
+    setText(where, `${where.textContent}, sum of ${side.length} ${isRow ? "rows" : "columns"}`);
+    return metersOf(other, total, MOST, 0, -1);
   };
 
   const showAttributions = (source: Source): void => {
     const { query } = asked();
     const row = Math.max(0, Math.min(query, ctx.axisOf(source.query).labels.length - 1));
     const label = quoted(ctx.axisOf(source.query).labels, row, ctx.options.indexBase);
-    const reading = readRow(source, row);
+    const axis = ctx.axisOf(source.key);
+    const values = readRow(source, row);
     const strong = ctx.cell("pinned")?.key ?? -1;
     const many = source.signed ? MOST_A_SIDE : MOST;
-    const pro = reading ? metersOf(reading, many, source.signed ? 1 : 0, strong) : [];
-    const con = reading && source.signed ? metersOf(reading, many, -1, strong) : [];
-    setText(title, source.signed ? `Speak for ${label}` : `Matter for ${label}`);
+    const pro = values ? metersOf(axis, values, many, source.signed ? 1 : 0, strong) : [];
+    const con = values && source.signed ? metersOf(axis, values, many, -1, strong) : [];
+    setText(title, source.signed ? `What speaks for ${label}?` : `What matters for ${label}?`);
     setText(where, source.signed ? "" : `of all ${plural(source.unit)}`);
-    setText(against, con.length > 0 ? "Speak against" : "");
+    setText(against, con.length > 0 ? "And against it" : "");
     const top = topOf(pro, con);
     list.show(pro, top);
     others.show(con, top);
