@@ -26,6 +26,9 @@ export function isolated(css) {
   sheet.walkRules((rule) => {
     if (rule.parent.type === "atrule" && rule.parent.name === "keyframes") return;
     rule.selector = weigh.processSync(rule.selector);
+    // Whatever the page sets for a pseudo-element of ours goes where it is made.
+    const makes = rule.some(({ prop, value }) => prop === "content" && value !== "none");
+    if (makes) rule.prepend({ prop: "all", value: "revert" });
   });
   return sheet.toString();
 }

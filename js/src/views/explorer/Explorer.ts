@@ -70,6 +70,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls: controls.elements,
     lead: [chips.element, text],
     body: [panes.element],
+    hint: "Click a token to see what it reads.",
     actions: [copy.element],
   });
   root.classList.add("aw-explorer");
