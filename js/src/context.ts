@@ -43,6 +43,8 @@ export interface ViewContext {
   readonly readout: Readout;
   readonly selection: SelectionStore;
   readonly tiles: TileClient;
+  /** Hints that the reader has followed, in any view of this notebook or page. */
+  readonly learned: Set<string>;
   readonly theme: Theme;
   header(): Header;
   source(): Source;
@@ -102,12 +104,13 @@ const DEFAULT_OPTIONS: ViewOptions = {
 
 /**
  * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel; `views` are
- * the views it may contain.
+ * the views it may contain, `learned` the hints followed in any of them.
  */
 export async function createContext(
   props: ViewProps,
   pool: TilePool,
   views: ViewContext["views"],
+  learned: Set<string>,
 ): Promise<ViewContext> {
   const { model, el, signal, host } = props;
   const opening = unpackAnswers(model.get("opening"));
@@ -165,6 +168,7 @@ export async function createContext(
       readout,
       selection,
       tiles,
+      learned,
       get options() {
         const now = model.get("options");
         if (now !== read) [read, options] = [now, { ...DEFAULT_OPTIONS, ...now, ...overrides }];

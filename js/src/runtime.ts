@@ -4,10 +4,11 @@
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { atEnd, h, isOutside, on, setChildren, whenShown } from "./dom.ts";
+import { atEnd, h, isOutside, on, setChildren, setStyles, whenShown } from "./dom.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
 import { settleTableCell } from "./tableCells.ts";
+import { createBlank } from "./views/base/blank.ts";
 import { renderHeatmap } from "./views/maps/Heatmap.ts";
 import { renderLayerSlider } from "./views/maps/LayerSlider.ts";
 import { renderTokenStrip } from "./views/text/TokenStrip.ts";
@@ -28,7 +29,13 @@ function addStyle(el: Element, css: string): void {
 }
 
 /** Draw a view into `props.el` with its style, theme and context; show a message if that fails. */
-function mount(name: string, views: Record<string, RenderView>, pool: TilePool, style: () => string): Renderer {
+function mount(
+  name: string,
+  views: Record<string, RenderView>,
+  pool: TilePool,
+  learned: Set<string>,
+  style: () => string,
+): Renderer {
   return async (props) => {
     const { model, signal } = props;
     const root = h("div.root");
@@ -47,7 +54,12 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
     let end = new AbortController();
     const showError = (error: unknown): void => {
       const why = error instanceof Error ? error.message : String(error);
-      setChildren(root, h("div.warning", { role: "alert" }, `This view could not be drawn: ${why}`));
+      const { height } = model.get("options");
+      root.classList.add("aw-framed");
+      setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
+      const words = `This view could not be drawn: ${why}`;
+      const advice = "If trying again does not help, run the cell again.";
+      setChildren(root, createBlank(signal, { words, advice, retry: () => void redraw().catch(showError) }));
       console.error(error);
     };
     /** Rejects if the store or the selection does not arrive. */
@@ -57,7 +69,7 @@ function mount(name: string, views: Record<string, RenderView>, pool: TilePool, 
       const drawSignal = AbortSignal.any([signal, end.signal]);
       let ctx: ViewContext | undefined;
       try {
-        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views);
+        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views, learned);
         if (!drawSignal.aborted) renderView(ctx, drawSignal);
       } catch (error) {
         if (drawSignal.aborted) return;
@@ -110,6 +122,7 @@ export interface Renderers {
 /** The views by the name of their Python class, with one pool of tiles for all. */
 export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   const pool = createPool();
+  const learned = new Set<string>();
   const added = new Set<PartCode>();
   let style = CSS;
   const views: Record<string, RenderView> = {
@@ -132,7 +145,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
         add(exports.code);
       }
-      return mount(name, views, pool, () => style)(props);
+      return mount(name, views, pool, learned, () => style)(props);
     },
   };
 }

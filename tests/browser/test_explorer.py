@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
-import torch
 
 import attnwidgets as aw
+from tests.sae import made
 from tests.tracing import tiny
 
 TALLEST = 560
@@ -65,7 +68,7 @@ def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
     same("pin")
     page.keyboard.press("Escape")
     same("unpin")
-    explorer.locator(".aw-segment", has_text="words").click()
+    explorer.locator(".aw-toolbar .aw-segment", has_text="words").click()
     same("unit")
     explorer.get_by_role("button", name="next layer").click()
     same("layer")
@@ -82,13 +85,14 @@ def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
 @pytest.mark.parametrize("make", ["decoder", "encoder-decoder", "features", "intervention"])
 def test_every_kind_of_model_fits_one_screen(make, minilm, page_of, classifier):
     if make == "decoder":
-        explorer = aw.Explorer(aw.trace(*tiny("llama"), torch.arange(24)[None]))
+        explorer = aw.Explorer(aw.trace(tiny.build(tiny.TEXT["Llama"]), None, input_ids=list(range(3, 27))))
     elif make == "encoder-decoder":
-        explorer = aw.Explorer(aw.trace(*tiny("t5"), torch.arange(9)[None]))
+        explorer = aw.Explorer(
+            aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece(), "the new cat sat.", target_text="cat")
+        )
     elif make == "features":
-        trace = aw.trace(*minilm, "the keys to the cabinet")
-        sae = aw.sae.SAE.random(384, 64) if hasattr(aw.sae.SAE, "random") else pytest.skip("no random SAE")
-        explorer = aw.Explorer(trace, features=sae)
+        sae = made.sae(d_in=384, site="blocks.3.hook_resid_post")
+        explorer = aw.Explorer(aw.trace(*minilm, "the keys to the cabinet"), features=sae)
     else:
         explorer = aw.Explorer(aw.trace(*classifier, "a dull film."))
         explorer.selection.interventions = ({"kind": "ablate", "stack": "self", "layer": 1, "head": 2},)
@@ -99,7 +103,10 @@ def test_every_kind_of_model_fits_one_screen(make, minilm, page_of, classifier):
 
 def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier, page_of):
     trace = aw.trace(*classifier, "a wonderful film with a dull ending.")
-    page = page_of(aw.Explorer(trace, methods=["attention", "lrp"]))
+    explorer = aw.Explorer(trace, methods=["attention", "lrp"])
+    explorer.selection.method = f"lrp@{trace.predictions()[0].id}"  # computed, and so in the page
+    explorer.selection.method = "attention"
+    page = page_of(explorer)
     chips = page.locator(".aw-chip")
     assert chips.count() == 2
     share = [100 * one.probability for one in trace.predictions()]
@@ -131,3 +138,117 @@ def test_filling_the_window_and_coming_back(minilm, page_of):
     page.keyboard.press("Escape")
     page.wait_for_timeout(100)
     assert height(page) == before
+
+
+# Controls and parts beside each other must not cover each other, and stay inside the frame or scroll.
+FOCUS = """() => {
+  const el = document.activeElement;
+  const parts = ['aw-toolbar', 'aw-lead', 'aw-heads', 'aw-main', 'aw-panel', 'aw-footer'];
+  const at = (up) => parts.find((name) => up.classList.contains(name));
+  for (let up = el; up && !up.matches('.aw-explorer'); up = up.parentElement)
+    if (at(up) && !parts.some((name) => up.parentElement.closest(`.${name}`))) return at(up);
+  return 'else';
+}"""
+OUTSIDE = """root => {
+  const frame = root.getBoundingClientRect();
+  return [...root.querySelectorAll('button, select, input, summary, canvas, .aw-tok, .aw-readout')]
+    .filter((el) => el.checkVisibility() && !el.closest('.aw-menu, .aw-sr'))
+    .filter((el) => {
+      const { right, width } = el.getBoundingClientRect();
+      if (!width || right <= frame.right + 1) return false;
+      for (let up = el.parentElement; up !== root; up = up.parentElement)
+        if (getComputedStyle(up).overflowX !== 'visible') return false;
+      return true;
+    })
+    .map((el) => `${el.localName}.${el.className} ${el.textContent.slice(0, 20)}`);
+}"""
+
+
+def test_tab_goes_through_an_explorer_as_it_is_read(classifier, page_of):
+    page = page_of(aw.Explorer(aw.trace(*classifier, "a wonderful film.")))
+    parts, first = [], None
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if not page.evaluate("Boolean(document.activeElement.closest('.aw-root'))"):
+            break
+        if parts and page.evaluate("first => document.activeElement === first", first):
+            break
+        first = first or page.evaluate_handle("document.activeElement")
+        parts.append(page.evaluate(FOCUS))
+    order = list(dict.fromkeys(parts))
+    assert [p for p in order if p in {"aw-toolbar", "aw-lead", "aw-heads", "aw-main", "aw-footer"}] == [
+        "aw-toolbar",
+        "aw-lead",
+        "aw-heads",
+        "aw-main",
+        *(["aw-footer"] if "aw-footer" in order else []),
+    ]
+    changes = sum(one != two for one, two in pairwise(parts))
+    assert changes == len(order) - 1, parts  # no part is visited twice
+
+
+def softmax(*shape):
+    return np.random.default_rng(0).dirichlet(np.ones(shape[-1]), shape[:-1]).astype("float32")
+
+
+def with_nan():
+    numbers = softmax(2, 2, 6, 6)
+    numbers[0, 0, 2] = np.nan
+    return aw.from_attentions(numbers, [f"t{i}" for i in range(6)])
+
+
+def with_zeros():
+    numbers = softmax(2, 2, 6, 6)
+    numbers[:, :, 1:4] = 0
+    return aw.from_attentions(numbers, [f"t{i}" for i in range(6)])
+
+
+BAD = {
+    "labels of 500 characters": lambda: aw.from_attentions(
+        softmax(2, 3, 5, 5), ["x" * 500, "a b " * 125, "c", "d", "e"]
+    ),
+    "one token": lambda: aw.from_attentions(softmax(2, 3, 1, 1), ["a"]),
+    "one head": lambda: aw.from_attentions(softmax(4, 1, 5, 5), list("abcde")),
+    "one layer": lambda: aw.from_attentions(softmax(1, 4, 5, 5), list("abcde")),
+    "one of each": lambda: aw.from_attentions(softmax(1, 1, 5, 5), list("abcde")),
+    "rows of zeros": with_zeros,
+    "cells that are no numbers": with_nan,
+    "1 x 1,000": lambda: aw.MixingMap(softmax(2, 2, 1, 1000), ["q"], [f"k{i}" for i in range(1000)]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_neither_overflows_nor_grows(page_of, what):
+    try:
+        shown = BAD[what]()
+    except (TypeError, ValueError) as why:
+        pytest.skip(f"refused: {why}")
+    page = page_of(aw.Explorer(shown), viewport={"width": 760, "height": 900})
+    for width in (1200, 760, 380, 200):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(250)
+        root = page.locator(".aw-explorer")
+        assert height(page) <= TALLEST, width
+        assert root.evaluate(OUTSIDE) == [], width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+
+
+def test_a_hint_goes_after_the_first_click(minilm, page_of):
+    trace = aw.trace(*minilm, "the cat sat on the mat")
+    page = page_of(aw.Explorer(trace), aw.Explorer(trace, layer=1))
+    readouts = page.locator(".aw-explorer > .aw-footer > .aw-readout")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(150)
+    assert readouts.all_inner_texts() == ["Click a token to see what it reads."] * 2
+    before = height_of_all(page)
+    page.locator(".aw-explorer .aw-tok").nth(2).click()
+    page.keyboard.press("Escape")
+    page.mouse.move(0, 0)
+    page.locator("body").click(position={"x": 2, "y": 2})
+    page.wait_for_timeout(150)
+    assert not any("Click a token" in text for text in readouts.all_inner_texts())
+    assert height_of_all(page) == before
+
+
+def height_of_all(page):
+    return page.locator(".aw-explorer").evaluate_all("all => all.map(e => e.getBoundingClientRect().height)")

@@ -16,6 +16,8 @@ export interface FrameParts {
   /** Beside the caption's words. */
   tags?: readonly HTMLElement[];
   body: readonly HTMLElement[];
+  /** What to try first: it stands in the footer until the first click, in this notebook or page. */
+  hint?: string;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
   /** Whether the caption stands among the controls, in place of a line of its own: for a view of one strip. */
@@ -38,7 +40,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
   const body = h("div.body", ...inBody, ...parts.body);
   const isInside = ctx.el !== root;
-  const footer = createReadout();
+  const footer = withHint(ctx, root, createReadout(), parts.hint ?? "");
   const notices = createNotices(ctx);
   if (isInside) setChildren(root, caption, ...parts.body);
   else {
@@ -106,8 +108,32 @@ function createNotices(ctx: ViewContext): { element: HTMLElement; show(): void }
   };
 }
 
+type Footer = Readout & { elements: HTMLElement[] };
+
+/** A readout that says what to try first while nobody points at anything, until the first click. */
+function withHint(ctx: ViewContext, root: HTMLElement, inner: Footer, hint: string): Footer {
+  if (!hint) return inner;
+  let last = "";
+  const isHinting = (): boolean =>
+    !ctx.learned.has(hint) && !ctx.cell("pinned") && !root.matches(":hover, :focus-within");
+  const show: Footer["show"] = (text, aloud) => {
+    last = text;
+    if (isHinting()) inner.show(hint, false);
+    else inner.show(text, aloud);
+  };
+  on(root, ctx.signal, {
+    click() {
+      ctx.learned.add(hint);
+      show(last, false);
+    },
+    pointerenter: () => show(last, false),
+    pointerleave: () => show(last, false),
+  });
+  return { elements: inner.elements, show };
+}
+
 /** A line of text, and a polite live region that announces only the last of several quick changes. */
-export function createReadout(): Readout & { elements: HTMLElement[] } {
+export function createReadout(): Footer {
   const line = h("div.readout", { "aria-hidden": "true" });
   const region = h("div.sr", { role: "status" });
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -74,6 +74,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls: controls.elements,
     lead: [chips.element, h("div.text-row", text, find.element)],
     body: [panes.element],
+    hint: "Click a token to see what it reads.",
     actions: [copy.element],
   });
   root.classList.add("aw-explorer");
