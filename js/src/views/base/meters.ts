@@ -25,11 +25,11 @@ interface Row {
 /** An amount with as many decimals as the largest of its list needs to have two digits. */
 export function amountText(value: number, top: number): string {
   if (Number.isNaN(value)) return "–";
-  const decimals = top > 0 ? Math.max(0, Math.min(8, 2 - Math.ceil(Math.log10(top) + 1e-9))) : 2;
+  const decimals = top > 0 ? Math.max(0, Math.min(8, 2 - Math.max(-6, Math.ceil(Math.log10(top) - 1e-9)))) : 2;
   const least = 10 ** -decimals;
   const size = Math.abs(value);
-  const text = size > 0 && size < least / 2 ? `< ${least.toFixed(decimals)}` : size.toFixed(decimals);
-  return value < 0 && !text.startsWith("<") ? `−${text}` : text;
+  if (size > 0 && size < least / 2) return value < 0 ? `> −${least.toFixed(decimals)}` : `< ${least.toFixed(decimals)}`;
+  return value < 0 ? `−${size.toFixed(decimals)}` : size.toFixed(decimals);
 }
 
 export interface Meters {

@@ -22,6 +22,7 @@ import { renderPredictions } from "../text/Predictions.ts";
 import { hasManyTargets, renderTokenStrip } from "../text/TokenStrip.ts";
 import { createAnswer } from "./answer.ts";
 import { createChips } from "./chips.ts";
+import { createFind } from "./find.ts";
 import { createFollow } from "./follow.ts";
 import { createPanes, type Panel } from "./tabs.ts";
 
@@ -43,6 +44,9 @@ export const renderExplorer = view((ctx, root, signal) => {
     h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
   ];
+  const find = createFind(ctx, signal, (index) =>
+    text.querySelector(`.aw-tok[data-i="${index}"]`)?.scrollIntoView({ block: "nearest" }),
+  );
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
   const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers);
@@ -68,7 +72,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   panes.element.dataset.awKeys = KNOCKS;
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    lead: [chips.element, text],
+    lead: [chips.element, h("div.text-row", text, find.element)],
     body: [panes.element],
     actions: [copy.element],
   });
@@ -107,6 +111,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     copy.show();
     answer.show();
     follow.show();
+    find.show();
   };
   const update = (): void => {
     const header = ctx.header();

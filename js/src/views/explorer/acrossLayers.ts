@@ -22,6 +22,8 @@ const FEW = 128;
 /** A layer's strongest head for the pair; null: not known. */
 type Peak = { head: number | null; value: number } | null;
 
+const argsOf = (source: Source, query: number, key: number) => ({ source: source.id, query, key });
+
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {
   const [title, about] = [h("b", "Over layers"), h("span.dim")];
   const bars = h("div.layer-bars", { role: "list", "aria-label": "strongest head of each layer" });
@@ -52,7 +54,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
     if (tiles.flat().every(Boolean)) {
       return tiles.map((row) => best(row.map((tile) => tile?.value(query, key) ?? Number.NaN)));
     }
-    const answer = answers.get("pair", { source: source.id, query, key });
+    const answer = answers.get("pair", argsOf(source, query, key));
     const values = answer?.buffers[0] && floatsOf(answer.buffers[0]);
     if (!values) return [];
     return source.layers.map((_, i) => best(values.slice(i * heads.length, (i + 1) * heads.length)));
@@ -67,6 +69,8 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       if (!isShown) return;
       const { layer } = ctx.resolved();
       peaks = read(source, query, key);
+      // A page without a kernel may lack the other layers.
+      assign(element, { hidden: peaks.length === 0 && Boolean(answers.failure("pair", argsOf(source, query, key))) });
       const base = ctx.options.indexBase;
       const pair = `${quoted(ctx.axisOf(source.query).labels, query, base)} → ${quoted(ctx.axisOf(source.key).labels, key, base)}`;
       setText(about, `${pair}${source.heads ? ", strongest head" : ""}`);

@@ -3,7 +3,7 @@
  * against a prediction; with the largest values, the rest summed, and special tokens apart.
  */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, listed, on, quoted, setText } from "../../dom.ts";
+import { assign, h, listed, on, quoted, setText, shortLabel } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
@@ -100,7 +100,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     parts.sort((a, b) => Math.abs(values[b] as number) - Math.abs(values[a] as number));
     const kind = sign > 0 ? "for" : sign < 0 ? "against" : "amount";
     const meters: Meter[] = parts.slice(0, most).map((index) => ({
-      name: listed(axis.labels, index, base),
+      name: `\u2068${shortLabel(axis.labels[index] as string)}\u2069`,
       place: String(index + base),
       value: values[index] as number,
       kind,
