@@ -1,4 +1,7 @@
-"""Write docs/design-light.png and docs/design-dark.png: the parts of every view, as real views draw them."""
+"""Write the pictures of the documentation, as real views draw them.
+
+docs/design-light.png and docs/design-dark.png show the parts of every view, docs/explorer.png an Explorer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ from playwright.sync_api import sync_playwright
 import attnwidgets as aw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import Locator, Page
+
+    from attnwidgets.views.base.view import View
 
 FOLDER = Path(__file__).parent
 WIDTH = 760
@@ -81,15 +88,22 @@ def picture(part: Locator) -> str:
     return f"data:image/png;base64,{b64encode(part.screenshot()).decode()}"
 
 
+def menu(page: Page, button: Locator) -> str:
+    """Return what a menu looks like that a button opens, without the view behind it."""
+    button.click()
+    panel = page.locator(".aw-menu:popover-open")
+    panel.evaluate("(el) => { el.style.visibility = 'visible'; document.body.style.visibility = 'hidden'; }")
+    shown = picture(panel)
+    panel.evaluate("(el) => { el.style.visibility = ''; document.body.style.visibility = ''; }")
+    page.keyboard.press("Escape")
+    return shown
+
+
 def parts(page: Page) -> list[tuple[str, str]]:
     """Return the parts of an Explorer and a RelevanceMap, each with its name."""
     explorer, relevance = page.locator(".aw-root").nth(0), page.locator(".aw-root").nth(1)
-    explorer.locator(".aw-menu-button").first.click()
-    methods = picture(page.locator(".aw-menu:popover-open"))
-    page.keyboard.press("Escape")
-    explorer.locator(".aw-tools-button").first.click()
-    tools = picture(page.locator(".aw-menu:popover-open"))
-    page.keyboard.press("Escape")
+    methods = menu(page, explorer.locator(".aw-menu-button").first)
+    tools = menu(page, explorer.locator(".aw-tools-button").first)
     plot = explorer.locator(".aw-heatmap .aw-plot").first
     size = plot.bounding_box() or {"width": 0, "height": 0}
     plot.click(position={"x": 0.3 * size["width"], "y": 0.45 * size["height"]})
@@ -97,50 +111,69 @@ def parts(page: Page) -> list[tuple[str, str]]:
     page.wait_for_timeout(800)
     frame = picture(explorer)
     explorer.locator("[role=tab]").last.click()
-    words = picture(explorer.locator(".aw-side"))
     return [
         ("Frame: toolbar, lead (chips, text), body with caption and legend, footer", frame),
         ("Menu: groups, gists, badges", methods),
-        ("Meters, in an answer", words),
+        ("Meters", picture(explorer.locator(".aw-meters:visible").first)),
         ("The menu ⋯", tools),
         ("Legend of amounts", picture(explorer.locator(".aw-scale:visible").first)),
         ("Legend of signed values", picture(relevance.locator(".aw-scale:visible").first)),
     ]
 
 
-def shoot(address: str, theme: str, executable: str) -> bytes:
-    """Return the sheet of all parts in one theme, as a PNG."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+def sheet(page: Page) -> bytes:
+    """Return the sheet of all parts, as a PNG."""
+    page.evaluate(SHEET, [parts(page), list(COLOURS), list(TYPE), list(SPACE)])
+    page.wait_for_timeout(300)
+    return page.locator(".aw-root").screenshot()
+
+
+def shoot(views: list[View], draw: Callable[[Page], bytes], path: Path, width: int, theme: str) -> None:
+    """Write what `draw` makes of a page of these views."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         page = browser.new_page(
-            viewport={"width": WIDTH + 80, "height": 1200},
+            viewport={"width": width + 80, "height": 1200},
             color_scheme="dark" if theme == "dark" else "light",
-            reduced_motion="reduce",
         )
-        page.goto(address)
-        page.locator(".aw-root .aw-scale:visible, .aw-root .aw-ramp:visible").last.wait_for()
+        page.goto(aw.to_html(views, Path(folder) / "page.html").as_uri())
+        page.locator(".aw-root .aw-ramp:visible").last.wait_for()
         page.wait_for_timeout(2000)
-        page.evaluate(SHEET, [parts(page), list(COLOURS), list(TYPE), list(SPACE)])
-        page.wait_for_timeout(300)
-        sheet = page.locator(".aw-root").screenshot()
+        image = Image.open(io.BytesIO(draw(page))).convert("RGB")
         browser.close()
-    return sheet
+    image.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def whole(page: Page) -> bytes:
+    """Return the only view, as a PNG."""
+    return page.locator(".aw-root").screenshot()
+
+
+def executable() -> str:
+    """Return the path of a Chromium.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise FileNotFoundError("no chromium found; set CHROMIUM to its path.")
 
 
 def main() -> None:
-    """Write both pictures."""
-    names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-    executable = next((found for name in names if name and (found := shutil.which(name))), None)
-    if executable is None:
-        raise FileNotFoundError("no chromium found; set CHROMIUM to its path.")
-    review = aw.trace(*aw.demo_model("classifier"), "A wonderful film with a dull ending.")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "parts.html"
-        explorer = aw.Explorer(review, methods=METHODS, layer=2, head=6)
-        aw.to_html([explorer, aw.RelevanceMap(aw.lrp(review))], path)
-        for theme in ("light", "dark"):
-            image = Image.open(io.BytesIO(shoot(path.as_uri(), theme, executable)))
-            image.convert("RGB").save(FOLDER / f"design-{theme}.png", optimize=True)
+    """Write the three pictures."""
+    model, tokenizer = aw.demo_model("classifier")
+    review = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
+    views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.RelevanceMap(aw.lrp(review))]
+    for theme in ("light", "dark"):
+        shoot(views, sheet, FOLDER / f"design-{theme}.png", WIDTH, theme)
+    music = aw.trace(model, tokenizer, "the electronic music that nobody understood wasn't unlikeable.")
+    explorer = aw.Explorer(music, layer=1, head=8)
+    explorer.selection.pinned = (music.tokens.index("understood"), music.tokens.index("wasn"))
+    shoot(
+        [explorer], lambda page: page.locator(".aw-root").screenshot(), FOLDER / "explorer.png", 1200, "light"
+    )
 
 
 if __name__ == "__main__":
