@@ -72,9 +72,11 @@ def head_view(
     trace = _trace(attention, tokens, sentence_b_start, by_stack, sides, prettify=prettify_tokens)
     if layer is not None and include_layers is not None and layer not in include_layers:
         raise ValueError(f"layer {layer} is not in include_layers: {list(include_layers)}")
-    chosen = [] if heads is None else [int(head) for head in heads]
-    first = chosen[0] if chosen else None
-    view = _HEAD_VIEW(_maps(trace, include_layers, None), layer=layer, head=first, heads=chosen)
+    maps = _maps(trace, include_layers, None)
+    main = maps[0] if isinstance(maps, list) else maps
+    chosen = [int(head) for head in (main.heads or () if heads is None else heads)]
+    first = chosen[0] if heads is not None and chosen else None
+    view = _HEAD_VIEW(maps, layer=layer, head=first, heads=chosen)
     return handed_over(view, html_action)
 
 

@@ -19,7 +19,7 @@ test("ranks count from the largest value, and equal values share the best rank",
   assert.deepEqual(rankOf(Float32Array.of(0.2, -5, 0.9, 0.2)), [2, 4, 1, 2]);
   assert.deepEqual(rankOf(Float32Array.of(0.2, Number.NaN, 0.9)), [2, 0, 1], "what is left out has no rank");
   assert.deepEqual(
-    [1, 2, 3, 4, 11, 12, 13, 21, 112].map((rank) => byRank(rank, 200).split(" ")[0]),
+    [1, 2, 3, 4, 11, 12, 13, 21, 112].map((rank) => byRank(rank)),
     ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"],
   );
 });

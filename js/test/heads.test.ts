@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { headColour, headInk } from "../src/views/heads/colours.ts";
-import { along, limited, pairsOf, relations, strongest } from "../src/views/heads/pairs.ts";
+import { aligned } from "../src/views/heads/neuron/row.ts";
+import { along, givenApart, limited, pairsOf, relations, strongestOfEach } from "../src/views/heads/pairs.ts";
+import { rowsOf } from "../src/views/heads/rows.ts";
 import { decodeTile } from "../src/wire/codec.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Axis } from "../src/wire/wire.ts";
@@ -61,36 +63,56 @@ test("masked cells and pairs of other texts are NaN, never zero", () => {
   assert.deepEqual([...told].map(Number.isNaN), [true, true, true, true, false, false]);
 });
 
-test("the strongest pairs are those that sorting all would give, with their share of the total", () => {
+test("each query has the pairs that sorting all of its own would give, over the loaded heads", () => {
   const tiles = [tile(1), undefined, tile(5)];
   const pairs = pairsOf(PAIR, PAIR, "A-B", false);
-  const all = [0, 1, 2].flatMap((query) =>
-    [3, 4, 5].flatMap((key) =>
-      [0, 2].map((head) => ({ query, key, head, value: tiles[head]?.value(query, key) ?? 0 })),
-    ),
+  const shown = strongestOfEach(tiles, pairs, [0, 2, 4], 2, 0);
+  const wanted = [0, 2].flatMap((query) =>
+    [3, 4, 5]
+      .flatMap((key) => [0, 2].map((head) => tiles[head]?.value(query, key) as number))
+      .sort((a, b) => b - a)
+      .slice(0, 2),
   );
-  all.sort((a, b) => b.value - a.value);
-  const { shown, of, share, received } = strongest(tiles, pairs, 0, N, 5);
-  assert.equal(of, all.length);
   assert.deepEqual(
-    shown.map((edge) => edge.value).sort((a, b) => b - a),
-    all.slice(0, 5).map((edge) => edge.value),
+    shown.map((edge) => edge.value),
+    wanted,
   );
-  const sum = (list: { value: number }[]): number => list.reduce((total, { value }) => total + value, 0);
-  assert.ok(Math.abs(share - sum(all.slice(0, 5)) / sum(all)) < 1e-6);
-  const mean = [0, 1, 2].reduce((total, row) => total + (tiles[0]?.value(row, 4) ?? 0), 0) / 3;
-  assert.ok(Math.abs((received[0]?.[4] as number) - mean) < 1e-6);
-  assert.equal(received[1], undefined);
+  assert.deepEqual([...new Set(shown.map(({ query }) => query))], [0, 2]); // 4 is of the other text
+  assert.ok(shown.every(({ query, key, head, value }) => tiles[head]?.value(query, key) === value));
 });
 
-test("many equal pairs are cut to the budget, and zeros are not pairs", () => {
+test("weak pairs, masked ones and zeros have no line", () => {
   const meta = { source: "s", layer: 0, head: 0, rows: N, cols: N, codec: "u8" as const, gamma: 0.5, scale: 1 };
   const equal = decodeTile(meta, new DataView(new Uint8Array(N * N).fill(100).buffer)) as Tile;
   const nothing = decodeTile(meta, new DataView(new Uint8Array(N * N).buffer)) as Tile;
   const pairs = pairsOf(ONE, ONE, "all", true);
-  assert.equal(strongest([equal], pairs, 0, N, 7).shown.length, 7);
-  assert.deepEqual(strongest([nothing], pairs, 0, N, 7).shown, []);
-  assert.equal(strongest([nothing], pairs, 0, N, 7).of, 21);
+  const value = equal.value(0, 0);
+  assert.equal(strongestOfEach([equal], pairs, [0, 1, 5], 3, value).length, 1 + 2 + 3);
+  assert.equal(strongestOfEach([equal], pairs, [0, 1, 5], 3, 1.01 * value).length, 0);
+  assert.deepEqual(strongestOfEach([nothing], pairs, [5], 3, 0), []);
+});
+
+test("special tokens apart have neither row nor line, and what they get is summed", () => {
+  const special = [1, 0, 0, 0, 0, 1];
+  const axisOf = { ...ONE, special };
+  const pairs = pairsOf(axisOf, axisOf, "all", false, { special: "apart" });
+  assert.deepEqual([...pairs.query.shown], [1, 2, 3, 4]);
+  assert.deepEqual([pairs.query.place[5], pairs.query.lastContent], [-1, 4]);
+  const tiles = [tile(1), tile(2)];
+  assert.ok(strongestOfEach(tiles, pairs, pairs.query.shown, 3, 0).every(({ key }) => !special[key]));
+  const given = givenApart(tiles, pairs, pairs.query.shown);
+  assert.deepEqual([...given.keys()], [1, 2, 3, 4]);
+  const mean = tiles.reduce((sum, one) => sum + (one.value(2, 0) + one.value(2, 5)) / 2, 0);
+  assert.ok(Math.abs((given.get(2) as number) - mean) < 1e-6);
+  assert.deepEqual([...rowsOf({ ...ONE, special: [1, 1, 1, 1, 1, 1] }, { special: "apart" }).shown].length, N); // nothing else is there
+});
+
+test("a column of numbers has one number of decimals, and hides no small number as a zero", () => {
+  assert.deepEqual(
+    [152.93, -3.2, 0.01, 0, -152.93].map((value) => aligned(value, 152.93)),
+    ["152.9", "−3.2", "< 0.1", "0.0", "−152.9"],
+  );
+  assert.equal(aligned(0.99971, 0.99971), "0.9997");
 });
 
 test("relations name each token once, with its strongest head", () => {

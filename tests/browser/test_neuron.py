@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -36,7 +34,7 @@ def neuron(trace, open_page, tmp_path):
 
 
 def number(text):
-    return float(re.sub("−", "-", text))
+    return float(text.replace("−", "-").removeprefix("< "))
 
 
 def values(root):
@@ -56,7 +54,8 @@ def test_every_step_shows_the_number_that_python_has(neuron, trace):
     expected = [row.dot[2], row.scaled[2], row.scores[2], trace.attention_layer(0)[1, 4, 2]]
     assert list(shown.values()) == pytest.approx([float(x) for x in expected], rel=1e-3)
     keys = root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()
-    assert [number(text) for text in keys] == pytest.approx(row.weights.tolist(), rel=1e-3)
+    assert [number(text) for text in keys] == pytest.approx(row.weights.tolist(), abs=1e-4)
+    assert len({len(text.split(".")[1]) for text in keys}) == 1  # decimals stand below each other
     assert "as recorded" in root.locator(".aw-neuron-formula").inner_text()
     assert "⟨U+202E⟩on" in root.locator(".aw-neuron-keys").inner_text()
 
@@ -96,12 +95,12 @@ def test_a_key_is_previewed_pinned_and_linked(neuron, trace):
     assert "“cat”" in heatmap.locator(".aw-readout").inner_text()
     root.locator(".aw-neuron-keys").focus()
     page.keyboard.press("ArrowUp")
-    assert "key \u2068“the”" in root.locator(".aw-neuron-where").inner_text()
+    assert "→ \u2068“the”" in root.locator(".aw-neuron-where").inner_text()
     page.keyboard.press("Shift+ArrowUp")
     assert values(root)["softmax"] == pytest.approx(float(exact[3, 0]), rel=1e-3)
     page.keyboard.press("Escape")  # the last query, and what it looks at most
     assert values(root)["softmax"] == pytest.approx(float(exact[5].max()), rel=1e-3)
-    root.get_by_role("button", name=re.compile("6 keys")).click()
+    root.get_by_role("button", name="largest first").click()
     shares = [number(t) for t in root.locator(".aw-neuron-key:visible .aw-neuron-value").all_inner_texts()]
     assert shares == sorted(shares, reverse=True)
     root.get_by_role("combobox", name="head").select_option("0")
@@ -126,3 +125,17 @@ def test_it_fits_and_few_nodes_draw_many_keys(open_page, tmp_path, shots, width,
     keys.evaluate("e => { e.scrollTop = e.scrollHeight }")
     page.locator(".aw-neuron-key", has_text="t511").wait_for()
     page.screenshot(path=shots / f"neuron-{scheme}-{width}.png", full_page=True)
+
+
+def test_the_height_is_constant(trace, open_page, tmp_path):
+    page = open_page(aw.NeuronView(trace).to_html(tmp_path / "page.html").as_uri())
+    page.locator(".aw-neuron-key").first.wait_for()
+    root = page.locator(".aw-neuron")
+    box = "view => [view, view.querySelector('.aw-neuron-body')].map(el => el.getBoundingClientRect().height)"
+    before = root.evaluate(box)
+    assert before[0] <= 560
+    for step in root.locator(".aw-segment").all():
+        step.click()
+        assert root.evaluate(box) == before
+    root.locator(".aw-neuron-key:visible").first.click()
+    assert root.evaluate(box) == before

@@ -32,10 +32,25 @@ def test_maps_are_read_as_the_row_of_a_query_in_the_selected_layer(given):
     assert view.store.sources()[0].layers == (0, 1, 2)
 
 
-def test_without_a_pin_it_is_the_row_that_the_prediction_is_read_from(given, causal):
-    assert strips(aw.compare(given()))[0]["query"] == 0
+def test_without_a_pin_it_is_the_row_of_the_last_token_that_is_not_special(given, causal, minilm):
+    assert strips(aw.compare(given()))[0]["query"] == 7
     later = aw.from_attentions(causal((2, 2, 6, 6)), list("abcdef"))
     assert strips(aw.compare(later))[0]["query"] == 5
+    read = aw.trace(*minilm, "The cat sat")
+    assert read.tokens[strips(aw.compare(read))[0]["query"]] == "sat"
+
+
+def test_the_value_of_an_element_is_the_one_that_its_row_shows(given):
+    trace = given()
+    view = aw.compare(trace, methods=["attention", "rollout"])
+    _, values = strips(view, layer=1, query=5)
+    for row, name in enumerate(view.names):
+        assert np.float32(view.value(name, 3, layer=1, query=5)) == values[row, 3]
+        assert view.value(row, 3, layer=1, query=5) == view.value(name, 3, layer=1, query=5)
+    with pytest.raises(ValueError, match="'rolout' is not one of"):
+        view.value("rolout", 3)
+    with pytest.raises(IndexError, match="token 8 is out of range"):
+        view.value(0, 8)
 
 
 def test_rows_of_shares_are_told_from_what_has_no_row_to_rescale(given):

@@ -17,7 +17,6 @@ from tests.views.every import every_view, make
 
 ELSEWHERE = {
     "ScorecardView": "several methods beside each other",
-    "FlowView": "shares of every token of the input",
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
 }
@@ -181,6 +180,43 @@ def test_the_agreement_of_two_explanations(names, classified):
     for measure, shown in ranked.items():
         code, value = number(view, names, of="agreement", measure=measure, row=0, col=1, **asked)
         assert round(float(value), 4) == shown["values"][0][1], code
+
+
+def test_a_value_of_a_row_that_is_compared(names, classified):
+    view = aw.compare(classified, methods=["attention", "rollout"])
+    names["view"] = view
+    for unit in ("token", "word"):
+        asked = {"layer": 0, "query": 2, "unit": unit}
+        meta, (data,) = view._requests.answer("strips", asked)
+        shown = np.frombuffer(data, "<f4").reshape(2, -1)
+        for strip, name in enumerate(meta["names"]):
+            code, value = number(view, names, of="value", strip=strip, element=3, **asked)
+            assert code.startswith(f"view.value({name!r}, 3")
+            assert np.float32(value) == shown[strip, 3], code
+
+
+def test_values_of_a_line_over_layers(names, classified):
+    view = aw.LayerProfile(classified)
+    names["view"] = view
+    meta, (data,) = view._requests.answer("profile", {"query": 2, "unit": "token"})
+    shown = np.frombuffer(data, "<f4").reshape(2, len(meta["layers"]), -1)
+    for line in range(2):
+        for sources in ([3], [1, 4]):
+            place = {"of": "value", "line": line, "sources": sources, "layer": 1, "query": 2, "unit": "token"}
+            code, value = number(view, names, **place)
+            assert value == pytest.approx(shown[line, 1, sources].sum(), rel=1e-6), code
+
+
+def test_the_share_of_an_input_token_is_that_of_rollout(names, classified):
+    view = aw.FlowView(classified)
+    names["view"] = view
+    rolled = aw.rollout(classified)
+    for layer in rolled.layers:
+        place = {"of": "share", "query": 4, "key": 2, "layer": layer, "unit": "token"}
+        code, value = number(view, names, **place)
+        assert value == pytest.approx(rolled.matrix(layer)[4, 2], rel=1e-5), code
+    _, value = number(view, names, of="share", query=1, key=1, layer=0, unit="word")
+    assert value == pytest.approx(view.explanation().to("word").matrix(0)[1, 1], rel=1e-5)
 
 
 def test_what_is_left_after_some_removals(names, classified):

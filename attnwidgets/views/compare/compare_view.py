@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets._selecting import position
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.view import View
@@ -31,16 +32,19 @@ _LEAST = 2  # elements in a ranking
 
 
 class CompareView(View):
-    """One text under several methods, layers, heads or models: strips below each other, and how they agree.
+    """One text under several methods, layers, heads or models: rows over one axis, and how they agree.
 
-    Every strip is coloured on its own scale, or all on one; its legend says which. A matrix shows how
-    similarly every two of them rank the text's elements (`aw.agreement`), and what that does not show; click
-    a cell to see its two strips together, with the difference of their shares. Agreement is not faithfulness.
-    Filters hide elements in every strip; hidden special tokens are not ranked either.
+    Every row is coloured on its own scale, or all on one; the legend says which. At the right stand the value
+    of the element under the pointer with its rank, the share of special tokens, and the sum of the row. Bars
+    below show the difference of two rows, each in shares of its magnitudes, without special tokens that stand
+    apart. A matrix shows how similarly every two of them rank the text's elements (`aw.agreement`), and what
+    that does not show; click a cell to choose its two rows for the bars. Agreement is not faithfulness.
+    Filters hide elements in every row; special tokens that are hidden or apart are not ranked either.
 
     A map is read as one vector: by default as the row of the pinned query (`how="row"`; without a pin, of the
-    token from whose state the prediction is read), or by a scheme of `MixingMap.to_attributions`. A map of
-    several layers follows the selected layer, and heads are averaged; the strip says so.
+    last token that is not special; a click in the text on top pins another), or by a scheme of
+    `MixingMap.to_attributions`. A map of several layers follows the selected layer, and heads are averaged;
+    the row says so.
     Explanations over different tokens (of other models) are compared by the words that they share, without
     special tokens.
 
@@ -64,6 +68,7 @@ class CompareView(View):
 
     _VIEW = "CompareView"
     _OPTIONS = FilterOptions
+    _HEIGHT = 500
     PARTS = ("compare", "filters")
 
     def __init__(
@@ -117,8 +122,38 @@ class CompareView(View):
         options: Any = {"special": bool(special), "by": str(by)}
         return agreement(compared.attributions(number, query, unit or compared.unit), measure, **options)
 
+    def value(
+        self,
+        strip: int | str,
+        element: int,
+        *,
+        layer: int | None = None,
+        query: int | None = None,
+        unit: str | None = None,
+    ) -> float:
+        """Return the value of one element in one strip.
+
+        Args:
+            strip: Number of the strip from the top, or its name.
+            element: The element's number, counted in `unit`.
+            layer: Layer of maps with several; None: the selected one.
+            query: Query whose row is read of a map; None: the default one.
+            unit: Unit of the elements; None: the view's own.
+
+        Raises:
+            ValueError: There is no strip of this name.
+            IndexError: There is no such strip, element or query.
+        """
+        compared = self._compared
+        number = nearest(compared.layers or (0,), self.selection.layer if layer is None else layer)
+        values = compared.vectors(number, query, unit or compared.unit)[compared.place(strip)]
+        return float(values[position(element, range(len(values)), unit or compared.unit)])
+
     def _numbers(self) -> Kinds:
-        return super()._numbers() | {"agreement": self._agreement_paths}
+        return super()._numbers() | {"agreement": self._agreement_paths, "value": self._value_paths}
+
+    def _value_paths(self, strip: int, element: int, **at: Any) -> Iterator[Path]:
+        yield self, f".value({listed(self.names[strip], element, **at)})"
 
     def _agreement_paths(
         self, measure: str, row: int, col: int, layer: int, query: int | None, unit: str, **how: Any

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed
+from attnwidgets._selecting import listed, position
 from attnwidgets.explanations.results.aggregation import regroup
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -35,7 +35,7 @@ class Compared:
     Args:
         items: The explanations.
         how: How a map becomes a vector: "row", or another scheme of `MixingMap.to_attributions`.
-        query: The query whose row is read; None: the pinned one, else the one of the prediction.
+        query: The query whose row is read; None: the pinned one, else the last that is not special.
 
     Raises:
         ValueError: They explain different texts, or the scheme or the query does not fit.
@@ -80,6 +80,19 @@ class Compared:
             raise ValueError(f"query={query!r} matches {len(places)} of the shared words, {listed(labels)}.")
         return places[0]
 
+    def place(self, name: int | str) -> int:
+        """Return which item has a number or a name.
+
+        Raises:
+            ValueError: None has this name.
+            IndexError: There is no such number.
+        """
+        if not isinstance(name, str):
+            return position(name, range(len(self.items)), "explanation")
+        if name not in self.names:
+            raise ValueError(f"{name!r} is not one of {listed(self.names)}.{suggest(name, self.names)}")
+        return self.names.index(name)
+
     def units(self, wanted: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the units that every item can be read in, its own first.
 
@@ -113,15 +126,15 @@ class Compared:
         return self._default_query(unit) if query is None and self.by_row else query
 
     def _default_query(self, unit: str) -> int:
-        """Return the query that was given, or the one from which a model reads its prediction."""
+        """Return the query that was given, or the last one that is not a special token."""
         index = self.items.index(self._by_query[0])
         reading = self.reading(index, unit)
         if self.query is not None and self.query >= 0:
             groups = regroup(self.items[index].explanation.query_unit, reading.query_unit) or ()
             return next((place for place, group in enumerate(groups) if self.query in group), self.query)
         count = self.n_shared or len(reading.query_labels)
-        causal = reading.known("causal")
-        return count - 1 if (reading.causal if causal is None and not reading.on_demand else causal) else 0
+        content = [place for place, flag in enumerate(reading.query_unit.special[:count]) if not flag]
+        return content[-1] if content else count - 1
 
     def vectors(self, layer: int, query: int | None, unit: str) -> list[Float]:
         """Return the value of every element for every item [item][element].

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from attnwidgets._selecting import position
+from attnwidgets.explanations.mixing.layer_product import shares
+from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.flow_steps import flow_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import ViewOptions
 
 
 class FlowView(View):
     """Where tokens come from, layer by layer: a graph of tokens by layers, the input at the bottom.
 
-    An edge leads from a token after a layer down to a token it is made of; its width is the share. Edges
-    above a share of the mass are drawn, at most a thousand; a line below tells how much of the mass they
-    carry. A token under the pointer shows where its own mass comes from, down to the input, with the share of
-    every input token as a bar: the same numbers as `aw.rollout` of the map. Click to pin it.
+    One token is followed down to the input: the one under the pointer, the pinned one, or at first the last
+    that is not a special token. An edge leads from a token after a layer down to a token it is made of; its
+    width is the share of the followed token that it carries. Edges above a share are drawn, at most a
+    thousand; a line tells how much of the mass they carry. Bars show the share of every input token: the same
+    numbers as `aw.rollout` of the map. Special tokens, and what leads to them, are grey. Of a long text a
+    part is in sight, around the followed token, and the share of what is not is said.
 
     All layers are computed when the view is created.
 
@@ -37,12 +47,49 @@ class FlowView(View):
     """
 
     _VIEW = "FlowView"
+    _HEIGHT = 500
     PARTS = ("flow",)
 
     def __init__(
         self, shown: Any, *, residual_weight: float | None = None, **options: Unpack[ViewOptions]
     ) -> None:
         super().__init__(flow_steps(shown, residual_weight), **options)
+
+    def share(self, query: int, key: int, *, layer: int | None = None, unit: str | None = None) -> float:
+        """Return the share of an input token in a token after a layer, 0 to 1: a bar of the view.
+
+        Args:
+            query: Number of the token that is followed, counted in `unit`.
+            key: Number of the input token.
+            layer: Number of the layer; None: the last.
+            unit: Unit of the elements; None: the view's own.
+
+        Raises:
+            ValueError: The unit is not available, or there is no such layer.
+            IndexError: There is no such token.
+
+        Example:
+            >>> view = aw.FlowView(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> round(sum(view.share(2, key) for key in range(6)), 6)
+            1.0
+        """
+        steps = self._explanations[0].to(unit) if unit else self._explanations[0]
+        last = steps.layers[-1] if layer is None else layer
+        if last not in steps.layers:
+            raise ValueError(f"layer={last} is not one of {', '.join(map(str, steps.layers))}.")
+        count = steps.shape[-1]
+        here, there = (position(place, range(count), steps.unit) for place in (query, key))
+        mass = np.eye(count)[here]
+        for number in reversed(steps.layers[: steps.layers.index(last) + 1]):
+            mass = mass @ shares(np.asarray(steps.matrix(number), dtype=np.float64))
+        return float(mass[there])
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"share": self._share_paths}
+
+    def _share_paths(self, query: int, key: int, layer: int, unit: str) -> Iterator[Path]:
+        named = {"layer": layer, "unit": None if unit == self._explanations[0].unit else unit}
+        yield self, f".share({listed(query, key, **named)})"
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.comparisons import flow_sheet

@@ -9,6 +9,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
+from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.wire.handlers import Answer
 
 MOST = 12
@@ -33,8 +35,8 @@ _MANY_QUERIES = 64
 class LayerProfile(View):
     """A pair of tokens, or a target and its cues, over layers: a line for each method.
 
-    The pair is the pinned one; without a pin, the query from whose state the prediction is read, and its
-    strongest source. The text below appears twice: to choose the target, and to choose sources. With Shift
+    The pair is the pinned one; without a pin, the last query that is not a special token, and its strongest
+    source. The text below appears twice: to choose the target, and to choose sources. With Shift
     several sources are chosen, and their values are added (for rows of shares, the dot product of Mohebbi et
     al. 2023). A token under the pointer, here or in a linked view, is previewed. The selected layer is
     marked; click another to select it. Lines share one scale, or have one each. A value that the filters hide
@@ -59,6 +61,7 @@ class LayerProfile(View):
 
     _VIEW = "LayerProfile"
     _OPTIONS = FilterOptions
+    _HEIGHT = 500
     PARTS = ("layers", "filters")
     _MARKS = "elements"
 
@@ -82,6 +85,45 @@ class LayerProfile(View):
     def names(self) -> tuple[str, ...]:
         """Names of the lines."""
         return self._compared.names
+
+    def value(
+        self,
+        line: int | str,
+        sources: int | Sequence[int],
+        *,
+        layer: int | None = None,
+        query: int | None = None,
+        unit: str | None = None,
+    ) -> float:
+        """Return the value of a line in a layer: of one source, or the sum over several.
+
+        Args:
+            line: Number of the line, or its name.
+            sources: Numbers of the sources, counted in `unit`.
+            layer: The layer; None: the selected one.
+            query: Query whose row is read; None: the default one.
+            unit: Unit of the elements; None: the view's own.
+
+        Raises:
+            ValueError: There is no line of this name, or it has no such layer.
+            IndexError: There is no such line, source or query.
+        """
+        compared = self._compared
+        place, number = compared.place(line), self.selection.layer if layer is None else layer
+        layers = compared.items[place].explanation.layers
+        if number not in layers:
+            raise ValueError(f"layer={number} is not one of {', '.join(map(str, layers))}.")
+        values = compared.vectors(number, query, unit or compared.unit)[place]
+        chosen = [sources] if isinstance(sources, int) else sources
+        places = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
+        return float(values[places].sum())
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"value": self._value_paths}
+
+    def _value_paths(self, line: int, sources: Sequence[int], **at: Any) -> Iterator[Path]:
+        some = list(sources)
+        yield self, f".value({listed(self.names[line], some if len(some) > 1 else some[0], **at)})"
 
     def _places_of(self, cues: Sequence[int | str]) -> list[int]:
         unit = self._compared.unit

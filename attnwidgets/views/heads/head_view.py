@@ -1,4 +1,4 @@
-"""The view of the heads of one layer, as lines between two columns of tokens."""
+"""The view of heads of one layer, as lines between two columns of tokens."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.heads.handlers import source_of
+from attnwidgets.views.heads.pair_handlers import pair_handlers
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.handlers import Handler
 
@@ -29,16 +30,19 @@ BETWEEN = ("all", "A-A", "A-B", "B-A", "B-B")
 class HeadView(View):
     """Heads of one layer as lines between two columns of tokens: queries left, keys right.
 
-    A token under the pointer shows all its lines, in the colour of each active head, and behind each token of
-    the other side a bar for each head; on the side of the keys it shows who reads that key. Click to pin it;
-    with a token pinned, a token of the other side shows the pair head by head. Without a token, the strongest
-    lines of all tokens are drawn, and a note says what share of the mass they carry.
+    One head is shown: of every token its three strongest lines, from 5 % of the strongest possible one on,
+    and all lines of the token under the pointer, with its values as bars beside the tokens of the other side.
+    On the side of the keys it shows who reads that key. Click to pin a token; with one pinned, a token of the
+    other side shows the pair. Until something is pinned, the last token that is not a special one is shown.
+    Special tokens stand apart: as a grey bar beside every query for what it gives to them. Where there is
+    room, a third column shows the heads in which the pair is strongest.
 
-    Heads are chips: click to show or hide one, double-click to show it alone, double-click again to show all.
-    Arrow keys move between tokens, Enter pins one, Page Up and Page Down change the layer.
+    Several heads of the layer can be shown at once, each in its own colour (`heads=`, or the button
+    "several"). They are chips: click to show or hide one, double-click to show it alone, double-click again
+    to show all. Arrow keys move between tokens, Enter pins one, Page Up and Page Down change the layer.
 
     Args:
-        heads: Numbers of the heads shown at first; empty: all.
+        heads: Numbers of the heads shown together; empty: the selected head.
         between: For a pair of texts, which attention is shown at first: "A-B" is what the first text reads
             in the second; "all", "A-A", "B-A" and "B-B" likewise.
 
@@ -48,6 +52,7 @@ class HeadView(View):
     """
 
     _VIEW = "HeadView"
+    _HEIGHT = 540
     _OPTIONS = FilterOptions
     _ALL_HEADS = True
     PARTS = ("heads", "filters")
@@ -85,7 +90,7 @@ class HeadView(View):
         return lines_sheet(self, theme)
 
     def _handlers(self) -> Mapping[str, Handler]:
-        return {"token": Handler(self._token, for_page=self._for_page)}
+        return {"token": Handler(self._token, for_page=self._for_page)} | pair_handlers(self)
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield the pinned token, the selected layer first: pages have it exactly, also from a large map."""

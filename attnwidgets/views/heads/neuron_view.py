@@ -14,7 +14,7 @@ from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Unpack
 
@@ -35,7 +35,8 @@ class NeuronView(View):
 
     One picture for a query and a key, in steps (arrow keys left and right), next to the same step for every
     key of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
-    layer and the head; click a key, or press arrow up or down, to pin another. Queries and keys are those
+    layer and the head, and opens on the strongest pair outside special tokens; click a key, or press arrow up
+    or down, to pin another. Queries and keys are those
     that the model used, after any rotary embedding, with its own scaling, softcap, position bias and mask;
     the last number is the recorded attention.
 
@@ -51,6 +52,7 @@ class NeuronView(View):
     """
 
     _VIEW = "NeuronView"
+    _HEIGHT = 540
     PARTS = ("neuron",)
 
     def __init__(self, trace: Any, **options: Unpack[ViewOptions]) -> None:
@@ -121,9 +123,8 @@ class NeuronView(View):
         layer = min(selection.layer, n_layers - 1)
         head = selection.head if isinstance(selection.head, int) else 0
         pinned = selection.pinned
-        # Without a pin the last query is shown.
         is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.query < n_queries
-        query = pinned.query if is_pinned else n_queries - 1
+        query = pinned.query if is_pinned else self.opening_query(stack, layer, head)
         layers = sorted(range(n_layers), key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
         heads = [
@@ -134,6 +135,27 @@ class NeuronView(View):
         yield from ((stack, *heads[0], row) for row in queries)
         yield from ((stack, *place, query) for place in heads)
         yield from ((stack, *place, row) for place in heads for row in queries)
+
+    def opening_query(self, stack: str, layer: int, head: int) -> int:
+        """Return the query shown without a pin: that of the opening, else the last of no special token."""
+        pair = self._opening_pair(layer, head)
+        return _content(self._trace.axes(stack)[0].special)[-1] if pair is None else pair[0]
+
+    def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
+        """Return the key shown without a pin: that of the opening, else the strongest of no special token."""
+        pair = self._opening_pair(layer, head)
+        if pair is not None and pair[0] == query:
+            return pair[1]
+        return max(_content(self._trace.axes(stack)[1].special), key=lambda key: float(row.recorded[key]))
+
+    def _opening_pair(self, layer: int, head: int) -> tuple[int, int] | None:
+        opening = self.selection.opening
+        is_here = opening is not None and (opening.layer, opening.head, opening.unit) == (
+            layer,
+            head,
+            "token",
+        )
+        return opening.pair if is_here else None
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.neurons import neuron_sheet
@@ -162,6 +184,11 @@ def _with_queries(trace: Any) -> Any:
             "aw.from_qkv(E, W_q, W_k) computes them from given embeddings and weights."
         ) from error
     return trace
+
+
+def _content(special: Sequence[int]) -> list[int]:
+    """Return the places of no special tokens; all, if there is nothing else."""
+    return [place for place, flag in enumerate(special) if not flag] or list(range(len(special)))
 
 
 def series_of(row: AttentionRow) -> dict[str, Float]:

@@ -275,8 +275,8 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
 
 def _selection_state(selection: Any) -> dict[str, Any]:
     names = ("layer", "head", "unit", "method", "stack", "pinned", "pins", "heads", "span", "target", "foil")
-    state = selection.get_state(key=(*names, "feature", "interventions"))
-    return {name: state[name] for name in (*names, "feature", "interventions")} | {"hover": None}
+    state = selection.get_state(key=(*names, "feature", "interventions", "opening"))
+    return {name: state[name] for name in (*names, "feature", "interventions", "opening")} | {"hover": None}
 
 
 def _sources(views: Sequence[View], store: TileStore) -> list[Source]:

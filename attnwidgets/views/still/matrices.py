@@ -186,12 +186,16 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
     del theme  # heads have the same colours on both pages
     state = ViewState.of(view)
     source = state.source
-    values = source.layer(state.layer)
     chosen = view.options.get("heads")
     heads: list[tuple[int, str]] = []
-    if source.heads is not None:
+    if chosen is None:
+        values = source.matrix(state.layer, state.head)[None]
+        if source.heads is not None and not isinstance(state.head, str):
+            heads = [(source.heads.index(state.head), str(state.head + view.options["indexBase"]))]
+    else:
+        values = source.layer(state.layer)
         numbers = source.heads[: len(values)]
-        places = [i for i, number in enumerate(numbers) if chosen is None or number in chosen]
+        places = [i for i, number in enumerate(numbers) if number in chosen]
         values = values[places]
         heads = [(place, str(numbers[place] + view.options["indexBase"])) for place in places]
     lines = np.stack([state.filtered(matrix) for matrix in values]) if len(values) else values.astype(float)
@@ -211,11 +215,11 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
         heads=heads,
         look=look,
         signs=sign_colours(state.filters.get("palette", "")) if source.signed else None,
-        scale=state.filters.get("scale") or SCALE,
+        scale=state.filters.get("scale") or "sqrt",
         # As strong as they would be with nothing left out.
         top=1.0 if source.stochastic else peak(values) or 1.0,
     )
-    return Sheet(state.title(about=about), [part])
+    return Sheet(state.title(state.head if chosen is None else None, about=about), [part])
 
 
 def layers_sheet(view: View, theme: Theme) -> Sheet:

@@ -26,7 +26,7 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
     row = attention_row(trace, layer, head, query, stack=stack)
     queries, keys = (axis.units["token"].labels for axis in trace.axes(stack))
     is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.key < len(keys)
-    key = pinned.key if is_pinned else int(np.argmax(row.recorded))
+    key = pinned.key if is_pinned else view.opening_key(row, stack, layer, head, query)
     vectors = np.stack([row.query, row.keys[key], row.query * row.keys[key]])
     colours, norm = map_colours({"scale": "linear"}, theme, vectors, signed=True)
     series = series_of(row)

@@ -1,25 +1,29 @@
 /**
- * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. The hovered
- * or pinned token shows where its mass comes from.
+ * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. One token is
+ * followed down to the input: the hovered one, the pinned one, or at first the last that is not special.
  */
 
-import { assign, createWatch, h, keyboard, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, onResize, setFlag, setText } from "../../dom.ts";
 import type { Tile } from "../../wire/tile.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { navigation, plural } from "../base/navigation.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
+import { navigation } from "../base/navigation.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { createUnitControl } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
+import { largestOf } from "../text/rowValues.ts";
 import { createFigure, type Spot } from "./flow/figure.ts";
-import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
+import { everyEdge, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
 import { drawBars, drawDots, drawEdges, erased, type Inks, inksOf } from "./flow/paint.ts";
-import { counted, countWords, KEYS, originWords, percent, strongestWords } from "./flow/words.ts";
+import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/words.ts";
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
 
 export const renderFlowView = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
-  const heading = createHeading(ctx);
+  const units = createUnitControl(ctx, signal);
   const slider = h("input.range", {
     type: "range",
     min: "0",
@@ -29,32 +33,44 @@ export const renderFlowView = view((ctx, root, signal) => {
     "aria-label": "smallest share of the mass that an edge carries",
   });
   const least = h("output");
-  const figure = createFigure();
+  const figure = createFigure(signal, () => sayOutside());
   const { plot, grid } = figure;
-  const readout = createReadout();
-  const counts = h("div.note");
-  let width = 0;
+  const [earlier, later] = [h("span"), h("span")];
+  const counts = h("span.note");
+  const pane = h("div.flow-pane", figure.element);
+  const copy = createCopyButton(ctx, signal, () => {
+    const at = pinnedSpot();
+    return at && at.level > 0 && steps.length
+      ? {
+          of: "share",
+          query: at.token,
+          key: origin(at),
+          layer: ctx.source().layers[at.level - 1],
+          unit: ctx.source().unit,
+        }
+      : null;
+  });
+  const frame = createFrame(ctx, root, {
+    controls: [...units.elements, h("label.group.flow-least", "edges of at least", slider, least)],
+    legend: counts,
+    body: [pane, h("div.flow-outside", earlier, later)],
+    actions: [copy.element],
+  });
+  const { readout } = frame;
+  let [width, height] = [0, 0];
   const [isLaidOut, isInked] = [createWatch(), createWatch()];
   let inks: Inks;
   let steps: Step[] = [];
   let read: (Tile | undefined)[] = [];
-  let every: Flow | null = null;
+  let masses: ArrayLike<number> = [];
   let everyFor = "";
   let spot: Spot | null = null;
   let chosenLevel = -1; // level of the pinned token; -1: the last
-  let frame = 0;
+  let nextDraw = 0;
+  let reached = "";
 
   root.classList.add("aw-flow");
   root.role = "group";
-  setChildren(
-    root,
-    ...heading.elements,
-    h("div.row", h("label.field", "edges of at least", slider, least, "of the mass")),
-    figure.element,
-    ...readout.elements,
-    counts,
-  );
-
   const tokens = (): number => ctx.axisOf(ctx.source().key).labels.length;
   const levels = (): number => ctx.source().layers.length;
   const named = (token: number): string => nameOf(ctx, ctx.source().key, token);
@@ -84,9 +100,9 @@ export const renderFlowView = view((ctx, root, signal) => {
   const layout = (): void => {
     const source = ctx.source();
     const axis = ctx.axisOf(source.key);
-    if (!isLaidOut(source, axis, width, ctx.options)) return;
+    if (!isLaidOut(source, axis, width, height, ctx.options)) return;
     const names = Array.from({ length: levels() + 1 }, (_, i) => levelName(levels() - i));
-    if (figure.layout(names, axis, width)) everyFor = "";
+    if (figure.layout(names, axis, width, height)) everyFor = reached = "";
   };
 
   /** The picture of all tokens: drawn once for each threshold and theme. */
@@ -94,65 +110,86 @@ export const renderFlowView = view((ctx, root, signal) => {
     const name = [atLeast(), ctx.theme].join("|");
     if (name === everyFor || !steps.length) return;
     everyFor = name;
-    every = everyEdge(steps, atLeast(), BUDGET);
+    const { edges } = everyEdge(steps, atLeast(), BUDGET);
     const pen = erased(figure.base);
     if (!pen) return;
-    drawEdges(pen, grid, every.edges, inks, 0.9);
+    drawEdges(pen, grid, edges, inks, 0.9, special());
     pen.globalAlpha = 0.5;
     pen.fillStyle = inks.text;
     drawDots(pen, grid, levels(), tokens(), () => Math.min(1.5, grid.cell / 5));
     pen.globalAlpha = 1;
   };
 
-  /** The followed token: under the pointer here or in a linked view, or pinned. */
-  const followed = (): Spot | null => {
-    if (spot) return spot;
+  const special = (): readonly number[] => ctx.axisOf(ctx.source().key).special;
+  /** The pinned token, else the last that is not special. */
+  const restingSpot = (): Spot => {
     const level = chosenLevel > 0 && chosenLevel <= levels() ? chosenLevel : levels();
+    const last = special().lastIndexOf(0);
+    return { level, token: pinnedQuery(ctx) ?? (last < 0 ? tokens() - 1 : last) };
+  };
+  const pinnedSpot = (): Spot | null => (pinnedQuery(ctx) === null ? null : restingSpot());
+  /** The followed token: under the pointer here or in a linked view, or the one that rests. */
+  const followed = (): Spot => {
+    if (spot) return spot;
     const over = ctx.cell("hover");
-    if (over && over.query >= 0) return { level, token: over.query };
-    const token = pinnedQuery(ctx);
-    return token === null ? null : { level, token };
+    const resting = restingSpot();
+    return over && over.query >= 0 ? { ...resting, token: over.query } : resting;
+  };
+  const massesOf = ({ level, token }: Spot): ArrayLike<number> => flowOf(steps, level, token, 1, 0).masses[0] ?? [];
+  /** The input token that is named first: the pinned key, else the strongest. */
+  const origin = (at: Spot, shares = massesOf(at)): number => {
+    const key = ctx.cell("pinned")?.key ?? -1;
+    return key >= 0 && key < tokens() ? key : (largestOf(shares, 1)[0] ?? 0);
   };
 
   const paintFront = (): void => {
     const pen = erased(figure.front);
     const at = followed();
     const { source, layer } = ctx.resolved();
-    figure.follow(at, source.layers.indexOf(layer), ctx.cell("hover")?.key, pinnedQuery(ctx) ?? undefined);
+    const pinned = pinnedQuery(ctx) ?? undefined;
+    figure.follow(at, source.layers.indexOf(layer), spot?.level === 0 ? spot.token : ctx.cell("hover")?.key, pinned);
     if (!pen || !steps.length) return;
-    if (!at) {
-      if (every) say(null, every);
-      return;
-    }
     const smallest = atLeast();
     const flow = flowOf(steps, at.level, at.token, smallest, BUDGET);
-    drawEdges(pen, grid, flow.edges, inks, 1);
+    const apart = special();
+    masses = flow.masses[0] ?? [];
+    drawEdges(pen, grid, flow.edges, inks, 1, apart);
     const most = Math.min(5, Math.max(2, grid.cell / 3));
-    pen.fillStyle = inks.text;
-    drawDots(pen, grid, levels(), tokens(), (level, token) => {
+    const sizeOf = (level: number, token: number): number => {
       const mass = flow.masses[level]?.[token] ?? 0;
       return mass >= smallest / 4 ? Math.max(1, most * Math.sqrt(mass)) : 0;
-    });
-    pen.fillStyle = inks.edge;
-    drawBars(pen, grid, flow.masses[0] ?? new Float64Array());
-    say(at, flow);
-  };
-
-  const say = (at: Spot | null, flow: Flow): void => {
-    setText(counts, countWords(flow, atLeast(), BUDGET, at !== null));
-    const words = at
-      ? originWords(at, flow.masses[0] ?? [], named, levelName)
-      : strongestWords(flow.edges, named, levelName);
-    if (at) readout.show(words, root.contains(document.activeElement) || at === spot);
-    else readout.show(`Hover a token to follow it to the input, click to pin it. ${words}`, false);
+    };
+    for (const [ink, kind] of [
+      [inks.text, false],
+      [inks.apart, true],
+    ] as const) {
+      pen.fillStyle = ink;
+      drawDots(pen, grid, levels(), tokens(), (level, token) =>
+        Boolean(apart[token]) === kind ? sizeOf(level, token) : 0,
+      );
+    }
+    drawBars(pen, grid, flow.masses[0] ?? new Float64Array(), inks, apart);
+    setText(counts, countWords(flow, smallest));
+    const first = spot || !pinnedSpot() ? (largestOf(masses, 1)[0] ?? 0) : origin(at, masses);
+    const words = originWords(at, masses, first, named, levelName);
+    readout.show(words, root.contains(document.activeElement) || at === spot);
     assign(plot, { ariaLabel: `${words} ${KEYS}` });
+    // The followed token comes into sight, unless the reader scrolled away from it.
+    const wanted = spot ? reached : String(at.token);
+    if (wanted !== reached) figure.reach(at.token);
+    reached = wanted;
+    sayOutside();
+  };
+  const sayOutside = (): void => {
+    const [before, after] = outsideWords(figure.window(), masses, tokens());
+    setText(earlier, before && `‹ ${before}`);
+    setText(later, after && `${after} ›`);
   };
 
   const draw = (): void => {
     const source = ctx.source();
-    const title = heading.show(
-      `${counted(source.layers.length, "layer")} · ${plural(source.unit)}, input at the bottom`,
-    );
+    units.show();
+    const title = frame.show("");
     assign(root, { ariaLabel: `${title}: tokens by layers` });
     setText(least, percent(atLeast()));
     const missing = collect();
@@ -163,6 +200,7 @@ export const renderFlowView = view((ctx, root, signal) => {
       readout.show(why || tiles.status().message || `fetching ${missing} layers …`, Boolean(why));
       return;
     }
+    copy.show();
     if (width <= 0) return;
     // Reading the page's colour forces layout: done once per theme.
     if (isInked(ctx.theme)) inks = inksOf(ctx.theme, root);
@@ -171,8 +209,8 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
   /** At most once per frame: pointers and sliders move faster. */
   const soon = (): void => {
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => {
+    cancelAnimationFrame(nextDraw);
+    nextDraw = requestAnimationFrame(() => {
       if (!signal.aborted) draw();
     });
   };
@@ -194,18 +232,16 @@ export const renderFlowView = view((ctx, root, signal) => {
     soon();
   };
   const step = (up: number, along: number) => (): void => {
-    const at = spot ?? followed() ?? { level: levels(), token: 0 };
-    const moved = spot || followed() ? { level: at.level + up, token: at.token + along } : at;
+    const at = followed();
     const to = {
-      level: Math.max(0, Math.min(levels(), moved.level)),
-      token: Math.max(0, Math.min(tokens() - 1, moved.token)),
+      level: Math.max(0, Math.min(levels(), at.level + up)),
+      token: Math.max(0, Math.min(tokens() - 1, at.token + along)),
     };
     hover(to);
     figure.reach(to.token);
   };
   const choose = (): void => {
-    const at = spot ?? followed();
-    if (at) pin(at);
+    pin(followed());
   };
   on(plot, signal, {
     pointermove: (event) => hover(figure.find(event)),
@@ -232,8 +268,8 @@ export const renderFlowView = view((ctx, root, signal) => {
     },
   });
   on(slider, signal, { input: soon });
-  watchWidth(root, signal, (now) => {
-    width = now;
+  onResize(pane, signal, (box) => {
+    [width, height] = [Math.floor(box.width), Math.floor(box.height)];
     draw();
   });
   return (changed) => {

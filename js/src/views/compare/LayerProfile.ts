@@ -3,10 +3,14 @@
  * explanation. It follows the pin and the pointer; a click selects a layer.
  */
 
-import { assign, createWatch, h, keyboard, on, setChildren, watchWidth } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, onResize } from "../../dom.ts";
+import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { filtersOf } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
 import { createLines } from "./profile/lines.ts";
 import { createSources, type Profile } from "./profile/sources.ts";
 import { createProfileStrips } from "./profile/strips.ts";
@@ -19,32 +23,41 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     unit: ctx.source().unit,
   });
   const explanations = createRows<Profile>(ctx, signal, "profile", args, () => draw(), "one");
-  const heading = createHeading(ctx, explanations.form);
+  const controls = together(createLayerControl(ctx, signal), createUnitControl(ctx, signal));
   const lines = createLines(ctx);
   const { plot } = lines;
-  const readout = createReadout();
   const sources = createSources(ctx, explanations, () => draw());
   const strips = createProfileStrips(ctx, signal, explanations, sources);
+  const copy = createCopyButton(ctx, signal, () => place());
+  const chart = h("div.profile-chart", lines.element);
+  const { show, readout } = createFrame(ctx, root, {
+    controls: [...controls.elements, explanations.scales],
+    tags: [explanations.form],
+    body: [chart, strips.element],
+    actions: [copy.element],
+  });
   const isDrawn = createWatch();
   let sums: number[][] = []; // [line][layer], summed over the chosen sources
   let hovered = -1; // index of the layer under the pointer
-  let width = 0;
+  let [width, height] = [0, 0];
 
   root.classList.add("aw-profile");
   root.role = "group";
-  setChildren(
-    root,
-    ...heading.elements,
-    h("div.row", explanations.scales),
-    lines.element,
-    ...readout.elements,
-    strips.element,
-  );
-
+  /** The first line's value at the selected layer, if it was chosen what its sources are. */
+  const place = (): NumberPlace | null => {
+    const { meta, stale } = explanations;
+    const layer = ctx.resolved().layer;
+    const isScaled = filtersOf(ctx).special === "renormalise" && meta?.shares.some(Boolean);
+    const some = sources.chosen();
+    if (!meta || stale || isScaled || !some.length || !meta.layers.includes(layer)) return null;
+    return { of: "value", line: 0, sources: some, layer, ...args() };
+  };
   const draw = (): void => {
     explanations.read(plot, readout);
     const { meta, stale } = explanations;
-    const title = heading.show(meta ? where() : "");
+    controls.show();
+    const title = show(meta ? where() : "");
+    copy.show();
     if (!meta) return;
     strips.build(meta);
     if (!stale) paint();
@@ -66,15 +79,15 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     const { shown } = explanations;
     const some = sources.keys();
     const hasOwnScales = explanations.hasOwnScales();
-    if (isDrawn(meta, shown, some.join(), width, hasOwnScales, ctx.theme, ctx.options)) {
+    if (isDrawn(meta, shown, some.join(), width, height, hasOwnScales, ctx.theme, ctx.options)) {
       sums = sources.sums(some);
-      lines.draw(meta, sums, hasOwnScales, width);
+      lines.draw(meta, sums, hasOwnScales, width, height);
     }
     const now = meta.layers.indexOf(ctx.resolved().layer);
     const at = hovered >= 0 ? hovered : now;
     lines.mark(now, hovered);
     const [about, here, highest] = wordsAt(ctx, explanations, sources, sums, some, at);
-    readout.show(`${about}${here} · largest: ${highest}`, true);
+    readout.show(`${about}${here}`, true);
     assign(plot, {
       ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
     });
@@ -100,8 +113,8 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     ArrowLeft: () => moveLayer(ctx, -1),
     ArrowRight: () => moveLayer(ctx, 1),
   });
-  watchWidth(root, signal, (now) => {
-    width = now;
+  onResize(chart, signal, (box) => {
+    [width, height] = [Math.floor(box.width), Math.floor(box.height)];
     paint();
   });
   return (changed) => {

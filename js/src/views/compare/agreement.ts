@@ -2,12 +2,13 @@
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
+import { printed } from "../../numbers.ts";
 import type { NumberPlace } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
+import type { Compared, Pair } from "./picture.ts";
 import type { ExplanationRows } from "./rows.ts";
-import type { Compared, Pair } from "./strips.ts";
 
 /** The answer of `CompareView._agreement`. */
 interface Agreements {
@@ -25,8 +26,10 @@ export interface Agreement {
   element: HTMLElement;
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
-  /** Where the agreement of the chosen pair stands; null if none is shown. */
+  /** Where the agreement of the pair stands; null if none is shown. */
   place(): NumberPlace | null;
+  /** The agreement of the pair: "Spearman 0.43 of attention and rollout"; "" if none is shown. */
+  words(): string;
 }
 
 /**
@@ -50,27 +53,27 @@ export function createAgreement(
   const details = h("details", h("summary", "What it does and does not show"), caveat);
   const isRanked = createWatch();
   let shown: NumberPlace | null = null;
+  let said = "";
   on(size, signal, { change: changed });
   return {
     element: h(
       "div.compare-side",
-      h("b.title", "Agreement"),
-      measures.element,
-      h("div.row", sizes),
+      h("div.compare-measure", h("b.title", "Agreement"), measures.element, sizes),
       h("div.agree-scroll", table.element),
       about,
       h("div.warning", { role: "note" }, WARNING, details),
     ),
     place: () => shown,
+    words: () => said,
     show(args, pair) {
-      shown = null;
+      [shown, said] = [null, ""];
       if (!explanations.meta) return;
       const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
       assign(sizes, { hidden: !anySigned });
       const { special: flags } = explanations.axis();
       const { special, mass, least } = filtersOf(ctx);
-      const all = special === "show";
+      const all = special === "show" || !flags.some(Boolean);
       const ranked = all ? flags.length : flags.filter((one) => !one).length;
       assign(table.element, { hidden: ranked < 2 });
       if (ranked < 2) {
@@ -87,15 +90,20 @@ export function createAgreement(
         return;
       }
       const { meta } = agreements;
-      if (pair) shown = { of: "agreement", measure: measures.value(), row: pair[0], col: pair[1], ...wanted };
-      const ranking = meta.measures[measures.value()] as Ranking;
+      const [row, col] = pair;
+      const measure = measures.value();
+      const ranking = meta.measures[measure] as Ranking;
+      const value = ranking.values[row]?.[col];
+      shown = { of: "agreement", measure, row, col, ...wanted };
+      said = `${MEASURES[measure]} ${printed(value ?? NaN, true)} of ${names[row]} and ${names[col]}`;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance
         ? ` By chance ${ranking.chance.toFixed(2)}.`
         : " 1: the same order, 0: none, −1: reversed.";
       const small = mass < 1 || least > 0 ? " Values that the filters hide for their size are ranked as well." : "";
+      const apart = all ? "" : " Special tokens are not ranked.";
       const warn = meta.warning ? ` ${meta.warning}.` : "";
-      setText(about, `${ranking.title}.${chance}${warn}${small} Click a cell to compare two.`);
+      setText(about, `${ranking.title}.${chance}${warn}${apart}${small} Click a cell to compare two.`);
       setText(caveat, `${meta.caveat} ${ranking.paper}; Jain and Wallace 2019; Neely et al. 2021.`);
     },
   };

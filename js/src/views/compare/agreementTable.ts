@@ -1,8 +1,11 @@
 /** The agreement of every two explanations as a small matrix of coloured numbers. Clicking a cell compares the two. */
 
 import type { Theme } from "../../colour.ts";
-import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, inkOn } from "../../colour.ts";
 import { h, keyboard, on, setChildren, setFlag } from "../../dom.ts";
+
+/** How far along the ramp a full agreement is. */
+const DARKEST = 0.7;
 
 /** One measure in the answer of `CompareView._agreement`. */
 export interface Ranking {
@@ -82,26 +85,26 @@ export function createAgreementTable(
 
   return {
     element,
-    show(names, { values, title, chance }, pair, theme) {
+    show(names, { values, title }, pair, theme) {
       const joined = names.join("\n");
       if (count !== names.length || element.dataset.names !== joined) {
         element.dataset.names = joined;
         build(names);
       }
-      const signed = chance === 0;
-      const map = heatMap(signed, theme);
-      const range = signed ? ([-1, 1] as const) : ([0, 1] as const);
+      // A neutral ramp, since agreement is no amount of a text; what is negative is hatched.
+      const map = heatMap(false, theme, "greys");
       cells.forEach((cell, index) => {
         const [row, col] = at(index);
         const value = values[row]?.[col] ?? NaN;
-        const rgb = colourAt(map, place(Number.isFinite(value) ? value : 0, range, "linear"));
+        const rgb = colourAt(map, DARKEST * (Math.max(0, value) || 0));
         cell.textContent = value
           .toFixed(2)
           .replace(/^-0\.00$/, "0.00")
           .replace("-", "−");
         // The diagonal is trivial and stays uncoloured.
-        cell.style.background = row === col ? "" : cssOf(rgb);
+        cell.style.backgroundColor = row === col ? "" : cssOf(rgb);
         cell.style.color = row === col ? "" : inkOn(rgb);
+        setFlag(cell, "data-negative", row !== col && value < 0);
         cell.ariaLabel = `${names[row]} and ${names[col]}: ${cell.textContent}`;
         cell.title = `${title}: ${cell.ariaLabel}`;
         cell.ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));

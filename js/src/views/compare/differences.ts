@@ -23,9 +23,9 @@ export function rankOf(values: Float32Array): number[] {
   return Array.from(values, (value) => places.get(value) ?? 0);
 }
 
-/** "3rd of 12" */
-export function byRank(rank: number, count: number): string {
+/** "3rd" */
+export function byRank(rank: number): string {
   const teen = rank % 100 > 10 && rank % 100 < 14;
   const end = (!teen && ["th", "st", "nd", "rd"][rank % 10]) || "th";
-  return `${rank}${end} of ${count}`;
+  return `${rank}${end}`;
 }

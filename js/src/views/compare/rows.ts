@@ -7,9 +7,10 @@ import type { Readout, ViewContext } from "../../context.ts";
 import { setFlag } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { filtersOf, setFilters } from "../base/filters.ts";
+import { filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
+import { peak } from "../text/rowValues.ts";
 
 /** What an answer says about its rows in addition to their values. */
 interface Said {
@@ -35,6 +36,12 @@ export interface ExplanationRows<T> {
   rows: Float32Array[];
   /** The filtered rows (NaN: hidden); the same array while nothing changes. */
   shown: Float32Array[];
+  /** The same without elements that stand apart (NaN). */
+  content: Float32Array[];
+  /** Which elements stand apart, without colour and without a part in the scale. */
+  apart: boolean[];
+  /** The end of each row's scale, and whether it has two sides: those of all rows alike on one scale. */
+  extents: { top: number; signed: boolean }[];
   /** Whether the current answer is still missing. */
   stale: boolean;
   /** Read the current answer if it is here; otherwise dim `element`, and `readout` says why. */
@@ -45,7 +52,7 @@ export interface ExplanationRows<T> {
   hasOwnScales(): boolean;
 }
 
-const SCALES: Record<Scale, string> = { own: "each its own scale", one: "one scale for all" };
+const SCALES: Record<Scale, string> = { own: "own scales", one: "one scale" };
 
 /** The hovered element, otherwise the pinned one; -1: none. */
 export function currentElement(ctx: ViewContext): number {
@@ -78,6 +85,9 @@ export function createRows<T extends Said>(
     meta: null,
     rows: [],
     shown: [],
+    content: [],
+    apart: [],
+    extents: [],
     stale: false,
     read(element, readout) {
       const wanted = args();
@@ -102,6 +112,15 @@ export function createRows<T extends Said>(
       const { extent } = chosen;
       explanations.shown = filters.of(explanations.rows, chosen, axis().special, explanations.meta?.shares ?? []);
       scales.choose(extent === "all" || (explanations.meta?.alike && extent !== "map") ? "one" : "own");
+      const apart = standApart(axis().special, chosen);
+      explanations.apart = apart;
+      explanations.content = explanations.shown.map((row) => row.map((value, key) => (apart[key] ? NaN : value)));
+      const own = explanations.content.map((row, i) => ({
+        top: peak(row),
+        signed: explanations.meta?.signed?.[i] ?? row.some((value) => value < 0),
+      }));
+      const all = { top: Math.max(0, ...own.map(({ top }) => top)), signed: own.some(({ signed }) => signed) };
+      explanations.extents = scales.value() === "one" ? own.map(() => all) : own;
     },
     hasOwnScales: () => scales.value() === "own",
   };

@@ -4,11 +4,10 @@ import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { filtersOf, hidesValues } from "../base/filters.ts";
-import { plural } from "../base/navigation.ts";
-import { largestOf } from "../text/rowValues.ts";
+import { largestOf, peak } from "../text/rowValues.ts";
 import { byRank, difference, rankOf } from "./differences.ts";
+import type { Compared, Pair } from "./picture.ts";
 import type { ExplanationRows } from "./rows.ts";
-import type { Compared, Pair } from "./strips.ts";
 
 /** The ranks in each row, computed once. */
 const RANKS = new WeakMap<Float32Array, number[]>();
@@ -16,13 +15,10 @@ const RANKS = new WeakMap<Float32Array, number[]>();
 const largest = (row: Float32Array, most: number): number[] => largestOf(row, most).filter((key) => row[key]);
 
 export interface CompareWords {
-  /** An element's value in a row, and its rank there. */
-  value(row: Float32Array | undefined, key: number): string;
-  /**
-   * The values of an element in all rows, or in two; -1: the strongest relations of all, or the largest differences of
-   * the two.
-   */
-  read(key: number, pair: Pair): string;
+  /** An element's value in the row with number `i`, and its rank there; -1: its largest value. */
+  value(i: number, key: number): string;
+  /** The values of an element in all rows, the one with number `open` first; -1: the largest differences of two. */
+  read(key: number, pair: Pair, open: number): string;
   /** The number of explanations, and how the maps among them are read. */
   heading(): string;
 }
@@ -32,37 +28,36 @@ export function createCompareWords(ctx: ViewContext, explanations: ExplanationRo
   const number = (value: number): string =>
     Number.isNaN(value) && hidesValues(filtersOf(ctx)) ? "left out" : printed(value, true);
   return {
-    value(row, key) {
+    value(i, key) {
+      const row = explanations.shown[i];
+      if (key < 0) return printed(peak(explanations.content[i] ?? []), false);
+
       const value = row?.[key];
       if (!row || value === undefined) return "";
       const ranks = RANKS.get(row) ?? rankOf(row);
       RANKS.set(row, ranks);
       const rank = ranks[key];
-      return number(value) + (rank ? ` · ${byRank(rank, ranks.filter(Boolean).length)}` : "");
+      return number(value) + (rank ? ` · ${byRank(rank)}` : "");
     },
-    read(key, pair) {
-      const { shown } = explanations;
+    read(key, pair, open) {
+      const { shown, content } = explanations;
       const { names } = explanations.meta as Compared;
       if (key >= 0) {
-        const places = pair ?? [...shown.keys()];
-        const values = places.map((i) => `${names[i]} ${number(shown[i]?.[key] ?? NaN)}`);
+        const order = [open, ...[...shown.keys()].filter((row) => row !== open)];
+        const values = order.map((row) => `${names[row]} ${number(shown[row]?.[key] ?? NaN)}`);
         return `${named(key)}: ${values.join(", ")}`;
       }
-      if (!pair) {
-        const strongest = shown.map((row, i) => `${names[i]}: ${largest(row, 3).map(named).join(", ") || "nothing"}`);
-        return `Largest by ${strongest.join("; ")}.`;
-      }
       const [first, second] = pair;
-      const differences = difference(shown[first] as Float32Array, shown[second] as Float32Array);
+      const differences = difference(content[first] as Float32Array, content[second] as Float32Array);
       const elements = largest(differences, 3).map((key) => `${named(key)} ${printed(differences[key] ?? 0, true)}`);
-      return `${names[first]} minus ${names[second]}, in shares; largest differences: ${elements.join(", ")}.`;
+      return `${names[first]} minus ${names[second]}, in shares: ${elements.join(", ") || "no difference"}.`;
     },
     heading() {
       const { names, maps, how, query } = explanations.meta as Compared;
       const row = query === null ? "" : `the row of ${named(query)}`;
       const read = how === "row" ? row : how.replace("_", " of ").replace("of mean", "mean").replace("_", " ");
       const asMaps = maps.some(Boolean) ? ` · maps read as ${read}` : "";
-      return `${names.length} explanations${asMaps} · ${plural(ctx.source().unit)}`;
+      return `${names.length} explanations${asMaps}`;
     },
   };
 }

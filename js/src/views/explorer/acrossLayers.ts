@@ -3,9 +3,9 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setFlag, setStyles, setText, thinned } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
-import { floatsOf } from "../../wire/buffers.ts";
 import type { Source } from "../../wire/wire.ts";
 import { headAddress } from "../base/navigation.ts";
+import { pairRequest, pairValues } from "../heads/pairValues.ts";
 
 /** px that the number of a layer needs. */
 const LABEL = 18;
@@ -16,13 +16,8 @@ export interface AcrossLayers {
   show(query: number, key: number): void;
 }
 
-/** Tokens up to which the pair is read from tiles: decoding those of every head of a longer text would take long. */
-const FEW = 128;
-
 /** A layer's strongest head for the pair; null: not known. */
 type Peak = { head: number | null; value: number } | null;
-
-const argsOf = (source: Source, query: number, key: number) => ({ source: source.id, query, key });
 
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {
   const [title, about] = [h("b", "Over layers"), h("span.dim")];
@@ -39,25 +34,12 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
     },
   });
 
-  /** From the tiles if all are here, else from Python. */
-  const read = (source: Source, query: number, key: number): Peak[] => {
-    const heads = source.heads ?? ["-" as const];
-    const best = (values: number[]): Peak => {
-      let at = -1;
-      for (const [i, value] of values.entries()) if (!Number.isNaN(value) && !(values[at]! >= value)) at = i;
-      return at < 0 ? null : { head: source.heads?.[at] ?? null, value: values[at] as number };
-    };
-    const isShort = ctx.axisOf(source.query).labels.length <= FEW && ctx.axisOf(source.key).labels.length <= FEW;
-    const tiles = isShort
-      ? source.layers.map((layer) => heads.map((head) => ctx.tiles.get(source.id, layer, head)))
-      : [[undefined]];
-    if (tiles.flat().every(Boolean)) {
-      return tiles.map((row) => best(row.map((tile) => tile?.value(query, key) ?? Number.NaN)));
+  const best = (values: ArrayLike<number>, source: Source): Peak => {
+    let at = -1;
+    for (let i = 0; i < values.length; i += 1) {
+      if (!Number.isNaN(values[i] as number) && !((values[at] as number) >= (values[i] as number))) at = i;
     }
-    const answer = answers.get("pair", argsOf(source, query, key));
-    const values = answer?.buffers[0] && floatsOf(answer.buffers[0]);
-    if (!values) return [];
-    return source.layers.map((_, i) => best(values.slice(i * heads.length, (i + 1) * heads.length)));
+    return at < 0 ? null : { head: source.heads?.[at] ?? null, value: values[at] as number };
   };
 
   return {
@@ -68,9 +50,10 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       assign(element, { hidden: !isShown });
       if (!isShown) return;
       const { layer } = ctx.resolved();
-      peaks = read(source, query, key);
+      peaks = pairValues(ctx, answers, source, query, key).map((values) => best(values, source));
       // A page without a kernel may lack the other layers.
-      assign(element, { hidden: peaks.length === 0 && Boolean(answers.failure("pair", argsOf(source, query, key))) });
+      const isLost = peaks.length === 0 && Boolean(answers.failure("pair", pairRequest(source, query, key)));
+      assign(element, { hidden: isLost });
       const base = ctx.options.indexBase;
       const pair = `${quoted(ctx.axisOf(source.query).labels, query, base)} → ${quoted(ctx.axisOf(source.key).labels, key, base)}`;
       setText(about, `${pair}${source.heads ? ", strongest head" : ""}`);

@@ -10,21 +10,24 @@ import {
   type KeyHandlers,
   keyboard,
   on,
+  onResize,
   quoted,
   setChildren,
   setText,
-  watchWidth,
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import type { Cell } from "../../wire/wire.ts";
+import type { Cell, HeadKey } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
 import { onAddingClick, togglePin } from "../base/gestures.ts";
-import { headWords } from "../base/navigation.ts";
-import { createHeading, createReadout, only, view } from "../base/view.ts";
+import { headWords, placeWords } from "../base/navigation.ts";
+import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
+import { only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
 import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
+import { lastContentOf } from "./rows.ts";
 
 const NAMES: Record<Step, string> = {
   vectors: "q and k",
@@ -41,54 +44,42 @@ const GROWS_MS = 320;
 const TWO_COLUMNS = 640;
 
 export const renderNeuronView = view((ctx, root, signal) => {
-  const heading = createHeading(ctx);
-  const controls = h("div.panel");
+  const controls = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const where = h("span.neuron-where");
-  const order = h("button.button", { type: "button" });
+  const order = h("button.button", { type: "button" }, "largest first");
   const steps = h("fieldset.segments.neuron-steps", { "aria-label": "step" });
   const formula = h("div.neuron-formula", { role: "status" });
   const lanes = createLanes();
   const keys = createKeyList(signal);
   const trouble = h("div.warning.status", { role: "status" });
-  const readout = createReadout();
   const copy = createCopyButton(ctx, signal, () => {
     const { layer, head, query } = place();
     return ctx.cell("pinned") && row
       ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
       : null;
   });
-  const pair = h(
-    "div.row",
-    h(
-      "span.stepper",
-      iconButton(signal, "‹", "previous query", () => move(-1, 0)),
-      iconButton(signal, "›", "next query", () => move(1, 0)),
-    ),
-    where,
-    order,
+  const queries = h(
+    "span.group",
+    { role: "group", "aria-label": "query" },
+    iconButton(signal, "‹", "previous query", () => move(-1, 0)),
+    h("span.neuron-group", "query"),
+    iconButton(signal, "›", "next query", () => move(1, 0)),
   );
   const walk = h(
-    "div.row.neuron-walk",
+    "div.neuron-walk",
     iconButton(signal, "‹", "previous step", () => walkBy(-1)),
     steps,
     iconButton(signal, "›", "next step", () => walkBy(1)),
   );
   const body = h("div.neuron-body", lanes.plot, keys.list);
+  const frame = createFrame(ctx, root, {
+    controls: [...controls.elements, queries, order],
+    tags: [where],
+    body: [walk, formula, trouble, body],
+    actions: [copy.element],
+  });
   root.classList.add("aw-neuron");
   root.role = "region";
-  setChildren(
-    root,
-    ...heading.elements,
-    controls,
-    pair,
-    walk,
-    formula,
-    trouble,
-    body,
-    ...readout.elements,
-    copy.element,
-  );
-  ctx.views.LayerSlider?.(ctx.child({ title: "" }), controls);
 
   const answers = createAnswers(ctx, signal, () => update());
   const group = `aw-step-${Math.random()}`;
@@ -96,30 +87,35 @@ export const renderNeuronView = view((ctx, root, signal) => {
   let step: Step = "softmax";
   let drawnSteps = "";
   let sorted = false;
-  let [width, number, frame] = [0, -1, 0];
-  let [pinnedKey, grown] = [0, 1];
+  let [width, number, growing] = [0, -1, 0];
+  let [pinnedKey, grown, tall] = [0, 1, 0];
   let ordered: { row: Row; sorted: boolean; order: ArrayLike<number> } | null = null;
   let ink: Ink | null = null;
 
-  /** The shown query: the pinned one, or the last. */
+  /** The strongest pair outside special tokens, if the view opens on this head. */
+  const opensOn = (layer: number, head: HeadKey): readonly [query: number, key: number] | null => {
+    const opening = ctx.selection.get("opening");
+    const isHere = opening?.layer === layer && opening.head === head && opening.unit === ctx.source().unit;
+    return isHere ? opening.pair : null;
+  };
+  /** The shown query: the pinned one, else that of the opening, else the last that is not a special token. */
   const place = (): Place => {
-    const { source, layer, head } = ctx.resolved();
-    const last = ctx.axisOf(source.query).labels.length - 1;
-    const query = ctx.cell("pinned")?.query ?? -1;
-    return {
-      stack: source.stack,
-      layer,
-      head: typeof head === "number" ? head : (source.heads?.[0] ?? 0),
-      query: query < 0 ? last : query,
-    };
+    const { source, layer, head: selected } = ctx.resolved();
+    const pinned = ctx.cell("pinned")?.query ?? -1;
+    const head = typeof selected === "number" ? selected : (source.heads?.[0] ?? 0);
+    const opens = opensOn(layer, head)?.[0] ?? lastContentOf(ctx.axisOf(source.query));
+    return { stack: source.stack, layer, head, query: pinned < 0 ? opens : pinned };
   };
   const name = (side: "query" | "key", i: number): string =>
     quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
-  /** The current key: hovered, pinned, or the one with the largest weight. */
+  /** The current key: hovered, pinned, that of the opening, or the strongest one that is not a special token. */
   const keyOf = (shown: Row, hovering: boolean): number => {
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
-    const here = hovering && hover?.query === place().query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
-    return here >= 0 && here < shown.count ? here : strongest(shown);
+    const { layer, head, query } = place();
+    const here = hovering && hover?.query === query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
+    if (here >= 0 && here < shown.count) return here;
+    const [from, to] = opensOn(layer, head) ?? [-1, -1];
+    return from === query && to < shown.count ? to : strongest(shown, ctx.axisOf(ctx.source().key).special);
   };
 
   const update = (): void => {
@@ -136,8 +132,9 @@ export const renderNeuronView = view((ctx, root, signal) => {
     }
     const { head } = ctx.resolved();
     const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.head)}`;
-    const title = heading.show(note, "how one weight comes about");
-    root.ariaLabel = title;
+    const title = frame.show(note, placeWords(ctx, at.layer, at.head));
+    root.ariaLabel = `how one weight comes about, ${title}`;
+    controls.show();
     choices();
     draw();
     keys.reveal(pinnedKey);
@@ -172,8 +169,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
     const { query } = place();
-    setText(where, `query ${name("query", query)} → key ${name("key", key)}`);
-    setText(order, `${row.count} keys, ${sorted ? "largest share first" : "in order"}`);
+    setText(where, `${name("query", query)} → ${name("key", key)}`);
+    order.title = `${row.count} keys, ${sorted ? "the largest share first" : "in the order of the text"}`;
     order.ariaPressed = String(sorted);
     for (const [i, label] of [...steps.children].entries()) {
       const value = numberOf(row, row.steps[i] as Step, key);
@@ -201,6 +198,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
         order: orderOf(row),
         key: pinnedKey,
         width: width - (two ? 24 + half : 0),
+        tall,
         ink,
       });
       keys.draw(grown);
@@ -214,7 +212,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keyOf(row, true);
     if (number >= 0 && number < row.dim) {
       const [q, k] = [row.q[number] as number, vectorOf(row, "vectors", key)[number] as number];
-      readout.show(
+      frame.readout.show(
         `number ${number + ctx.options.indexBase} of ${row.dim}: q ${exact(q)} × k ${exact(k)} = ${exact(q * k)}`,
         false,
       );
@@ -222,15 +220,15 @@ export const renderNeuronView = view((ctx, root, signal) => {
     }
     const share = numberOf(row, "recorded", key);
     const text = `${name("query", place().query)} gives ${exact(share)} of its attention to ${name("key", key)}`;
-    readout.show(
-      ctx.cell("pinned") ? text : `${text}. Nothing is pinned: click a key, here or in another view.`,
+    frame.readout.show(
+      ctx.cell("pinned") ? text : `${text} · click a key to pin it`,
       root.contains(document.activeElement),
     );
   };
 
   /** Animate the bars from the previous step, unless the reader prefers reduced motion. */
   const grow = (): void => {
-    cancelAnimationFrame(frame);
+    cancelAnimationFrame(growing);
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
       grown = 1;
       draw();
@@ -242,7 +240,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
       const t = Math.min(1, (performance.now() - began) / GROWS_MS);
       grown = 1 - (1 - t) ** 3;
       draw();
-      if (t < 1) frame = requestAnimationFrame(next);
+      if (t < 1) growing = requestAnimationFrame(next);
     };
     next();
   };
@@ -322,10 +320,12 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
   const keyWords = "← → Home End: step · ↑ ↓: key · Shift+↑ ↓: query · Esc: unpin";
   for (const plot of [lanes.plot, keys.list]) keyboard(plot, signal, walking, keyWords);
-  atEnd(signal, () => cancelAnimationFrame(frame));
-  watchWidth(root, signal, (now) => {
-    width = now;
-    body.toggleAttribute("data-two", width >= TWO_COLUMNS);
+  atEnd(signal, () => cancelAnimationFrame(growing));
+  onResize(body, signal, (box) => {
+    width = Math.floor(box.width);
+    const two = width >= TWO_COLUMNS;
+    tall = two ? Math.floor(box.height) : 0;
+    body.toggleAttribute("data-two", two);
     draw();
     keys.reveal(pinnedKey);
   });

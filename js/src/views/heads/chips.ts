@@ -28,9 +28,9 @@ export interface ChipEvents {
 }
 
 export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
-  const list = h("span.chips", { role: "group", "aria-label": "heads" });
+  const list = h("span.hv-chips", { role: "group", "aria-label": "heads" });
   const all = h("button.button", { type: "button" }, "all");
-  const element = h("span.field.heads", "heads", list, all);
+  const element = h("div.hv-heads", list, all);
   let buttons: HTMLButtonElement[] = [];
   /** The chip in the tab order. */
   let reached = 0;
@@ -79,9 +79,8 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   return {
     element,
     show(chips) {
-      element.hidden = chips.length < 2;
       if (buttons.length !== chips.length) {
-        buttons = chips.map(() => h("button.chip", { type: "button" }));
+        buttons = chips.map(() => h("button.chip.hv-chip", { type: "button" }));
         setChildren(list, ...buttons);
         reach(reached);
       }

@@ -1,25 +1,32 @@
 /** The tokens of one side as a scrolling column; only visible rows are nodes. */
 import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
-import type { Axis } from "../../wire/wire.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
 import type { Side } from "./pairs.ts";
+import type { Rows } from "./rows.ts";
 
 /** Rows kept beyond the visible ones, so that small scrolls create none. */
 const MORE = 6;
 
 export interface Column {
   element: HTMLElement;
-  /** Rows of an axis, `row` px high, in a column of `width` x `height` px; `off` is 0 for excluded rows. */
-  layout(axis: Axis, row: number, width: number, height: number, off: Uint8Array): void;
+  /**
+   * Rows `row` px high in a column of `width` x `height` px, of which `lane` is for bars and values; `off` is 0 for
+   * excluded elements.
+   */
+  layout(rows: Rows, off: Uint8Array, sizes: { row: number; width: number; height: number; lane: number }): void;
   /** Scroll position in px. */
   top(): number;
   scrollTo(top: number): void;
-  /** Scroll a row into view. */
+  /** Scroll an element into view. */
   reveal(index: number): void;
+  /** The element some rows further than another one; from none, counted from the top of what is in view. */
+  beside(index: number, by: number): number;
   /** First row in view, and the one after the last. */
   range(): [number, number];
-  /** Mark the current and pinned rows, and the masked range (from, to); -1: none. */
+  /** Write a value beside every element, the `strong` one bold; null: none has one. */
+  tell(textOf: ((index: number) => string) | null, strong: number): void;
+  /** Mark the current and pinned elements, and the masked ones (from, to); -1: none. */
   mark(looked: number, pinned: number, masked: readonly [number, number]): void;
   /** Outline the tokens chosen together, and draw the span. */
   choose(tokens: readonly number[], span: readonly [number, number] | null): void;
@@ -37,11 +44,12 @@ export interface ColumnEvents {
 
 export function createColumn(side: Side, signal: AbortSignal, events: ColumnEvents): Column {
   const [masked, pin, look] = [h("div.hv-masked"), h("div.hv-pin"), h("div.hv-look")];
-  const rows = h("div.hv-rows", masked, pin, look);
-  const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, rows);
-  const spans: HTMLElement[] = [];
-  let shown: { axis: Axis; off: Uint8Array } | null = null;
-  let [row, height, count] = [20, 0, 0];
+  const list = h("div.hv-rows", masked, pin, look);
+  const element = h(`div.hv-column.hv-${side}`, { role: "group", "aria-label": side }, list);
+  const lines: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
+  let shown: { rows: Rows; off: Uint8Array } | null = null;
+  let values: { textOf: (index: number) => string; strong: number } | null = null;
+  let [row, height, count, lane] = [20, 0, 0, 0];
   /** Scroll position in px: cached, since reading it forces layout. */
   let top = 0;
   let drawnRows = "";
@@ -50,32 +58,47 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     Math.max(0, Math.floor(top / row)),
     Math.min(count, Math.ceil((top + height) / row)),
   ];
+  /** The first row in the document, and the one after the last. */
+  const kept = (): [number, number] => {
+    const [first, last] = range();
+    return [Math.max(0, first - MORE), Math.min(count, last + MORE)];
+  };
   const write = (): void => {
     if (!shown) return;
-    const [first, last] = range();
-    const from = Math.max(0, first - MORE);
-    const to = Math.min(count, last + MORE);
+    const [from, to] = kept();
     const name = `${from} ${to}`;
     if (name === drawnRows) return;
     drawnRows = name;
-    const { axis, off } = shown;
-    const { labels, special, segment, boundary } = axis;
-    while (spans.length < to - from) {
-      const span = h("div.hv-row");
-      spans.push(span);
-      rows.append(span);
+    const { rows, off } = shown;
+    const { labels, special, segment, boundary } = rows.axis;
+    while (lines.length < to - from) {
+      const [label, value] = [h("span.hv-name"), h("span.hv-value")];
+      const line = side === "query" ? h("div.hv-row", value, label) : h("div.hv-row", label, value);
+      lines.push({ line, name: label, value });
+      list.append(line);
     }
-    spans.forEach((span, i) => {
-      const at = from + i;
-      span.hidden = at >= to;
-      if (span.hidden) return;
-      const label = labels[at] as string;
-      span.style.top = `${at * row}px`;
-      setText(span, shortLabel(label, 48));
-      span.title = shortLabel(label, 400);
-      setFlag(span, "data-special", Boolean(special[at]));
-      setFlag(span, "data-off", !off[at]);
-      setFlag(span, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+    lines.forEach(({ line, name: label }, i) => {
+      const place = from + i;
+      line.hidden = place >= to;
+      if (line.hidden) return;
+      const at = rows.shown[place] as number;
+      const text = labels[at] as string;
+      line.style.top = `${place * row}px`;
+      setText(label, shortLabel(text, 48));
+      line.title = shortLabel(text, 400);
+      setFlag(line, "data-special", Boolean(special[at]));
+      setFlag(line, "data-off", !off[at]);
+      setFlag(line, "data-begins", at > 0 && (segment[at] !== segment[at - 1] || boundary === at));
+    });
+    writeValues();
+  };
+  const writeValues = (): void => {
+    const [from, to] = kept();
+    lines.forEach(({ line, value }, i) => {
+      if (from + i >= to) return;
+      const index = shown?.rows.shown[from + i] as number;
+      setText(value, values?.textOf(index) ?? "");
+      setFlag(line, "data-strong", index === values?.strong);
     });
   };
   const scrollTo = (to: number): void => {
@@ -86,14 +109,23 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     element.scrollTop = top;
     write();
   };
+  /** The row of an element. */
+  const placeOf = (index: number): number => shown?.rows.place[index] ?? -1;
+  /** How many rows there are before an element. */
+  const before = (index: number): number => {
+    let at = 0;
+    while (at < count && (shown?.rows.shown[at] as number) < index) at += 1;
+    return at;
+  };
   const band = (el: HTMLElement, from: number, to = from + 1): void => {
     assign(el, { hidden: from < 0 || to <= from });
     setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
   };
   const find = (event: MouseEvent): number => {
     const at = Math.floor((event.clientY - element.getBoundingClientRect().top + top) / row);
-    return at >= 0 && at < count ? at : -1;
+    return at >= 0 && at < count ? (shown?.rows.shown[at] as number) : -1;
   };
+  const elementAt = (at: number): number => shown?.rows.shown[at] ?? -1;
   on(element, signal, {
     pointermove: (event) => events.hover(find(event)),
     pointerleave: () => events.hover(-1),
@@ -107,46 +139,57 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
       events.scrolled();
     },
   });
-  createPicking(element, { element: rows, size: () => [count, 1] }, signal, {
+  createPicking(element, { element: list, size: () => [count, 1] }, signal, {
     along: "rows",
-    toggle: ([at]) => events.toggle(at),
-    drag: ([from], [to]) => events.span(from, to),
+    toggle: ([at]) => events.toggle(elementAt(at)),
+    drag: ([from], [to]) => events.span(elementAt(from), elementAt(to)),
   });
   const end = h("i");
-  rows.append(end);
+  list.append(end);
   const chosen = createChosen(end);
   return {
     element,
     choose(tokens, span) {
-      const wide = element.clientWidth;
-      const boxes = tokens.map((at) => [-2, at * row + 1, wide - 4, row - 2] as const);
-      chosen.draw(boxes, span && [span[0] * row, span[1] * row]);
+      const from = side === "query" ? lane : 0;
+      const wide = element.clientWidth - lane;
+      const boxes = tokens.flatMap((index) => {
+        const at = placeOf(index);
+        return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
+      });
+      chosen.draw(boxes, span && [before(span[0]) * row, before(span[1]) * row]);
     },
-    layout(axis, rowHeight, width, tall, off) {
-      [row, height, count] = [rowHeight, tall, axis.labels.length];
-      shown = { axis, off };
+    layout(rows, off, sizes) {
+      [row, height, lane, count] = [sizes.row, sizes.height, sizes.lane, rows.shown.length];
+      shown = { rows, off };
       drawnRows = "";
       top = Math.min(top, Math.max(0, row * count - height));
-      element.style.width = `${width}px`;
-      element.style.height = `${tall}px`;
-      rows.style.height = `${row * count}px`;
-      if (row * count > tall) element.tabIndex = 0;
+      setStyles(element, { width: `${sizes.width}px`, height: `${height}px`, "--aw-lane": `${lane}px` });
+      setStyles(list, { height: `${row * count}px`, "--aw-row": `${row}px` });
+      if (row * count > height) element.tabIndex = 0;
       else element.removeAttribute("tabindex");
-      rows.style.setProperty("--aw-row", `${row}px`);
       write();
     },
     top: () => top,
     scrollTo,
     reveal(index) {
-      if (index < 0) return;
-      if (index * row < top) scrollTo((index - 2) * row);
-      else if ((index + 1) * row > top + height) scrollTo((index + 3) * row - height);
+      const at = placeOf(index);
+      if (at < 0) return;
+      if (at * row < top) scrollTo((at - 2) * row);
+      else if ((at + 1) * row > top + height) scrollTo((at + 3) * row - height);
+    },
+    beside(index, by) {
+      const at = index < 0 ? range()[0] - 1 : placeOf(index);
+      return elementAt(Math.max(0, Math.min(count - 1, at + by)));
     },
     range,
+    tell(textOf, strong) {
+      values = textOf && { textOf, strong };
+      writeValues();
+    },
     mark(looked, pinned, [from, to]) {
-      band(look, looked);
-      band(pin, pinned);
-      band(masked, from, to);
+      band(look, placeOf(looked));
+      band(pin, placeOf(pinned));
+      band(masked, from < 0 ? -1 : before(from), before(to));
     },
   };
 }

@@ -2,12 +2,18 @@
 import { type Mode, place, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
 import type { Token } from "./numbers.ts";
-import type { Edges, Side, Values } from "./pairs.ts";
+import type { Edge, Side, Values } from "./pairs.ts";
+import type { Rows } from "./rows.ts";
 
 /** The number of line strengths that are drawn: each is one stroke for all lines of a head. */
 const LEVELS = 10;
 /** Weaker lines would be invisible. */
 const FAINTEST = 0.03;
+/** Height of a bar, and the width of the value beside it. */
+const [BAR, VALUE] = [10, 52];
+
+/** How long a bar can be in a lane of this width. */
+export const barRoom = (lane: number): number => Math.max(0, lane - 8 - VALUE);
 
 /** Geometry in px. */
 export interface Layout {
@@ -17,8 +23,9 @@ export interface Layout {
   /** Lines from `left` to `right`. */
   left: number;
   right: number;
-  /** Width of the bars beyond the tokens, at both edges. */
-  lane: number;
+  /** Width of the bars and values beyond the tokens of each side. */
+  lanes: Record<Side, number>;
+  rows: Record<Side, Rows>;
 }
 
 export interface Style {
@@ -28,6 +35,8 @@ export interface Style {
   signs: readonly [string, string] | null;
   /** The value of the strongest line. */
   top: number;
+  /** What stands apart. */
+  apart: string;
   mode: Mode | "";
   /** The only head that is drawn in full; -1: all. */
   only: number;
@@ -43,8 +52,8 @@ interface Scroll {
 
 export function createLines(canvas: HTMLCanvasElement) {
   const pen = canvas.getContext("2d") as CanvasRenderingContext2D;
-  let layout: Layout = { width: 1, height: 1, row: 20, left: 0, right: 1, lane: 0 };
-  let style: Style = { colours: [], signs: null, top: 1, mode: "", only: -1 };
+  let layout: Layout | null = null;
+  let style: Style = { colours: [], signs: null, top: 1, apart: "", mode: "", only: -1 };
 
   let range: readonly [number, number] = [0, 1];
   /** The size of the faintest line. */
@@ -55,26 +64,26 @@ export function createLines(canvas: HTMLCanvasElement) {
   /** Index of a value's colour. */
   const colourOf = (head: number, value: number): number => (style.signs ? Number(value > 0) : head);
   /** Lines of different heads start side by side. */
-  const shift = (head: number): number => {
+  const shift = (head: number, row: number): number => {
     const heads = style.colours.length;
-    const gap = Math.min(1.8, (layout.row - 7) / Math.max(1, heads - 1));
+    const gap = Math.min(1.8, (row - 7) / Math.max(1, heads - 1));
     return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
   };
 
   /** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
-  const stroke = (lines: Lines, scroll: Scroll, soft: number): void => {
-    const { left, right, row } = layout;
+  const stroke = ({ left, right, row, rows }: Layout, lines: Lines, scroll: Scroll, soft: number): void => {
     const bend = (right - left) * 0.42;
     lines.forEach((pairs, place) => {
       const share = (Math.floor(place / colours().length) + 0.5) / LEVELS;
       pen.strokeStyle = colours()[place % colours().length] as string;
       pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
-      pen.lineWidth = 0.5 + 2.7 * share;
+      pen.lineWidth = 0.6 + 4.4 * share * share;
       pen.beginPath();
       for (let i = 0; i < pairs.length; i += 3) {
         const offset = pairs[i + 2] as number;
-        const from = ((pairs[i] as number) + 0.5) * row - scroll.query + offset;
-        const to = ((pairs[i + 1] as number) + 0.5) * row - scroll.key + offset;
+        const [query, key] = [rows.query.place[pairs[i] as number], rows.key.place[pairs[i + 1] as number]];
+        const from = ((query as number) + 0.5) * row - scroll.query + offset;
+        const to = ((key as number) + 0.5) * row - scroll.key + offset;
         pen.moveTo(left, from);
         pen.bezierCurveTo(left + bend, from, right - bend, to, right, to);
       }
@@ -91,41 +100,50 @@ export function createLines(canvas: HTMLCanvasElement) {
     else lines[at] = [query, key, offset];
   };
 
-  const inView = (index: number, top: number): boolean =>
-    (index + 1) * layout.row > top && index * layout.row < top + layout.height;
-
-  const bars = (values: Values, side: Side, scroll: Scroll): void => {
-    const { width, row, height, lane } = layout;
-    const laneWidth = lane - 6;
-    const start = side === "query" ? 0 : width - laneWidth;
-    const heads = values.length;
-    const slot = laneWidth / Math.max(1, heads);
+  /** Call with every row of a side that is in view: its element, and the top of the row. */
+  const eachRow = ({ rows, row, height }: Layout, side: Side, scroll: Scroll, draw: (i: number, y: number) => void) => {
+    const { shown } = rows[side];
     const top = scroll[side];
-    const tall = row - 5;
-    const first = Math.max(0, Math.floor(top / row));
-    const last = Math.ceil((top + height) / row);
-    const wide = slot > 5 ? slot - 2 : Math.max(1, slot - 0.6);
-    pen.fillStyle = "#888";
-    pen.globalAlpha = 0.35;
-    for (let i = first; i < last; i += 1) {
-      // A bar of zero is a thin line; masked or hidden values have none.
-      if (values.some((headValues) => headValues && !Number.isNaN(headValues[i] ?? Number.NaN))) {
-        pen.fillRect(start, (i + 1) * row - top - 3, laneWidth - 2, 1);
-      }
+    const last = Math.min(shown.length, Math.ceil((top + height) / row));
+    for (let at = Math.max(0, Math.floor(top / row)); at < last; at += 1) draw(shown[at] as number, at * row - top);
+  };
+
+  /** The values of one head as bars, full at `most`; of several heads, a bar for each in every row. */
+  const bars = (now: Layout, values: Values, side: Side, scroll: Scroll, most: number): void => {
+    const { width, row, lanes } = now;
+    const lane = lanes[side] - 6;
+    const start = side === "query" ? 0 : width - lane;
+    if (values.length === 1) {
+      const room = barRoom(lanes[side]);
+      const [received] = values;
+      eachRow(now, side, scroll, (i, y) => {
+        const value = received?.[i] as number;
+        if (Number.isNaN(value) || !received || room <= 0) return;
+        pen.fillStyle = colours()[colourOf(0, value)] as string;
+        pen.fillRect(start, y + row / 2 - BAR / 2, Math.max(1, (Math.abs(value) / most) * room), BAR);
+      });
+      return;
     }
-    values.forEach((headValues, head) => {
-      if (!headValues) return;
-      const x = start + head * slot;
+    const slot = lane / Math.max(1, values.length);
+    const wide = slot > 5 ? slot - 2 : Math.max(1, slot - 0.6);
+    const tall = row - 5;
+    pen.fillStyle = style.apart;
+    pen.globalAlpha = 0.4;
+    // A bar of zero is a thin line; masked or hidden values have none.
+    eachRow(now, side, scroll, (i, y) => {
+      if (values.some((received) => received && !Number.isNaN(received[i] ?? Number.NaN)))
+        pen.fillRect(start, y + row - 3, lane - 2, 1);
+    });
+    values.forEach((received, head) => {
+      if (!received) return;
       pen.globalAlpha = style.only < 0 || style.only === head ? 1 : 0.15;
-      for (let i = first; i < Math.min(last, headValues.length); i += 1) {
-        const value = headValues[i] as number;
+      eachRow(now, side, scroll, (i, y) => {
+        const value = received[i] as number;
         const size = strength(value);
-        if (!(size > 0.02)) continue;
+        if (!(size > 0.02)) return;
         pen.fillStyle = colours()[colourOf(head, value)] as string;
-        const bottom = (i + 1) * row - top - 2;
-        if (heads === 1) pen.fillRect(x, bottom - tall + 3, size * laneWidth, tall - 4);
-        else pen.fillRect(x, bottom - size * tall, wide, size * tall);
-      }
+        pen.fillRect(start + head * slot, y + row - 2 - size * tall, wide, size * tall);
+      });
     });
     pen.globalAlpha = 1;
   };
@@ -147,35 +165,51 @@ export function createLines(canvas: HTMLCanvasElement) {
       least = valueAt(FAINTEST, range, now.mode || "sqrt");
     },
     clear(): void {
-      pen.clearRect(0, 0, layout.width, layout.height);
+      if (layout) pen.clearRect(0, 0, layout.width, layout.height);
     },
-    /** One token: all its lines, and the bars of the other side. */
-    look({ side, index, other }: Token, values: Values, scroll: Scroll): void {
+    /** One token: all its lines, and the bars of the other side, full at `most`. */
+    look({ side, index, other }: Token, values: Values, scroll: Scroll, most: number): void {
+      if (!layout) return;
+      const { rows, row } = layout;
       const otherSide = side === "query" ? "key" : "query";
-      bars(values, otherSide, scroll);
+      bars(layout, values, otherSide, scroll, most);
+      if ((rows[side].place[index] ?? -1) < 0) return;
       const [plain, strong]: [Lines, Lines] = [[], []];
+      const { place } = rows[otherSide];
       values.forEach((received, head) => {
         if (!received || (style.only >= 0 && style.only !== head)) return;
-        const offset = shift(head);
+        const offset = shift(head, row);
         for (let i = 0; i < received.length; i += 1) {
           const value = received[i] as number;
-          if (!(Math.abs(value) >= least)) continue;
+          if (!(Math.abs(value) >= least) || (place[i] as number) < 0) continue;
           const [query, key] = side === "query" ? [index, i] : [i, index];
           add(other === i ? strong : plain, head, value, query, key, offset);
         }
       });
-      stroke(plain, scroll, other < 0 ? 1 : 0.22);
-      stroke(strong, scroll, 1);
+      stroke(layout, plain, scroll, other < 0 ? 1 : 0.35);
+      stroke(layout, strong, scroll, 1);
     },
-    /** Many pairs, drawn faintly, and bars for what keys receive. */
-    edges({ shown, received }: Edges, scroll: Scroll): void {
-      bars(received, "key", scroll);
+    /** A few lines of every token, drawn faintly. */
+    edges(edges: readonly Edge[], scroll: Scroll): void {
+      if (!layout) return;
       const lines: Lines = [];
-      for (const { head, value, query, key } of shown) {
-        if ((style.only >= 0 && style.only !== head) || !(Math.abs(value) >= least)) continue;
-        if (inView(query, scroll.query) || inView(key, scroll.key)) add(lines, head, value, query, key, shift(head));
+      for (const { head, value, query, key } of edges) {
+        if ((style.only < 0 || style.only === head) && Math.abs(value) >= least)
+          add(lines, head, value, query, key, shift(head, layout.row));
       }
-      stroke(lines, scroll, 0.75);
+      stroke(layout, lines, scroll, 0.4);
+    },
+    /** What every query gives to what stands apart, full at `most`. */
+    apart(given: ReadonlyMap<number, number>, scroll: Scroll, most: number): void {
+      if (!layout) return;
+      const { lanes, row } = layout;
+      const room = lanes.query - 12;
+      pen.fillStyle = style.apart;
+      eachRow(layout, "query", scroll, (i, y) => {
+        const value = given.get(i);
+        if (value === undefined || room <= 0) return;
+        pen.fillRect(0, y + row / 2 - BAR / 2, Math.max(1, Math.min(1, Math.abs(value) / most) * room), BAR);
+      });
     },
   };
 }

@@ -5,16 +5,23 @@ import { createAnswers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { filtered, filteredRow, filtersOf, hidesValues } from "../base/filters.ts";
-import { along, type Edges, limited, type Pairs, type Side, strongest, type Values } from "./pairs.ts";
+import { along, type Edge, givenApart, limited, type Pairs, type Side, strongestOfEach, type Values } from "./pairs.ts";
 
 /** For layers with more values, single tokens are requested instead of matrices. */
 const MOST_VALUES = 2 ** 25;
+/** Lines that every token has, from this share of the strongest one on. */
+const [LINES, FROM] = [3, 0.05];
 
 export interface Token {
   side: Side;
   index: number;
   /** The current token of the other side; -1: none. */
   other: number;
+}
+
+export interface Overview {
+  edges: readonly Edge[];
+  apart: ReadonlyMap<number, number>;
 }
 
 export interface HeadNumbers {
@@ -24,8 +31,8 @@ export interface HeadNumbers {
   renew(): void;
   /** By head, what a token reads or who reads it; exact values if the kernel sent them. */
   valuesOf(side: Side, index: number): { values: Values; exact: boolean };
-  /** The strongest pairs of some queries. */
-  edges(first: number, last: number, budget: number): Edges;
+  /** The strongest pairs of the queries of some rows, and by query what they give to what stands apart. */
+  edges(first: number, last: number): Overview;
   /** The value of the strongest line. */
   top(token: Token | null): number;
   /** Why there is nothing to draw, if so. */
@@ -46,13 +53,17 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
   let why = "";
   let generation = 0;
   let cachedValues = { name: "", values: [] as Values, exact: false };
-  let cachedEdges: { name: string; edges: Edges } | null = null;
+  let cachedOverview: { name: string; overview: Overview } | null = null;
   const answers = createAnswers(ctx, signal, () => {
     generation += 1;
     changed();
   });
 
   const exactValues = (side: Side, index: number): Values | undefined => {
+    if (isReduced()) {
+      why = "too large for all heads at once: choose one";
+      return undefined;
+    }
     const { source, layer } = ctx.resolved();
     const args = { source: source.id, layer, side, index };
     const answer = answers.get<{ heads: HeadKey[] }>("token", args);
@@ -71,12 +82,15 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
     });
   };
 
+  /** Whether a reduction over heads is shown: single tokens come by head. */
+  const isReduced = (): boolean => heads.some((head) => head === "mean" || head === "max");
+
   const valuesOf = (side: Side, index: number): typeof cachedValues => {
     const name = `${generation} ${side} ${index}`;
     if (cachedValues.name === name || !pairs) return cachedValues;
     const all = pairs;
     const pinned = ctx.cell("pinned")?.[side] === index && here.some(Boolean) && !hidesValues(filtersOf(ctx));
-    const exact = isHuge || pinned ? exactValues(side, index) : undefined;
+    const exact = isHuge || (pinned && !isReduced()) ? exactValues(side, index) : undefined;
     cachedValues = {
       name,
       values: exact ?? here.map((tile) => tile && along(tile, all, side, index)),
@@ -117,11 +131,15 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       generation += 1;
     },
     valuesOf,
-    edges(first, last, budget) {
-      const name = [generation, first, last, budget].join();
-      if (cachedEdges?.name !== name)
-        cachedEdges = { name, edges: strongest(here, pairs as Pairs, first, last, budget) };
-      return cachedEdges.edges;
+    edges(first, last) {
+      const name = [generation, first, last].join();
+      if (cachedOverview?.name !== name && pairs) {
+        const queries = pairs.query.shown.subarray(first, last);
+        const least = FROM * this.top(null);
+        const edges = strongestOfEach(here, pairs, queries, LINES, least);
+        cachedOverview = { name, overview: { edges, apart: givenApart(here, pairs, queries) } };
+      }
+      return cachedOverview?.overview ?? { edges: [], apart: new Map() };
     },
     top(token) {
       if (ctx.source().stochastic) return 1;

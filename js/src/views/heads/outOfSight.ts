@@ -4,6 +4,7 @@
  */
 import { assign, h, on, setChildren, setText } from "../../dom.ts";
 import type { Values } from "./pairs.ts";
+import type { Rows } from "./rows.ts";
 
 /** The smallest share of the weight that is mentioned. */
 const WORTH = 0.005;
@@ -19,7 +20,7 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
   return {
     element,
     /** Values along the other side, and its visible rows. */
-    show(values: Values, [first, last]: readonly [number, number]): void {
+    show(values: Values, { place }: Rows, [first, last]: readonly [number, number]): void {
       // Shares above, below, and in view.
       const [sums, tops] = [
         [0, 0, 0],
@@ -28,7 +29,8 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
       for (const headValues of values) {
         headValues?.forEach((value, i) => {
           const size = Math.abs(value) || 0;
-          const at = i < first ? 0 : i < last ? 2 : 1;
+          const row = place[i] as number;
+          const at = row < 0 ? 2 : row < first ? 0 : row < last ? 2 : 1;
           sums[at] = (sums[at] as number) + size;
           if (size > (tops[at] as number)) [tops[at], strongest[at]] = [size, i];
         });

@@ -3,8 +3,9 @@
  */
 
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
-import type { Codes, Tile } from "../../wire/tile.ts";
-import type { Axis } from "../../wire/wire.ts";
+import type { Tile } from "../../wire/tile.ts";
+import type { Axis, Filters } from "../../wire/wire.ts";
+import { type Rows, rowsOf } from "./rows.ts";
 
 /** For a pair of texts: that of the query and of the key. */
 export const BETWEEN = { all: "all", "A-A": "A → A", "A-B": "A → B", "B-A": "B → A", "B-B": "B → B" };
@@ -23,18 +24,35 @@ export interface Pairs {
   /** 1 for each query and key that is included. */
   queries: Uint8Array;
   keys: Uint8Array;
+  /** The rows of both sides. */
+  query: Rows;
+  key: Rows;
 }
 
 /** Whether there is more than one text on a side. */
 export const isPair = (...axes: Axis[]): boolean => axes.some(({ segment }) => segment.some((text) => text > 0));
 
-/** The pairs between these texts. */
-export function pairsOf(query: Axis, key: Axis, between: Between, causal: boolean): Pairs {
+/** The pairs between these texts; the filters say whether special tokens stand apart. */
+export function pairsOf(
+  query: Axis,
+  key: Axis,
+  between: Between,
+  causal: boolean,
+  filters: Pick<Filters, "special"> = { special: "show" },
+): Pairs {
   const [from, to] = between === "all" ? [] : between.split("-");
   const taking = (axis: Axis, text: string | undefined): Uint8Array =>
     Uint8Array.from(axis.labels, (_, i) => Number(!text || (text === "A") === ((axis.segment[i] ?? 0) === 0)));
   const [rows, cols] = [query.labels.length, key.labels.length];
-  return { rows, cols, causal: causal && rows === cols, queries: taking(query, from), keys: taking(key, to) };
+  return {
+    rows,
+    cols,
+    causal: causal && rows === cols,
+    queries: taking(query, from),
+    keys: taking(key, to),
+    query: rowsOf(query, filters),
+    key: rowsOf(key, filters),
+  };
 }
 
 /** Codes are masked by this to give an index into their table: negative ones come last. */
@@ -94,142 +112,65 @@ export interface Edge {
   value: number;
 }
 
-export interface Edges {
-  shown: Edge[];
-  /** How many there are. */
-  of: number;
-  /** The share of the sum of all magnitudes in the shown pairs; 1 if that sum is 0. */
-  share: number;
-  /** By head and key, the mean over these queries. */
-  received: Values;
-}
-
-const BINS = 256;
-
-interface Binned {
-  top: number;
-  /** The values, with hidden ones as zero. */
-  plain: Float32Array;
-  bins: Uint8Array;
-}
-
-const BINNED = new WeakMap<Tile, Binned>();
-
-/** The bin of every code, with `top` in the last one; a non-zero value is never in the bin of zeros. */
-function binned(tile: Tile, table: Float32Array, top: number): Binned {
-  let cached = BINNED.get(tile);
-  if (cached?.top !== top) {
-    const plain = table.map((value) => value || 0);
-    const bins = Uint8Array.from(plain, (value) =>
-      Math.min(BINS - 1, Math.ceil(Math.sqrt(Math.abs(value) / top) * (BINS - 1))),
-    );
-    cached = { top, plain, bins };
-    BINNED.set(tile, cached);
-  }
-  return cached;
-}
-
-/** An included query, and its number of keys. */
-type Line = readonly [query: number, end: number];
-
-/** Count codes by index, and sum what every key receives. A separate function because it is hot. */
-function tally(
-  codes: Codes,
-  table: Float32Array,
-  seen: Uint32Array,
-  sum: Float32Array,
-  keys: Uint8Array,
-  everyKey: boolean,
-  lines: readonly Line[],
-): void {
-  for (const [row, end] of lines) {
-    const start = row * keys.length;
-    for (let col = 0; col < end; col += 1) {
-      if (!everyKey && !keys[col]) continue;
-      const place = (codes[start + col] as number) & PLACE;
-      seen[place] = (seen[place] as number) + 1;
-      sum[col] = (sum[col] as number) + (table[place] as number);
-    }
-  }
-}
-
-/** Keys of the codes from `start` to `end` whose bin is at least `least`. Also hot. */
-function strong(codes: Codes, bins: Uint8Array, least: number, start: number, end: number): number[] {
-  const keys: number[] = [];
-  for (let i = start; i < end; i += 1) {
-    if ((bins[(codes[i] as number) & PLACE] as number) >= least) keys.push(i - start);
-  }
-  return keys;
-}
-
 /**
- * The strongest pairs of the queries from `first` to `last`, over all given heads, at most `budget`. Pairs are sorted
- * into 256 bins of magnitude, so that no list of all pairs is needed.
+ * The strongest pairs of each of these queries over all given heads, at most `most` each, of a magnitude of at least
+ * `least`; zeros are no pairs.
  */
-export function strongest(
+export function strongestOfEach(
   tiles: readonly (Tile | undefined)[],
   pairs: Pairs,
-  first: number,
-  last: number,
-  budget: number,
-): Edges {
-  const { cols, causal, queries, keys } = pairs;
-  const top = Math.max(0, ...tiles.map((tile) => tile?.meta.scale ?? 0)) || 1;
-  const everyKey = keys.every(Boolean);
-  const counts = new Float64Array(BINS);
-  const readers = new Float32Array(cols);
-  const lines: Line[] = [];
-  for (let row = first; row < last; row += 1) {
-    if (!queries[row]) continue;
-    const end = causal ? row + 1 : cols;
-    lines.push([row, end]);
-    for (let col = 0; col < end; col += 1) readers[col] = (readers[col] as number) + (keys[col] as number);
-  }
-  let [of, mass] = [0, 0];
-  const all = tiles.map((tile) => {
-    if (!tile) return undefined;
+  queries: ArrayLike<number>,
+  most: number,
+  least: number,
+): Edge[] {
+  const { cols, causal, key } = pairs;
+  const loaded = tiles.flatMap((tile, head) => {
+    if (!tile) return [];
     const table = tableOf(tile);
-    const { plain, bins } = binned(tile, table, top);
-    const seen = new Uint32Array(PLACES);
-    const sum = new Float32Array(cols);
-    const { codes } = tile;
-    tally(codes, plain, seen, sum, keys, everyKey, lines);
-    for (let place = 0; place < PLACES; place += 1) {
-      const count = seen[place] as number;
-      if (count === 0 || place === HIDDEN) continue;
-      of += count;
-      mass += count * Math.abs(table[place] as number);
-      const bin = bins[place] as number;
-      counts[bin] = (counts[bin] as number) + count;
-    }
-    return { codes, table, bins, received: sum.map((value, col) => value / (readers[col] as number)) };
+    return [{ head, table, sizes: table.map(Math.abs), codes: tile.codes }];
   });
-  let [least, room] = [BINS, budget];
-  while (least > 1 && room > 0) {
-    least -= 1;
-    room -= counts[least] as number;
-  }
-  // The last bin is cut to the available room.
-  let partly = room < 0 ? (counts[least] as number) + room : Infinity;
+  const taken = pairs.keys.map((is, i) => Number(is && (key.place[i] as number) >= 0));
   const shown: Edge[] = [];
-  all.forEach((counted, head) => {
-    if (!counted) return;
-    const { codes, table, bins } = counted;
-    for (const [query, end] of lines) {
+  for (let i = 0; i < queries.length; i += 1) {
+    const query = queries[i] as number;
+    if (!pairs.queries[query]) continue;
+    const best: Edge[] = [];
+    // Rounded down, so that a value of exactly `least` counts.
+    let floor = least * (1 - 1e-6);
+    const end = causal ? query + 1 : cols;
+    for (const { head, table, sizes, codes } of loaded) {
       const start = query * cols;
-      for (const key of strong(codes, bins, least, start, start + end)) {
-        const place = (codes[start + key] as number) & PLACE;
-        if (!keys[key]) continue;
-        if (bins[place] === least) {
-          partly -= 1;
-          if (partly < 0) continue;
-        }
-        shown.push({ query, key, head, value: table[place] as number });
+      for (let at = 0; at < end; at += 1) {
+        const code = (codes[start + at] as number) & PLACE;
+        if (!((sizes[code] as number) > floor) || !taken[at]) continue;
+        best.push({ query, key: at, head, value: table[code] as number });
+        best.sort((one, other) => Math.abs(other.value) - Math.abs(one.value)).splice(most);
+        if (best.length === most) floor = Math.abs(best[most - 1]?.value as number);
       }
     }
-  });
-  const shownSum = shown.reduce((sum, { value }) => sum + Math.abs(value), 0);
-  return { shown, of, share: mass > 0 ? shownSum / mass : 1, received: all.map((one) => one?.received) };
+    shown.push(...best);
+  }
+  return shown;
+}
+
+/** What each of these queries gives to the keys that stand apart: the mean over heads; by query. */
+export function givenApart(
+  tiles: readonly (Tile | undefined)[],
+  pairs: Pairs,
+  queries: ArrayLike<number>,
+): Map<number, number> {
+  const loaded = tiles.filter((tile) => tile !== undefined);
+  const sums = new Map<number, number>();
+  if (pairs.key.apart.length === 0 || loaded.length === 0) return sums;
+  for (let i = 0; i < queries.length; i += 1) {
+    const query = queries[i] as number;
+    let sum = 0;
+    for (const tile of loaded) {
+      for (const key of pairs.key.apart) if (!pairs.causal || key <= query) sum += tile.value(query, key) || 0;
+    }
+    sums.set(query, sum / loaded.length);
+  }
+  return sums;
 }
 
 export interface Relation {
@@ -238,8 +179,8 @@ export interface Relation {
   value: number;
 }
 
-/** The strongest relations of one token, each with the head where it is strongest. */
-export function relations(values: Values, most: number): Relation[] {
+/** The strongest relations of one token, each with the head where it is strongest; not to what stands `apart`. */
+export function relations(values: Values, most: number, apart: readonly number[] = []): Relation[] {
   const strongestFirst: Relation[] = [];
   const loaded = values.map((one) => one ?? []) as Float32Array[];
   const count = Math.max(0, ...loaded.map((one) => one.length));
@@ -253,7 +194,7 @@ export function relations(values: Values, most: number): Relation[] {
       size = value;
       best = head;
     }
-    if (best < 0) continue;
+    if (best < 0 || apart.includes(index)) continue;
     strongestFirst.push({ index, head: best, value: (loaded[best] as Float32Array)[index] as number });
     strongestFirst.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
     if (strongestFirst.length === most) least = Math.abs(strongestFirst[most - 1]?.value as number);

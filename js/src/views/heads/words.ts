@@ -3,9 +3,8 @@ import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { plural } from "../base/navigation.ts";
 import type { Token } from "./numbers.ts";
-import { type Edge, type Edges, type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
+import { type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
 
 interface Names {
   ctx: ViewContext;
@@ -38,7 +37,7 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
   const name = nameOf(ctx, axis, index);
   if (!values.some(Boolean)) return name;
-  const most = relations(values, 3);
+  const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
   const word = (relation: Relation): string =>
     `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
@@ -69,50 +68,28 @@ export function pairWords(names: Names, token: Token, { values, exact }: TokenVa
   return `${between}: ${words.join(", ")}; mean of ${known.length} heads ${value(mean, exact)}`;
 }
 
-/** The strongest pairs, each once: "“cat” reads “sat” ≈ 0.41 (head 3)" */
-export function edgeWords(names: Names, edges: readonly Edge[]): string {
-  const { ctx, source } = names;
-  const seen = new Map<string, string>();
-  // Only a few need sorting.
-  const least = Math.max(0, ...edges.map((edge) => Math.abs(edge.value))) / 2;
-  const strong = edges.filter(({ value: size }) => Math.abs(size) >= least);
-  for (const { query, key, head, value: size } of strong.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))) {
-    const pair = `${nameOf(ctx, source.query, query)} ${verb(names, "query")} ${nameOf(ctx, source.key, key)}`;
-    if (!seen.has(pair)) seen.set(pair, `${pair} ${value(size, false)}${inHead(names, head)}`);
-    if (seen.size === 3) break;
-  }
-  return [...seen.values()].join(", ");
-}
-
 const THOUSANDS = new Intl.NumberFormat("en");
 const many = (count: number): string => THOUSANDS.format(count);
 
 /**
- * How much of everything is drawn, and how. `here`: the number of loaded heads; -1: only one token at a time is
- * available.
+ * What is drawn, and how. `here`: the number of loaded heads; -1: only one token at a time is available. `token`: the one
+ * that all lines are drawn of.
  */
-export function captionWords(
-  { source, heads, pairs }: Names,
-  edges: Edges | null,
-  inView: number,
+export function drawnWords(
+  { ctx, source, heads, pairs }: Names,
+  token: Token | null,
   here: number,
   why: string,
 ): string {
-  const words: string[] = [];
-  if (here < 0) words.push(`${many(pairs.rows)} × ${many(pairs.cols)}: the lines of one token at a time`);
-  else if (here < heads.length) words.push(`${here} of ${heads.length} heads are loaded (${why})`);
-  if (edges) {
-    const part = inView < pairs.rows ? ` of the ${inView} ${plural(source.unit)} in view` : "";
-    const percent = 100 * edges.share;
-    const share = percent < 99.95 ? `${percent.toFixed(percent > 99 ? 1 : 0)} %` : "all";
-    words.push(`${many(edges.shown.length)} of ${many(edges.of)} edges${part}, ${share} of the mass`);
-    words.push("a bar: the mean of what a key receives");
-  }
-  const value = source.stochastic
-    ? "the share of the row"
-    : source.signed
-      ? "the size; colours tell the sign"
-      : "the value";
-  words.push(`strength and height: √ of ${value}`);
-  return words.join(" · ");
+  const [axis, index] = token ? [token.side === "query" ? source.query : source.key, token.index] : ["", -1];
+  const all = token ? `all of ${nameOf(ctx, axis, index)}` : "";
+  if (here < 0) return `${many(pairs.rows)} × ${many(pairs.cols)}: the lines of one token at a time`;
+  if (here < heads.length && why) return `${here} of ${heads.length} heads are loaded (${why})`;
+  return [`three strongest of each ${source.unit}`, all].filter(Boolean).join("; ");
+}
+
+/** How strong lines are drawn. */
+export function strengthWords({ source }: Names): string {
+  const value = source.stochastic ? "share of the row" : source.signed ? "size; colours tell the sign" : "value";
+  return `Strength of a line: √ of the ${value}.`;
 }

@@ -1,17 +1,23 @@
-/** Tokens along the bottom, layers up the left side, and two canvases between: the front one for the followed token. */
+/**
+ * Tokens at both ends, layers up the left side, and two canvases between: the front one for the followed token. Of a
+ * long text a part is in sight, around the followed token.
+ */
 
-import { assign, density, h, setFlag, setStyles } from "../../../dom.ts";
+import { assign, density, h, on, setFlag, setSizes, setStyles } from "../../../dom.ts";
 import type { Axis } from "../../../wire/wire.ts";
-import { createLabels, labelRoom } from "../../maps/labels.ts";
+import { createLabels, labelRoom, slantHeight } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
 
-const NARROWEST = 6; // least width of a token in px: longer texts scroll
-const WIDEST = 64;
-const TALLEST = 600;
+/** px: least width of a token, so that each can have a label, and the largest. */
+const [NARROWEST, WIDEST] = [14, 110];
+/** px: the largest distance between layers, and room for labels. */
+const [HIGHEST, MOST_LABEL] = [56, 72];
+/** px of a label that lies flat, and of what lies between the parts. */
+const [FLAT, LABEL, GAPS] = [18, 14, 8];
 /** The largest side of a canvas, in dots, that browsers draw. */
 const MOST_DOTS = 16000;
 /** Distance in px that the current token keeps from the edge. */
-const MARGIN = 40;
+const MARGIN = 60;
 
 /** A token at a level: after that many layers. */
 export interface Spot {
@@ -27,10 +33,10 @@ export interface Figure {
   /** As of the last layout. */
   grid: Grid;
   /**
-   * Fit the figure into a width; `names` are those of the levels, the last first. Returns whether everything has to be
-   * redrawn.
+   * Fit the figure into a width and a height; `names` are those of the levels, the last first. Returns whether
+   * everything has to be redrawn.
    */
-  layout(names: readonly string[], axis: Axis, width: number): boolean;
+  layout(names: readonly string[], axis: Axis, width: number, height: number): boolean;
   /** The token at a position on the page. */
   find(event: MouseEvent): Spot | null;
   /**
@@ -39,22 +45,39 @@ export interface Figure {
   follow(spot: Spot | null, layer: number, over: number | undefined, pinned: number | undefined): void;
   /** Scroll a token into view. */
   reach(token: number): void;
+  /** The first token in sight, and the first after them. */
+  window(): [start: number, stop: number];
 }
 
-export function createFigure(): Figure {
+/** `scrolled` is called when other tokens come into sight. */
+export function createFigure(signal: AbortSignal, scrolled: () => void): Figure {
   const [base, front] = [h("canvas.flow-base"), h("canvas.flow-front")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "graph of tokens by layers" };
   const mark = h("div.flow-spot");
   const plot = h("div.flow-plot", role, base, front, mark);
-  const [left, bottom] = [createLabels("left"), createLabels("top")];
-  const figure = h("div.flow-figure", left.element, plot, h("i"), bottom.element);
+  const [left, top, bottom] = [createLabels("left"), createLabels("top"), createLabels("top")];
+  bottom.element.classList.add("aw-flow-bottom");
+  const figure = h("div.flow-figure", h("i"), top.element, left.element, plot, h("i"), bottom.element);
   const element = h("div.flow-scroll", figure);
   let laidOut = "";
-  let [levels, tokens, gap] = [0, 0, 0];
+  let [levels, tokens, gap, across] = [0, 0, 0, 0];
   const grid = {
     cell: 0,
     x: (token: number): number => (token + 0.5) * grid.cell,
     y: (level: number): number => (levels - level + 0.5) * gap,
+  };
+  on(element, signal, { scroll: scrolled });
+
+  /** Hide the names beneath a highlighted one. */
+  const clear = (side: HTMLElement): void => {
+    const all = [...side.children] as HTMLElement[];
+    const over = all.filter((label) => label.matches(".aw-lab-over:not([hidden])"));
+    const near = (a: HTMLElement, b: HTMLElement): boolean =>
+      Math.abs(Number.parseFloat(a.style.top) - Number.parseFloat(b.style.top)) < LABEL;
+    for (const label of all) {
+      const isBeneath = !label.matches(".aw-lab-over") && over.some((one) => near(one, label));
+      setStyles(label, { visibility: isBeneath ? "hidden" : "visible" });
+    }
   };
 
   return {
@@ -63,32 +86,43 @@ export function createFigure(): Figure {
     base,
     front,
     grid,
-    layout(names, axis, width) {
-      const name = JSON.stringify([names, axis, width]);
+    layout(names, axis, width, height) {
+      const name = JSON.stringify([names, axis, width, height]);
       if (width <= 0 || name === laidOut) return false;
       laidOut = name;
       const style = getComputedStyle(left.element);
       const font = `${style.fontSize} ${style.fontFamily}`;
       levels = names.length - 1;
       tokens = axis.labels.length;
-      gap = Math.round(Math.max(16, Math.min(56, TALLEST / names.length)));
-      const leftRoom = labelRoom(names, gap, font, 90);
-      let cell = Math.max(NARROWEST, Math.min(WIDEST, (width - leftRoom - 4) / tokens));
-      if (cell > 12) cell = Math.floor(cell);
-      const bottomRoom = labelRoom(axis.labels, cell, font, 120);
-      left.layout({ labels: names, special: [], cell: gap, room: leftRoom });
-      bottom.layout({ ...axis, cell, room: bottomRoom });
-      const high = gap * names.length + BARS;
-      const sizes = {
-        left: leftRoom,
-        width: Math.round(cell * tokens),
-        height: high,
-        below: bottom.flat() ? 18 : bottomRoom,
+      const leftRoom = labelRoom(names, 24, font, 90);
+      across = width - leftRoom - 4;
+      const fitted = (wide: number): number => {
+        const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / tokens), Math.min(WIDEST, wide / tokens));
+        return cell > 12 ? Math.floor(cell) : cell;
       };
-      for (const [key, size] of Object.entries(sizes)) figure.style.setProperty(`--aw-flow-${key}`, `${size}px`);
+      // Labels that do not lie flat rise beyond the last token.
+      let cell = fitted(across);
+      const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
+      const isFlat = long <= cell + 2;
+      const room = isFlat ? FLAT : slantHeight(long);
+      const over = isFlat ? 0 : Math.max(0, room - cell / 2);
+      if (over) cell = fitted(across - over);
+      const left_ = height - 2 * room - BARS - GAPS;
+      gap = Math.max(4, Math.min(HIGHEST, left_ / names.length));
+      left.layout({ labels: names, special: [], cell: gap, room: leftRoom });
+      for (const side of [top, bottom]) side.layout({ ...axis, cell, room: isFlat ? cell : long, slant: true });
+      const high = Math.round(gap * names.length) + BARS;
+      const wide = Math.round(cell * tokens);
+      setSizes(figure, {
+        "flow-left": leftRoom,
+        "flow-width": wide,
+        "flow-height": high,
+        "flow-labels": room,
+        "flow-over": over,
+      });
       for (const canvas of [base, front]) {
-        const dots = Math.min(density(), MOST_DOTS / sizes.width, MOST_DOTS / high);
-        canvas.width = Math.round(sizes.width * dots);
+        const dots = Math.min(density(), MOST_DOTS / wide, MOST_DOTS / high);
+        canvas.width = Math.round(wide * dots);
         canvas.height = Math.round(high * dots);
         canvas.getContext("2d")?.setTransform(dots, 0, 0, dots, 0, 0);
       }
@@ -103,16 +137,21 @@ export function createFigure(): Figure {
     },
     follow(spot, layer, over, pinned) {
       left.mark(spot ? levels - spot.level : undefined, levels - 1 - layer);
-      bottom.mark(spot?.token ?? over, pinned);
+      clear(left.element);
+      top.mark(spot?.token, pinned);
+      bottom.mark(over, undefined);
       setFlag(plot, "data-followed", spot !== null);
       assign(front, { hidden: !spot });
       assign(mark, { hidden: !spot });
       if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
     },
     reach(token) {
-      const [from, until] = [element.scrollLeft, element.scrollLeft + element.clientWidth];
-      const place = grid.x(token) + plot.offsetLeft;
-      if (place < from + MARGIN || place > until - MARGIN) element.scrollLeft = place - element.clientWidth / 2;
+      const at = grid.x(token) - element.scrollLeft;
+      if (at < MARGIN || at > across - MARGIN) element.scrollLeft = grid.x(token) - across / 2;
+    },
+    window() {
+      const start = Math.max(0, Math.ceil(element.scrollLeft / grid.cell - 0.5));
+      return [start, Math.min(tokens, Math.floor((element.scrollLeft + across) / grid.cell + 0.5))];
     },
   };
 }

@@ -5,6 +5,10 @@ import type { Edge } from "./mass.ts";
 
 /** Height in px of the bars below the input. */
 export const BARS = 34;
+/** Height in px of the bar of a special token. */
+const APART = 6;
+/** Width in px of a token from which the bar of a special one has its number. */
+const NUMBERED = 34;
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
 
@@ -16,14 +20,22 @@ export interface Grid {
   y(level: number): number;
 }
 
-/** Colours of edges between tokens, and of everything else. */
+/** Colours of edges, of those that lead to special tokens, and of everything else. */
 export interface Inks {
   edge: string;
+  apart: string;
   text: string;
+  font: string;
 }
 
 export function inksOf(theme: Theme, el: Element): Inks {
-  return { edge: barColours(theme).amount, text: getComputedStyle(el).color };
+  const style = getComputedStyle(el);
+  return {
+    edge: barColours(theme).amount,
+    apart: style.getPropertyValue("--aw-apart"),
+    text: style.color,
+    font: `12px ${style.fontFamily}`,
+  };
 }
 
 export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | null {
@@ -35,26 +47,27 @@ export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | nu
   return pen;
 }
 
-/** Edges, one stroke per shade; edges that stay at their token are fainter. */
+/** Edges, one stroke per shade and kind; `apart` says which tokens are special. */
 export function drawEdges(
   pen: CanvasRenderingContext2D,
   { x, y, cell }: Grid,
   edges: readonly Edge[],
   inks: Inks,
   strength: number,
+  apart: readonly number[],
 ): void {
-  const paths = Array.from({ length: 2 * SHADES }, () => new Path2D());
+  const kinds = [inks.apart, inks.edge];
+  const paths = Array.from({ length: kinds.length * SHADES }, () => new Path2D());
   for (const { level, query, key, mass } of edges) {
     const shade = Math.min(SHADES - 1, Math.floor(Math.sqrt(mass) * SHADES));
-    const path = paths[query === key ? shade : SHADES + shade] as Path2D;
+    const path = paths[shade + (apart[key] ? 0 : SHADES)] as Path2D;
     path.moveTo(x(query), y(level + 1));
     path.lineTo(x(key), y(level));
   }
   paths.forEach((path, i) => {
-    const stays = i < SHADES;
     const size = ((i % SHADES) + 0.7) / SHADES;
-    pen.strokeStyle = stays ? inks.text : inks.edge;
-    pen.globalAlpha = strength * (0.2 + 0.8 * size) * (stays ? 0.35 : 1);
+    pen.strokeStyle = kinds[Math.floor(i / SHADES)] as string;
+    pen.globalAlpha = strength * (0.25 + 0.75 * size);
     pen.lineWidth = 0.6 + Math.min(5, cell / 3) * size * size;
     pen.stroke(path);
   });
@@ -80,13 +93,30 @@ export function drawDots(
   }
 }
 
-/** Bars for the share of every input token in the followed token. */
-export function drawBars(pen: CanvasRenderingContext2D, { cell, y }: Grid, masses: Float64Array): void {
-  const top = Math.max(...masses) || 1;
+/**
+ * Bars for the share of every input token in the followed token; those of special tokens lie, outside the scale of the
+ * others, and are full at 100 %.
+ */
+export function drawBars(
+  pen: CanvasRenderingContext2D,
+  { cell, y }: Grid,
+  masses: Float64Array,
+  inks: Inks,
+  apart: readonly number[],
+): void {
+  const top = Math.max(...masses.filter((_, token) => !apart[token])) || 1;
   const from = y(0) + 8;
   const room = y(-0.5) + BARS - from - 4;
+  const wide = cell * 0.7;
+  pen.font = inks.font;
+  pen.textAlign = "center";
   masses.forEach((mass, token) => {
-    const high = (mass / top) * room;
-    if (high > 0.3) pen.fillRect(token * cell + cell * 0.15, from, cell * 0.7, high);
+    const [x, high] = [token * cell + cell * 0.15, (mass / top) * room];
+    pen.fillStyle = apart[token] ? inks.apart : inks.edge;
+    if (apart[token]) {
+      pen.fillRect(x, from, mass * wide, APART);
+      pen.fillStyle = inks.text;
+      if (cell >= NUMBERED) pen.fillText(`${Math.round(100 * mass)} %`, (token + 0.5) * cell, from + APART + 12);
+    } else if (high > 0.3) pen.fillRect(x, from, wide, high);
   });
 }

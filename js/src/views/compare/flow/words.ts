@@ -2,44 +2,56 @@
 
 import { largestOf } from "../../text/rowValues.ts";
 import type { Spot } from "./figure.ts";
-import type { Edge, Flow } from "./mass.ts";
+import type { Flow } from "./mass.ts";
 
 export const KEYS = "Arrows move to another token and layer, Enter pins it, Escape unpins.";
 
+/** Shares below this are not told apart. */
+const LEAST = 1e-4;
+
 type Named = (index: number) => string;
 
-export const percent = (share: number): string => `${Number((100 * share).toPrecision(2))} %`;
+export const percent = (share: number): string =>
+  share > 0 && share < LEAST ? "< 0.01 %" : `${Number((100 * share).toPrecision(2))} %`;
 
 export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 /** How many edges are drawn, of how many, and which share they carry. */
-export function countWords(
-  { edges, count: found, share }: Flow,
-  least: number,
-  budget: number,
-  isOne: boolean,
-): string {
+export function countWords({ edges, count: found, share }: Flow, least: number): string {
   const drawn = edges.length;
   const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
-  const [whose, bars] = isOne ? ["", " Bars: the share of each input token in it."] : [" of their token", ""];
-  return `${cut} of at least ${percent(least)}${whose}: ≈ ${percent(share)} of the mass is shown (at most ${budget} edges).${bars}`;
+  return `${cut} of at least ${percent(least)}: ≈ ${percent(share)} of the mass is shown`;
 }
 
-export function strongestWords(edges: readonly Edge[], nameOf: Named, levelOf: Named): string {
-  const phrases = edges
-    .filter(({ query, key }) => query !== key)
-    .slice(-3)
-    .reverse()
-    .map(
-      ({ level, query, key, mass }) =>
-        `${nameOf(query)} after ${levelOf(level + 1)} ≈ ${percent(mass)} from ${nameOf(key)}`,
-    );
-  return phrases.length ? `Strongest between different tokens: ${phrases.join("; ")}.` : "";
+/** What a window of the tokens leaves out, and the share of the followed token that lies there. */
+export function outsideWords(
+  [start, stop]: readonly [number, number],
+  masses: ArrayLike<number>,
+  count: number,
+): [earlier: string, later: string] {
+  const words = (from: number, until: number, where: string): string => {
+    if (until <= from) return "";
+    const mass = Array.from(masses)
+      .slice(from, until)
+      .reduce((sum, share) => sum + share, 0);
+    return `${until - from} ${where}${masses.length ? `, ≈ ${percent(mass)} of it` : ""}`;
+  };
+  return [words(0, start, "earlier"), words(stop, count, "later")];
 }
 
-/** `masses`: the shares of the input tokens in the token. */
-export function originWords({ level, token }: Spot, masses: ArrayLike<number>, nameOf: Named, levelOf: Named): string {
+/** `masses`: the shares of the input tokens in the token, of which the one with number `first` is named first. */
+export function originWords(
+  { level, token }: Spot,
+  masses: ArrayLike<number>,
+  first: number,
+  nameOf: Named,
+  levelOf: Named,
+): string {
   if (level === 0) return `${nameOf(token)}, input.`;
-  const from = largestOf(masses, 5).map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);
+  const others = largestOf(masses, 5).filter((key) => key !== first);
+  const from = [first, ...others]
+    .filter((key) => key === first || (masses[key] ?? 0) >= LEAST)
+    .slice(0, 5)
+    .map((key) => `${nameOf(key)} ${percent(masses[key] ?? 0)}`);
   return `${nameOf(token)} after ${levelOf(level)} is made of ≈ ${from.join(", ")} of the input.`;
 }

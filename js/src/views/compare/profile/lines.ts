@@ -13,6 +13,7 @@ import {
   type LineEnd,
   labelLines,
   labelRoom,
+  labelsAreBeside,
   lookOf,
   placeAt,
   rangeOf,
@@ -21,9 +22,12 @@ import { svg } from "../../charts/svg.ts";
 import { peak } from "../../text/rowValues.ts";
 import type { Profile } from "./sources.ts";
 
+/** px: the lowest chart, one name below it, and its margins. */
+const [LOWEST, LEGEND_LINE, MARGINS] = [120, 18, 8];
+
 export interface Lines extends Pick<Figure, "element" | "plot"> {
-  /** Draw values [line][layer] at a width of `width` px; `own`: each line has its own scale. */
-  draw(profile: Profile, values: readonly number[][], own: boolean, width: number): void;
+  /** Draw values [line][layer] in a box of `width` by `height` px; `own`: each line has its own scale. */
+  draw(profile: Profile, values: readonly number[][], own: boolean, width: number, height: number): void;
   /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
@@ -40,7 +44,7 @@ export function createLines(ctx: ViewContext): Lines {
   return {
     element,
     plot,
-    draw({ names, remarks, layers }, values, own, width) {
+    draw({ names, remarks, layers }, values, own, width, height) {
       [lines, count] = [values, layers.length];
       const drawn = own ? values.map((line) => line.map((value) => value / (peak(line) || 1))) : values;
       const [low, high] = rangeOf(drawn.flat());
@@ -49,7 +53,9 @@ export function createLines(ctx: ViewContext): Lines {
         names.map((name) => `${name} −0.0000`),
         legend,
       );
-      const axis = chartOf(width, room, count, low, own ? 1 : high);
+      const below = labelsAreBeside(width) ? 0 : names.length * LEGEND_LINE;
+      const tall = Math.max(LOWEST, height - below - MARGINS);
+      const axis = chartOf(width, room, count, low, own ? 1 : high, tall);
       chart = axis;
       const ends = drawn.map((line, i): LineEnd => {
         const last = Math.max(0, line.findLastIndex(Number.isFinite));

@@ -22,6 +22,8 @@ export interface Sources {
   cues: ReadonlySet<number>;
   /** Whether the reader chose none. */
   isStrongest(): boolean;
+  /** The pinned source or the cues; none if the reader chose none. */
+  chosen(): number[];
   /** The hovered source, the pinned one, the cues, or the strongest one. */
   keys(): number[];
   /** The sums over some sources [line][layer]. Hidden values do not count; if all are hidden, the sum is NaN. */
@@ -59,14 +61,19 @@ export function createSources(ctx: ViewContext, explanations: ExplanationRows<Pr
     return strongestSource;
   };
 
+  const known = (): number[] => {
+    const { length } = explanations.axis().labels;
+    return [...cues].filter((cue) => cue < length);
+  };
+
   return {
     cues,
+    chosen: () => (pinned() >= 0 ? [pinned()] : known()),
     isStrongest: () => currentElement(ctx) < 0 && !cues.size,
     keys() {
       const key = currentElement(ctx);
       if (key >= 0) return [key];
-      const { length } = explanations.axis().labels;
-      const some = [...cues].filter((cue) => cue < length);
+      const some = known();
       return some.length ? some : [strongest()];
     },
     sums(some) {

@@ -6,10 +6,10 @@
 import { SCALE } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, createWatch, h, keyboard, on, setChildren, setFlag, setText } from "../../../dom.ts";
-import { filtersOf } from "../../base/filters.ts";
+import { filtersOf, standApart } from "../../base/filters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
-import { fills } from "../../text/stripColour.ts";
+import { fills, NOTHING } from "../../text/stripColour.ts";
 import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
 
@@ -29,7 +29,7 @@ export function createProfileStrips(
   explanations: ExplanationRows<Profile>,
   chosen: Sources,
 ): ProfileStrips {
-  const element = h("div.texts");
+  const element = h("div.texts.profile-texts");
   const [isColoured, isCued] = [createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
@@ -60,16 +60,18 @@ export function createProfileStrips(
       on(sources.box, bound.signal, { pointerdown: heed, keydown: heed });
       keyboard(sources.box, bound.signal, { "Shift+Enter": pinFocused, "Shift+ ": pinFocused });
       targets?.box.classList.add("aw-profile-targets");
-      setChildren(element, ...(targets ? [targets.box] : []), sources.box);
+      const boxes = [...(targets ? [targets.box] : []), sources.box];
+      setChildren(element, ...boxes.map((box) => h("div.profile-text", box)));
     },
     paint({ names, layers, query }, row, place, some) {
       if (!sources) return;
       const { box, underlay, mark } = sources;
       const { palette, scale } = filtersOf(ctx);
       if (isColoured(sources, row, ctx.theme, palette, scale)) {
-        const [top, signed] = [peak(row), row.some((value) => value < 0)];
+        const apart = standApart(explanations.axis().special, filtersOf(ctx));
+        const [top, signed] = [peak(row.filter((_, key) => !apart[key])), row.some((value) => value < 0)];
         const colours = fills(ctx.theme, signed, palette, scale || SCALE);
-        underlay.paint((key) => colours((row[key] ?? 0) / (top || 1)));
+        underlay.paint((key) => (apart[key] ? NOTHING : colours((row[key] ?? 0) / (top || 1))));
       }
       mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
       const caption = box.querySelector(".aw-strip-name");

@@ -22,7 +22,7 @@ export function wordsAt(
   const { names, layers, query, rows: isRow } = meta as Profile;
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
   const from = some.map(named).join(" + ");
-  const unchosen = sources.isStrongest() ? " (the strongest source; choose one below)" : "";
+  const unchosen = sources.isStrongest() ? " (the strongest source)" : "";
   const kind = some.length > 1 ? " (sum)" : unchosen;
   const here = at >= 0 ? `layer ${ctx.layerName(layers[at] as number)}: ` : "";
   const values = names.map((name, line) => {

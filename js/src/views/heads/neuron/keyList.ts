@@ -3,13 +3,12 @@
  */
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { type Ink, placeOf, sharpContext } from "./ink.ts";
-import { exact, numberOf, type Row, type Step, vectorOf } from "./row.ts";
+import { type Ink, largest, placeOf, sharpContext } from "./ink.ts";
+import { aligned, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
-/** More rows scroll; the half row hints at more below. */
-const MOST = 16;
-const TALLEST = 13.5 * LINE;
+/** Height where the view gives none: more rows scroll; the half row hints at more below. */
+const TALLEST = 9.5 * LINE;
 /** Width in px of the numbers at the right. */
 const VALUES = 64;
 /** Longer names are cut to this width. */
@@ -40,6 +39,8 @@ export interface KeyState {
   order: ArrayLike<number>;
   key: number;
   width: number;
+  /** Height in px; 0: what the keys need. */
+  tall: number;
   ink: Ink;
 }
 
@@ -132,6 +133,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     const pen = sharpContext(canvas, width, tall);
     const left = names;
     const room = Math.max(1, width - left - VALUES - 8);
+    const most = largest(row.by[step] ?? []);
     const isStrip = step === "vectors" || step === "product";
     const image = isStrip ? strip(now, first, last) : null;
     if (pen) pen.imageSmoothingEnabled = false;
@@ -148,7 +150,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
       setFlag(line, "data-chosen", at === key);
       setFlag(line, "data-hovered", at === hovered);
       const number = numberOf(row, step, at);
-      setText(value, isStrip ? "" : number === -Infinity ? "masked" : exact(number));
+      setText(value, isStrip ? "" : number === -Infinity ? "masked" : aligned(number, most));
       if (!pen) continue;
       const y = place * LINE - list.scrollTop;
       const x = left + 8;
@@ -200,8 +202,8 @@ export function createKeyList(signal: AbortSignal): KeyList {
         if (!shown) top = largestOf(state.row, state.step);
       }
       now = state;
-      tall = state.row.count > MOST ? TALLEST : state.row.count * LINE;
-      list.style.maxHeight = `${tall}px`;
+      tall = Math.min(state.tall || TALLEST, state.row.count * LINE);
+      list.style.height = `${tall}px`;
       const { labels, width } = state;
       if (measured !== `${width} ${labels.length} ${labels[0]}`) {
         measured = `${width} ${labels.length} ${labels[0]}`;

@@ -4,7 +4,7 @@ import { tickText } from "../../../numbers.ts";
 import { type Ink, largest, sharpContext } from "./ink.ts";
 import { type Row, type Step, vectorOf } from "./row.ts";
 
-const LANE = 56;
+const LANE = 64;
 const GAP = 12;
 const NAMES = ["q", "k", "q × k", "sum"];
 /** Width in px left of the numbers. */

@@ -74,12 +74,25 @@ export function vectorOf(row: Row, step: Step, key: number): Float32Array {
   return step === "vectors" ? k : k.map((value, i) => value * (q[i] as number));
 }
 
-/** The key with the largest weight. */
-export function strongest({ by }: Row): number {
+/** The key with the largest weight, of those that are not special tokens unless there are no others. */
+export function strongest({ by }: Row, special: readonly number[]): number {
   const shares = by.recorded ?? [];
-  let best = 0;
-  for (let i = 1; i < shares.length; i += 1) if ((shares[i] as number) > (shares[best] as number)) best = i;
-  return best;
+  let best = -1;
+  for (let i = 0; i < shares.length; i += 1) {
+    const isBetter = best < 0 || (special[best] && !special[i]) || (shares[i] as number) > (shares[best] as number);
+    const isWorse = best >= 0 && special[i] && !special[best];
+    if (isBetter && !isWorse) best = i;
+  }
+  return Math.max(0, best);
+}
+
+/** A number with as many decimals as the largest of its column needs for four digits. */
+export function aligned(value: number, top: number): string {
+  const decimals = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(top || 1))));
+  const size = Math.abs(value);
+  const text = size.toFixed(decimals);
+  if (size > 0 && Number(text) === 0) return `< ${(10 ** -decimals).toFixed(decimals)}`;
+  return value < 0 ? `−${text}` : text;
 }
 
 export const exact = (value: number): string => (value === -Infinity ? "−∞" : printed(value, true));
@@ -121,11 +134,11 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       const sum = scores.reduce((total, score) => total + Math.exp(score - most), 0);
       const score = at("masked");
       const power = score === -Infinity ? "e^−∞" : `e^(${exact(score)} ${plus(-most)})`;
-      const share = `${power} / its sum over keys = ${exact(Math.exp(score - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
+      const share = `${power} / Σ over keys = ${exact(Math.exp(score - most))} / ${exact(sum)} = ${exact(at("softmax"))}`;
       const recorded = at("recorded");
       const same = exact(recorded) === exact(at("softmax"));
       const model = same ? "as recorded" : `recorded ${exact(recorded)}: the model computes in ${row.dtype}`;
-      return `${share}, ${model}. ${exact(most)} is the largest score of the row.`;
+      return `${share}, ${model}`;
     }
   }
 }

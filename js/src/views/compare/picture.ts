@@ -1,0 +1,333 @@
+/**
+ * Explanations as rows of cells over one axis, so that what they say of one element stands in one column: with numbers
+ * where they fit, values and sums at the right, and below them the difference of two as bars.
+ */
+
+import { barColours, SCALE } from "../../colour.ts";
+import type { ViewContext } from "../../context.ts";
+import {
+  assign,
+  createWatch,
+  density,
+  h,
+  on,
+  onResize,
+  place,
+  setChildren,
+  setFlag,
+  setSizes,
+  setStyles,
+  setText,
+} from "../../dom.ts";
+import { printed } from "../../numbers.ts";
+import { filtersOf } from "../base/filters.ts";
+import { amountText } from "../base/meters.ts";
+import { createLabels, labelRoom, slantHeight, textWidth } from "../maps/labels.ts";
+import { peak } from "../text/rowValues.ts";
+import { fills } from "../text/stripColour.ts";
+import { difference } from "./differences.ts";
+import type { ExplanationRows } from "./rows.ts";
+
+/** What `CompareView._strips` returns in addition to the values. */
+export interface Compared {
+  names: string[];
+  remarks: string[];
+  maps: boolean[];
+  signed: boolean[];
+  shares: boolean[];
+  alike: boolean;
+  how: string;
+  query: number | null;
+  follows: boolean;
+}
+
+/** Two explanations that are compared. */
+export type Pair = readonly [number, number];
+
+export interface PictureEvents {
+  /** The element under the pointer; -1: none. */
+  hover(index: number): void;
+  pin(index: number): void;
+  /** Another row is shown in the text. */
+  open(row: number): void;
+}
+
+export interface Picture {
+  element: HTMLElement;
+  /** Draw all rows, and the difference of a pair; `open` is the row that the text shows. */
+  draw(pair: Pair, open: number): void;
+  /** Mark an element in all rows, and the query of maps; `words` describe a row's value of it. */
+  mark(key: number, query: number, words: (row: number) => string): void;
+  /** Highlight rows; -1: none. */
+  point(first: number, second: number): void;
+}
+
+/** px: height of a row, of its cells; the widest cell, and the narrowest with a number. */
+const [ROW, CELL, WIDEST, NUMBERED] = [30, 26, 64, 24];
+/** px of the bars: the least and the largest height, and what their numbers take above and below. */
+const [LOWEST, TALLEST, MARGIN] = [72, 170, 16];
+/** px: the names at the left, and at the right the value, the share of special tokens, and the sum. */
+const [NAMES, VALUE, APART, SUM] = [150, 84, 56, 48];
+/** px below which there are fewer columns at the right. */
+const NARROW = 460;
+const MOST_LABEL = 76;
+/** Sums of shares below this are rounding errors. */
+const LEAST = 1e-6;
+
+type Pen = CanvasRenderingContext2D;
+
+/** A canvas of a size in px, cleared. */
+function cleared(canvas: HTMLCanvasElement, width: number, height: number): Pen | null {
+  canvas.width = Math.round(width * density());
+  canvas.height = Math.round(height * density());
+  const pen = canvas.getContext("2d");
+  pen?.scale(canvas.width / width, canvas.height / height);
+  return pen;
+}
+
+export function createPicture(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  explanations: ExplanationRows<Compared>,
+  events: PictureEvents,
+): Picture {
+  const labels = createLabels("top");
+  const line = (...parts: HTMLElement[]): HTMLElement => h("div.compare-line", ...parts);
+  const ends = (): HTMLElement =>
+    h("div.compare-end", h("span.compare-value"), h("span.compare-apart"), h("span.compare-sum"));
+  const names = h("div.compare-names");
+  const [cells, bars] = [h("canvas"), h("canvas")];
+  const [plot, barPlot] = [h("div.compare-plot", cells), h("div.compare-plot", bars)];
+  const values = h("div.compare-ends");
+  const [heads, sums, minus] = [ends(), ends(), h("b")];
+  const scroll = h("div.compare-scroll", line(names, plot, values));
+  const apartName = h("div.compare-names", minus, h("span.dim", "in shares"));
+  const foot = h("div.compare-foot", line(apartName, barPlot, sums));
+  const mark = h("div.compare-mark");
+  const element = h("div.compare-main", line(h("span"), labels.element, heads), scroll, foot, mark);
+  const isBuilt = createWatch();
+  const size = { width: 0, height: 0, cell: 0, plot: 0, rows: 0, bars: 0 };
+  let lines: HTMLElement[] = [];
+  let drawn: [Pair, number] | null = null;
+  let marked: Parameters<Picture["mark"]> | null = null;
+
+  const indexOf = (event: MouseEvent): number => {
+    const { left, width } = (event.currentTarget as Element).getBoundingClientRect();
+    const { length } = explanations.axis().labels;
+    return Math.max(0, Math.min(length - 1, Math.floor(((event.clientX - left) / width) * length)));
+  };
+  for (const target of [plot, barPlot]) {
+    on(target, signal, {
+      pointermove: (event) => events.hover(indexOf(event)),
+      pointerleave: () => events.hover(-1),
+      click: (event) => events.pin(indexOf(event)),
+    });
+  }
+  on(names, signal, {
+    click({ target }) {
+      const row = [...names.children].indexOf((target as Element).closest("button") as Element);
+      if (row >= 0) events.open(row);
+    },
+  });
+
+  const font = (): string => `12px ${getComputedStyle(element).fontFamily}`;
+
+  const build = ({ names: all, remarks }: Compared): void => {
+    if (!isBuilt(JSON.stringify([all, remarks]))) return;
+    setChildren(
+      names,
+      ...all.map((name, i) => {
+        const title = [`${i + 1} ${name}`, remarks[i]].filter(Boolean).join(", ");
+        const words = [h("b", String(i + 1)), ` ${name} `, h("span.dim", remarks[i] ?? "")];
+        return h("button.compare-name", { type: "button", title, "aria-label": title }, ...words);
+      }),
+    );
+    lines = all.map(ends);
+    setChildren(values, ...lines);
+  };
+
+  const layout = (count: number): void => {
+    const { labels: words, special } = explanations.axis();
+    const narrow = size.width < NARROW;
+    setFlag(element, "data-narrow", narrow);
+    const nameRoom = Math.round(Math.min(NAMES, size.width * 0.24));
+    const some = explanations.apart.some(Boolean);
+    const room = narrow ? VALUE : VALUE + SUM + (some ? APART : 0) + 16;
+    const wide = Math.max(60, size.width - nameRoom - room - 20);
+    let cell = Math.min(WIDEST, wide / words.length);
+    if (cell > 8) cell = Math.floor(cell);
+    const length = labelRoom(words, cell, font(), MOST_LABEL);
+    labels.layout({ labels: words, special, cell, room: length, slant: true });
+    const top = labels.flat() ? 20 : slantHeight(length);
+    const left = size.height - top;
+    size.cell = cell;
+    size.plot = Math.max(1, Math.round(cell * words.length));
+    size.rows = count * ROW;
+    size.bars = Math.round(Math.max(LOWEST, Math.min(TALLEST, left - size.rows - 8)));
+    setSizes(element, { names: nameRoom, plot: size.plot, ends: room, labels: top, rows: size.rows, bars: size.bars });
+  };
+
+  /** Numbers of one row, in the middle of their cells. */
+  const write = (pen: Pen, texts: readonly string[], y: (i: number) => number, ink: (i: number) => string): void => {
+    if (size.cell < NUMBERED) return;
+    pen.font = font();
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    texts.forEach((full, i) => {
+      const text = full.replace(/(?<!\d)0\./, ".");
+      if (!text || textWidth(text, pen.font) > size.cell - 3) return;
+      pen.fillStyle = ink(i);
+      pen.fillText(text, (i + 0.5) * size.cell, y(i));
+    });
+  };
+
+  const drawCells = (): void => {
+    const { rows, shown, apart, extents } = explanations;
+    const { palette, scale } = filtersOf(ctx);
+    const style = getComputedStyle(element);
+    const [quiet, back] = [style.getPropertyValue("--aw-apart"), ctx.theme === "dark" ? "#fff" : "#000"];
+    const flipped = ctx.theme === "dark" ? "#000" : "#fff";
+    const pen = cleared(cells, size.plot, size.rows);
+    if (!pen) return;
+    const gap = size.cell > 12 ? 1 : 0;
+    shown.forEach((row, r) => {
+      const { top, signed } = extents[r] ?? { top: 1, signed: false };
+      const fill = fills(ctx.theme, signed, palette, scale || SCALE);
+      const found = Array.from(row, (value) => fill(value / (top || 1)));
+      const y = r * ROW + (ROW - CELL) / 2;
+      // In a column of the screen that stands for several elements the largest is seen.
+      const order =
+        size.cell < 1 ? [...row.keys()].sort((a, b) => Math.abs(row[a] ?? 0) - Math.abs(row[b] ?? 0)) : row.keys();
+      for (const i of order) {
+        pen.fillStyle = apart[i] ? quiet : (found[i]?.css ?? "");
+        pen.globalAlpha = apart[i] ? 0.18 : 1;
+        if (!apart[i] && !found[i]?.css) continue;
+        pen.fillRect(i * size.cell, y, Math.max(1, size.cell - gap), CELL);
+      }
+      pen.globalAlpha = 1;
+      const texts = Array.from(row, (value, i) =>
+        Number.isNaN(value) ? "" : amountText(value, apart[i] ? peak(rows[r] ?? []) : top),
+      );
+      write(
+        pen,
+        texts,
+        () => r * ROW + ROW / 2,
+        (i) => (!apart[i] && found[i]?.flips ? flipped : back),
+      );
+    });
+  };
+
+  const drawBars = ([first, second]: Pair): number => {
+    const { content } = explanations;
+    const all = difference(content[first] as Float32Array, content[second] as Float32Array);
+    const pen = cleared(bars, size.plot, size.bars);
+    if (!pen) return 0;
+    const known = all.filter((value) => !Number.isNaN(value));
+    const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
+    const inside = size.bars - 2 * MARGIN;
+    const zero = MARGIN + (high / (high - low || 1)) * inside;
+    const colours = barColours(ctx.theme, filtersOf(ctx).palette);
+    const gap = size.cell > 8 ? size.cell * 0.14 : 0;
+    const heights = all.map((value) => ((value || 0) / (high - low || 1)) * inside);
+    all.forEach((value, i) => {
+      if (!value) return;
+      pen.fillStyle = value > 0 ? colours.for : colours.against;
+      pen.fillRect(
+        i * size.cell + gap,
+        zero - Math.max(0, heights[i] ?? 0),
+        Math.max(1, size.cell - 2 * gap),
+        Math.abs(heights[i] ?? 0),
+      );
+    });
+    pen.fillStyle = getComputedStyle(element).color;
+    pen.globalAlpha = 0.5;
+    pen.fillRect(0, Math.round(zero), size.plot, 1);
+    pen.globalAlpha = 1;
+    const top = peak(all);
+    const ink = getComputedStyle(element).color;
+    const texts = Array.from(all, (value) => (value ? `${value > 0 ? "+" : ""}${amountText(value, top)}` : ""));
+    write(
+      pen,
+      texts,
+      (i) => zero - (heights[i] ?? 0) + ((all[i] ?? 0) > 0 ? -8 : 9),
+      () => ink,
+    );
+    return known.reduce((sum, value) => sum + value, 0);
+  };
+
+  /** The share of a row's magnitudes that elements apart hold, and the sum of the row. */
+  const finish = (): void => {
+    const { rows, apart } = explanations;
+    const some = apart.some(Boolean);
+    setFlag(element, "data-apart", some);
+    lines.forEach((end, r) => {
+      const row = rows[r] ?? new Float32Array();
+      const [, share, sum] = [...end.children] as [HTMLElement, HTMLElement, HTMLElement];
+      const size = (keep: (i: number) => boolean): number =>
+        row.reduce((total, value, i) => total + (keep(i) ? Math.abs(value) || 0 : 0), 0);
+      const part = some ? size((i) => Boolean(apart[i])) / (size(() => true) || 1) : 0;
+      if (!share.firstElementChild) setChildren(share, h("i"));
+      setStyles(share.firstElementChild as HTMLElement, { width: `${(100 * part).toFixed(1)}%` });
+      assign(share, { title: `special tokens hold ${(100 * part).toFixed(1)} % of its magnitudes` });
+      setText(
+        sum,
+        printed(
+          row.reduce((total, value) => total + (value || 0), 0),
+          false,
+        ),
+      );
+    });
+    const [, share, sum] = heads.children;
+    setText(share as Element, some ? "special" : "");
+    setText(sum as Element, "sum");
+  };
+
+  const draw = (): void => {
+    const { meta } = explanations;
+    if (!drawn || !meta || size.width <= 0) return;
+    const [pair, open] = drawn;
+    build(meta);
+    layout(meta.names.length);
+    drawCells();
+    const total = drawBars(pair);
+    setText(minus, `${pair[0] + 1} − ${pair[1] + 1}`);
+    setText(sums.lastElementChild as Element, Math.abs(total) < LEAST ? "" : printed(total, false));
+    finish();
+    [...names.children].forEach((name, i) => {
+      setFlag(name, "data-paired", pair.includes(i));
+      name.ariaPressed = String(i === open);
+    });
+    showMarks();
+  };
+
+  const showMarks = (): void => {
+    if (!marked) return;
+    const [key, query, words] = marked;
+    labels.mark(key, query);
+    place(mark, key < 0 ? -1 : plot.offsetLeft + key * size.cell, 0, Math.max(2, size.cell), size.height);
+    setText(heads.firstElementChild as Element, key < 0 ? "largest" : "value");
+    for (const [row, end] of lines.entries()) setText(end.firstElementChild as Element, words(row));
+  };
+
+  onResize(element, signal, ({ width, height }) => {
+    const box = [Math.floor(width), Math.floor(height)] as const;
+    if (box[0] === size.width && box[1] === size.height) return;
+    [size.width, size.height] = box;
+    draw();
+  });
+
+  return {
+    element,
+    draw(pair, open) {
+      drawn = [pair, open];
+      draw();
+    },
+    mark(...at) {
+      marked = at;
+      showMarks();
+    },
+    point(one, other) {
+      for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === one || i === other);
+    },
+  };
+}

@@ -1,0 +1,40 @@
+/** The rows of one side: every element of an axis, unless special tokens stand apart. */
+import type { Axis, Filters } from "../../wire/wire.ts";
+import { standApart } from "../base/filters.ts";
+
+export interface Rows {
+  axis: Axis;
+  /** The element of every row, ascending. */
+  shown: Int32Array;
+  /** The row of every element; -1: it has none. */
+  place: Int32Array;
+  /** The elements that stand apart. */
+  apart: readonly number[];
+  /** The last element that is not a special token. */
+  lastContent: number;
+}
+
+/** The rows of an axis: what stands apart has none. */
+export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
+  const { labels, special } = axis;
+  const apart = standApart(special, filters);
+  const all = [...labels.keys()];
+  const shown = Int32Array.from(all.filter((i) => !apart[i]));
+  const place = new Int32Array(labels.length).fill(-1);
+  shown.forEach((i, at) => {
+    place[i] = at;
+  });
+  return { axis, shown, place, apart: all.filter((i) => apart[i]), lastContent: lastContentOf(axis) };
+}
+
+/** The last element that is not a special token. */
+export function lastContentOf({ special, labels }: Axis): number {
+  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
+  return labels.length - 1;
+}
+
+/** The names of the elements that stand apart: "[CLS] [SEP]". */
+export function namesApart({ axis, apart }: Rows): string {
+  const names = [...new Set(apart.map((i) => axis.labels[i] as string))];
+  return names.length > 2 ? "special tokens" : names.join(" ");
+}

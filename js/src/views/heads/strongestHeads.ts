@@ -1,0 +1,68 @@
+/** A third column: the heads, of all layers, in which one pair is strongest. A click shows that head. */
+import type { ViewContext } from "../../context.ts";
+import { assign, h, on, quoted, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { amountText } from "../base/meters.ts";
+import { headAddress } from "../base/navigation.ts";
+import { pairValues } from "./pairValues.ts";
+
+const MOST = 6;
+
+export interface StrongestHeads {
+  element: HTMLElement;
+  /** Show a pair, with words about the picture beside it; -1: none. */
+  show(query: number, key: number, about: string): void;
+}
+
+export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): StrongestHeads {
+  const answers = createAnswers(ctx, signal, () => show(...shown));
+  const [title, where, said, note] = [h("b"), h("span.dim"), h("div.dim", { role: "status" }), h("p.dim")];
+  const list = h("div.hv-list", { role: "group", "aria-label": "strongest heads of the pair" });
+  const element = h("section.hv-aside", { "aria-label": "the pair in other heads" }, h("div", title, " ", where));
+  const rows = Array.from({ length: MOST }, () => {
+    const [name, bar, value] = [h("b"), h("span"), h("span.hv-number")];
+    const row = h("button.hv-head", { type: "button" }, name, h("span.hv-bar", bar), value);
+    return { row, name, bar, value, place: null as { layer: number; head: number } | null };
+  });
+  let shown: [number, number, string] = [-1, -1, ""];
+  setChildren(list, ...rows.map(({ row }) => row));
+  element.append(list, said, note);
+  for (const one of rows) on(one.row, signal, { click: () => one.place && ctx.selection.set(one.place) });
+
+  function show(query: number, key: number, about: string): void {
+    shown = [query, key, about];
+    const { source, layer, head } = ctx.resolved();
+    setText(note, about);
+    const isPair = query >= 0 && key >= 0 && source.heads !== null;
+    const { indexBase } = ctx.options;
+    const labels = [source.query, source.key].map((axis) => ctx.axisOf(axis).labels) as [string[], string[]];
+    const pair = `${quoted(labels[0], query, indexBase)} → ${quoted(labels[1], key, indexBase)}`;
+    const values = isPair ? pairValues(ctx, answers, source, query, key) : [];
+    const heads = values.flatMap((row, i) =>
+      Array.from(row, (value, at) => ({
+        layer: source.layers[i] as number,
+        head: source.heads?.[at] as number,
+        value,
+      })).filter((one) => !Number.isNaN(one.value)),
+    );
+    heads.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(MOST);
+    const top = Math.abs(heads[0]?.value ?? 0);
+    const args = { source: source.id, query, key };
+    setText(title, isPair ? pair : "");
+    setText(where, isPair ? (heads.length > 1 ? `in the ${heads.length} strongest heads` : "by head") : "");
+    setText(said, isPair && heads.length === 0 ? (answers.failure("pair", args) ?? "on their way …") : "");
+    rows.forEach((one, i) => {
+      const here = heads[i];
+      assign(one.row, { hidden: !here });
+      if (!here) return;
+      one.place = { layer: here.layer, head: here.head };
+      const isNow = here.layer === layer && here.head === head;
+      setText(one.name, headAddress(ctx, here.layer, here.head));
+      setText(one.value, amountText(here.value, source.stochastic ? Math.min(top, 0.99) : top));
+      setStyles(one.bar, { width: `${top > 0 ? (100 * Math.abs(here.value)) / top : 0}%` });
+      setFlag(one.row, "data-now", isNow);
+      one.row.ariaPressed = String(isNow);
+    });
+  }
+  return { element, show };
+}
