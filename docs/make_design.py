@@ -92,9 +92,9 @@ def menu(page: Page, button: Locator) -> str:
     """Return what a menu looks like that a button opens, without the view behind it."""
     button.click()
     panel = page.locator(".aw-menu:popover-open")
-    panel.evaluate("(el) => { el.style.visibility = 'visible'; document.body.style.visibility = 'hidden'; }")
+    page.evaluate("document.body.style.opacity = 0")  # not of what lies in the top layer
     shown = picture(panel)
-    panel.evaluate("(el) => { el.style.visibility = ''; document.body.style.visibility = ''; }")
+    page.evaluate("document.body.style.opacity = ''")
     page.keyboard.press("Escape")
     return shown
 
