@@ -31,7 +31,7 @@ COLOURS = ("text", "quiet", "line", "wash", "back", "accent", "chosen", "amount"
 TYPE = (("label", "labels, notes, values"), ("control-text", "controls, readout"), ("reading", "the text"))
 METHODS = ("attention", "rollout", "alti", "lrp", "saliency", "value_zeroing")
 SPACE = ("s1", "s2", "s3", "s4")
-SHEET = """([parts, colours, sizes, spaces]) => {
+SHEET = """([parts, colours, sizes, spaces, ramps]) => {
   const view = document.querySelector('.aw-root');
   const sheet = document.createElement('div');
   sheet.className = 'aw-root';
@@ -75,6 +75,8 @@ SHEET = """([parts, colours, sizes, spaces]) => {
   row(sizes, ([one, words]) => box(one, `font-size: var(--aw-${one})`, words));
   row(spaces, (one) =>
     box(one, `width: var(--aw-${one}); height: var(--aw-${one}); background: var(--aw-amount)`));
+  name('Ramps: zero is the page');
+  row(ramps, (one) => box('', `width: 340px; height: 24px; background: ${one}`));
   const [frame, ...others] = parts;
   named(sheet, ...frame);
   const rest = add('', 'display: flex; flex-wrap: wrap; gap: 0 24px; align-items: start');
@@ -100,8 +102,8 @@ def menu(page: Page, button: Locator) -> str:
 
 
 def parts(page: Page) -> list[tuple[str, str]]:
-    """Return the parts of an Explorer and a RelevanceMap, each with its name."""
-    explorer, relevance = page.locator(".aw-root").nth(0), page.locator(".aw-root").nth(1)
+    """Return the parts of an Explorer, each with its name."""
+    explorer = page.locator(".aw-root").first
     methods = menu(page, explorer.locator(".aw-menu-button").first)
     tools = menu(page, explorer.locator(".aw-tools-button").first)
     plot = explorer.locator(".aw-heatmap .aw-plot").first
@@ -116,14 +118,17 @@ def parts(page: Page) -> list[tuple[str, str]]:
         ("Menu: groups, gists, badges", methods),
         ("Meters", picture(explorer.locator(".aw-meters:visible").first)),
         ("The menu ⋯", tools),
-        ("Legend of amounts", picture(explorer.locator(".aw-scale:visible").first)),
-        ("Legend of signed values", picture(relevance.locator(".aw-scale:visible").first)),
+        ("Legend", picture(explorer.locator(".aw-scale:visible").first)),
     ]
 
 
 def sheet(page: Page) -> bytes:
-    """Return the sheet of all parts, as a PNG."""
-    page.evaluate(SHEET, [parts(page), list(COLOURS), list(TYPE), list(SPACE)])
+    """Return the sheet of all parts, with the ramps of an Explorer and a RelevanceMap, as a PNG."""
+    ramps = [
+        view.locator(".aw-ramp:visible").first.evaluate("(el) => getComputedStyle(el).backgroundImage")
+        for view in page.locator(".aw-root").all()
+    ]
+    page.evaluate(SHEET, [parts(page), list(COLOURS), list(TYPE), list(SPACE), ramps])
     page.wait_for_timeout(300)
     return page.locator(".aw-root").screenshot()
 
