@@ -69,6 +69,16 @@ def test_the_architectures_folders_are_those_there_are(root):
     assert [name for name in names if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
+def test_the_page_of_the_look_names_every_token_and_files_that_there_are(root):
+    page = (root / "docs" / "design.md").read_text()
+    declared = re.findall(r"^  (--aw-[\w-]+):", (root / "js/src/styles/tokens.css").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(--aw-[\w-]+)`", page)) == set(declared)
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|ts|css|mjs))`", page)
+    assert len(named) > 10
+    folders = (root, root / "js" / "src" / "views")
+    assert [name for name in named if not any((folder / name).is_file() for folder in folders)] == []
+
+
 def test_the_table_of_views_has_a_row_for_every_view(root):
     table = (root / "docs" / "views.md").read_text()
     shown = {name for name in aw.__all__ if isinstance(getattr(aw, name), type)}

@@ -487,8 +487,7 @@ class View(anywidget.AnyWidget):
 
         The figure is the picture with its title and legend, without controls; it needs no browser. Its
         alternative text, `describe()`, is in the file. In an SVG and a PDF text stays text, and no label is
-        ever read as a formula; settings of matplotlib do not matter. The button in the view's corner saves
-        the same figure.
+        ever read as a formula; settings of matplotlib do not matter. The view's menu saves the same figure.
 
         Args:
             path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".

@@ -1,4 +1,4 @@
-/** The menu in the corner of every view: save, filter and colour, keys. */
+/** The menu of every view: save, filter and colour, keys. */
 import { renderFilterWords } from "../views/base/filterForm.ts";
 import { renderTools } from "../views/base/Tools.ts";
 import CSS from "./tools.css";
