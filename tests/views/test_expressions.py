@@ -248,7 +248,7 @@ def test_what_a_page_asks_is_checked(names, classified):
 
 
 def test_a_page_holds_the_expression_of_the_pinned_cell(names, classified):
-    view = aw.Heatmap(classified)
+    view = aw.Heatmap(classified, layer=0, head=0)
     names["trace"] = classified
     assert "expression" not in {topic for topic, _, _ in view.answers_for_page()}
     view.selection.pinned = (3, 2)
