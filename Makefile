@@ -203,7 +203,7 @@ build: $(STAMP)/dev
 
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
-	@$(PY) benchmarks/bench_bertviz.py
+	@$(PY) benchmarks/bench_peers.py
 
 reference: $(STAMP)/dev
 	@$(PY) docs/make_reference.py

@@ -84,7 +84,7 @@ def model(kind: str) -> tuple[Any, Any]:
         return aw.demo_model(kind)
     _, tokenizer = aw.demo_model("encoder")
     sides = ("encoder", "decoder")
-    layers = {
+    layers: dict[str, Any] = {
         f"{side}_{name}": size for side in sides for name, size in (("layers", 2), ("attention_heads", 4))
     }
     widths: dict[str, Any] = {f"{side}_ffn_dim": 64 for side in sides}

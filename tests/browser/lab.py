@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import nbformat
 
@@ -19,6 +20,19 @@ ASK = """async code => {
   const reply = await future.done;
   return [reply.content.status, out];
 }""".replace("SESSION", SESSION)
+
+
+def place(box, query, key, shown):
+    """The middle of a cell in the box of a map that shows these elements: special tokens may stand apart."""
+    across, down = shown.index(key) + 0.5, shown.index(query) + 0.5
+    return {"x": across * box["width"] / len(shown), "y": down * box["height"] / len(shown)}
+
+
+def number(readout):
+    """The value in a readout such as "read → the ≈ 0.12 · layer 2 (0–5) · head 2.1"."""
+    found = re.findall(r"[=≈<] ?(\d*\.\d+(?:e-?\d+)?)", readout)
+    assert found, readout
+    return float(found[-1])
 
 
 def choose(page, menu, name):

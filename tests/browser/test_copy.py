@@ -34,14 +34,14 @@ def copied(page, root):
 
 @pytest.mark.parametrize("name", ["heatmap", "explorer"])
 def test_the_copied_expression_returns_the_pinned_number(cells, lab, name):
-    root = cells.locator(f".aw-{name}").first if name == "explorer" else cells.locator(".aw-heatmap").first
+    root = cells.locator(f".aw-root.aw-{name}")
     root.scroll_into_view_if_needed()
     lab.do("heat.selection.pinned = None")
     button = root.get_by_role("button", name="Copy as Python")
     button.wait_for()
     assert button.is_disabled()
     lab.do("heat.selection.layer, heat.selection.head, heat.selection.pinned = 2, 3, (5, 6, 'token')")
-    readout = (root if name == "heatmap" else root.locator(".aw-heatmap")).locator(".aw-readout").first
+    readout = root.locator(".aw-footer .aw-readout")
     exact = lab.ask("trace.attention_layer(2)[3, 5, 6].item()")
     readout.filter(has_text=f"= {exact:.4g}").wait_for()
     height = root.bounding_box()["height"]

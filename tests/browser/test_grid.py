@@ -42,12 +42,12 @@ def choose(page, root, statistic, order):
     page.get_by_role("option", name=statistic, exact=True).click()
     filters(root)
     root.get_by_label("order of heads").select_option(order)
-    root.get_by_role("button", name="Filter").click()
+    root.get_by_role("button", name="Filter", exact=True).click()
 
 
 def filters(root):
     """Open the form of filters."""
-    button = root.get_by_role("button", name="Filter")
+    button = root.get_by_role("button", name="Filter", exact=True)
     if button.get_attribute("aria-expanded") == "false":
         button.click()
 
@@ -79,7 +79,7 @@ def test_heads_are_ranked_by_what_they_do(grid, trace):
     filters(root)
     root.get_by_role("button", name="highest first").click()
     root.get_by_label("order of heads").select_option("all")
-    root.get_by_role("button", name="Filter").click()
+    root.get_by_role("button", name="Filter", exact=True).click()
     box = root.locator(".aw-grid-plot").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     assert named(stats.top("mean_distance", 1, lowest=True)[0]) in root.locator(".aw-readout").inner_text()
@@ -188,7 +188,7 @@ def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_
     grid = page.locator(".aw-headgrid").first
     filters(grid)
     grid.get_by_text("lowest first").wait_for()
-    grid.get_by_role("button", name="Filter").click()
+    grid.get_by_role("button", name="Filter", exact=True).click()
     assert grid.get_by_label("order of heads").input_value() == "within"
     plot = page.locator(".aw-grid-plot").nth(1)
     side = plot.bounding_box()["width"] / 4

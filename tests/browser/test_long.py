@@ -58,7 +58,7 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
                 box["x"] + (col + 0.5) * box["width"] / HEADS,
                 box["y"] + (line + 0.5) * box["height"] / LAYERS,
             )
-            assert "largest value" in root.locator(".aw-headgrid .aw-readout").inner_text()
+            assert "largest value" in root.locator(".aw-footer .aw-readout").inner_text()
     root.locator(".aw-segment", has_text="tokens").first.click()
     page.get_by_text("2,102 tokens: each cell drawn is the largest of 3 × 3").first.wait_for()
     plot.and_(page.locator("[aria-busy=false]")).wait_for()
@@ -91,7 +91,7 @@ def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
     page.locator(".aw-heatmap .aw-plot[aria-busy=false]").wait_for(timeout=90_000)
     grid = page.locator(".aw-headgrid")
     grid.scroll_into_view_if_needed()
-    grid.get_by_text("max-pooled, × each thumbnail's own maximum", exact=True).wait_for()  # all are here
+    grid.get_by_title("max-pooled, × each thumbnail's own maximum", exact=True).wait_for()  # all are here
     page.screenshot(path=shots / "long-grid.png")
     lab.do("heat.selection.layer, heat.selection.head, heat.selection.pinned = 1, 2, (1500, 700)")
     exact = lab.ask("float(trace.attention_rows(1, [2], [1500])[0, 0, 700])")

@@ -43,7 +43,7 @@ def page_file(tmp_path_factory, kernel_environment, embed_scripts):
 
 def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, shots):
     page = open_page(page_file.as_uri())
-    heatmaps = page.locator(".aw-heatmap")
+    heatmaps, readouts = page.locator(".aw-heatmap"), page.locator(".aw-footer > .aw-readout")
     page.wait_for_function("() => document.querySelectorAll('.aw-heatmap').length === 2", timeout=60_000)
     page.wait_for_timeout(300)
     assert page.evaluate(
@@ -56,14 +56,14 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     plot = heatmaps.nth(1).locator(".aw-plot")
     plot.scroll_into_view_if_needed()
     plot.hover()
-    assert "≈" in heatmaps.nth(1).locator(".aw-readout").inner_text()
-    assert "≈" in heatmaps.nth(0).locator(".aw-readout").inner_text()  # linked hover
+    assert "≈" in readouts.nth(1).inner_text()
+    assert "≈" in readouts.nth(0).inner_text()  # linked hover
     plot.focus()
     page.keyboard.press("ArrowDown")
     page.wait_for_function("() => document.querySelector('input[aria-label=layer]').value === '4'")
     plot.click()
     page.mouse.move(1, 1)
-    assert re.search(r"\d\.\d", heatmaps.nth(0).locator(".aw-readout").inner_text())
+    assert re.search(r"\d\.\d", readouts.nth(0).inner_text())
     # Nobody makes what was not made: after a while the menu says so.
     choose(page, "method", "value zeroing")
     page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()

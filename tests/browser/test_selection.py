@@ -171,7 +171,7 @@ def test_what_python_chooses_is_drawn_and_costs_no_nodes(trace, page_of):
 
 
 def test_cells_of_a_layer_are_outlined_there_only(trace, page_of):
-    heatmap, relevance = aw.Heatmap(trace), aw.RelevanceMap(aw.rollout(trace))
+    heatmap, relevance = aw.Heatmap(trace, layer=0), aw.RelevanceMap(aw.rollout(trace))
     page = page_of(heatmap, relevance)
     layers = page.locator(".aw-layermap")
     plot = layers.locator(".aw-plot")
@@ -185,7 +185,7 @@ LIVE = (
 powers = np.exp(np.random.default_rng(0).normal(size=(3, 4, 12, 12)))
 weights = (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
 trace = aw.from_attentions(weights, [f"word{i}" for i in range(12)])
-map_, text, grid = aw.Heatmap(trace), aw.TokenStrip(trace), aw.HeadGrid(trace)
+map_, text, grid = aw.Heatmap(trace, layer=0, head=0), aw.TokenStrip(trace), aw.HeadGrid(trace)
 chosen = map_.selection
 saved = []
 chosen.observe(lambda change: saved.append(change.name), ["pins", "heads", "span"])

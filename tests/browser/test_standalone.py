@@ -9,7 +9,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .lab import choose
+from .lab import choose, number, place
 
 NASTY = [
     "</script><script>window.hacked=1</script>",
@@ -22,23 +22,17 @@ NASTY = [
 ]
 
 
-def row_of(readout):
-    """The number printed in a readout such as "read → the 0.12"."""
-    found = re.findall(r"\d*\.\d+(?:e-?\d+)?", readout)
-    assert found, readout
-    return float(found[-1])
-
-
 @pytest.fixture(scope="module")
 def explorer(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
     return aw.Explorer(trace, layer=2, head=1)
 
 
-def cell(page, heatmap, query, key, n):
-    """Page position of a cell of an n x n heatmap."""
+def cell(heatmap, query, key, shown):
+    """Page position of a cell of a heatmap of these elements."""
     box = heatmap.locator(".aw-plot").first.bounding_box()
-    return box["x"] + (key + 0.5) * box["width"] / n, box["y"] + (query + 0.5) * box["height"] / n
+    at = place(box, query, key, shown)
+    return box["x"] + at["x"], box["y"] + at["y"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -59,18 +53,20 @@ def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
 def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
     page = page_of(explorer)
     heatmap = page.locator(".aw-heatmap")
-    n = len(explorer.store.header["axes"]["token"]["labels"])
-    page.mouse.move(*cell(page, heatmap, 9, 10, n))
-    readout = heatmap.locator(".aw-readout").inner_text()
+    # [CLS] and [SEP] stand apart.
+    shown = range(1, len(explorer.store.header["axes"]["token"]["labels"]) - 1)
+    page.mouse.move(*cell(heatmap, 9, 10, shown))
+    readout = page.locator(".aw-footer .aw-readout")
+    said = readout.inner_text()
     exact = explorer._explanations[0].matrix(2, 1)[9, 10]
-    assert row_of(readout) == pytest.approx(exact, abs=0.005)
-    assert "≈" in readout
-    page.mouse.click(*cell(page, heatmap, 9, 10, n))
+    assert number(said) == pytest.approx(exact, abs=0.005)
+    assert "≈" in said
+    page.mouse.click(*cell(heatmap, 9, 10, shown))
     page.mouse.move(2, 2)
-    assert row_of(heatmap.locator(".aw-readout").inner_text()) == pytest.approx(exact, abs=0.005)
+    assert number(readout.inner_text()) == pytest.approx(exact, abs=0.005)
     heatmap.locator(".aw-plot").first.focus()
     page.keyboard.press("Escape")
-    assert "click to pin" in heatmap.locator(".aw-readout").inner_text()
+    assert "click to pin" in readout.inner_text()
 
 
 def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
@@ -94,7 +90,7 @@ def test_units_and_methods_change_in_the_page(explorer, page_of):
     choose(page, "method", "rollout")
     heatmap.get_by_text("rollout").first.wait_for()
     assert "words" in heatmap.inner_text()
-    assert "head" not in heatmap.locator(".aw-head").inner_text()  # a rollout has none
+    assert "head" not in heatmap.locator(".aw-caption").inner_text()  # a rollout has none
 
 
 def test_linked_views_share_a_pin_and_others_do_not(page_of):
@@ -103,7 +99,7 @@ def test_linked_views_share_a_pin_and_others_do_not(page_of):
     page = page_of(aw.Heatmap(one), aw.Heatmap(aw.rollout(one)), aw.Heatmap(two))
     plots = [page.locator(".aw-heatmap").nth(i) for i in range(3)]
     plots[0].scroll_into_view_if_needed()
-    page.mouse.click(*cell(page, plots[0], 2, 4, 6))
+    page.mouse.click(*cell(plots[0], 2, 4, range(6)))
     said = [plot.locator(".aw-readout").inner_text() for plot in plots]
     assert "click to pin" not in said[1]
     assert "click to pin" in said[2]
@@ -127,7 +123,8 @@ def test_nothing_in_a_token_runs(page_of, view):
 
 def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     numbers = np.random.default_rng(0).dirichlet(np.ones(160), (4, 12, 160)).astype(np.float32)
-    view = aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(160)]), units=["token"])
+    trace = aw.from_attentions(numbers, [f"t{i}" for i in range(160)])
+    view = aw.Heatmap(trace, layer=0, head=0, units=["token"])
     path = view.to_html(tmp_path / "small.html", layers=[0])
     page = open_page(path.as_uri())
     plot = page.locator(".aw-heatmap .aw-plot").first
@@ -135,13 +132,14 @@ def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     page.keyboard.press("End")
     page.locator(".aw-heatmap").get_by_text(re.compile("not in this file")).first.wait_for()
     page.keyboard.press("Home")  # and what is there still works
-    page.mouse.move(*cell(page, page.locator(".aw-heatmap"), 5, 5, 160))
+    page.mouse.move(*cell(page.locator(".aw-heatmap"), 5, 5, range(160)))
     assert "≈" in page.locator(".aw-readout").inner_text()
 
 
 def heatmap_of(tokens=160):
     numbers = np.random.default_rng(0).dirichlet(np.ones(tokens), (4, 12, tokens)).astype(np.float32)
-    return aw.Heatmap(aw.from_attentions(numbers, [f"t{i}" for i in range(tokens)]), units=["token"])
+    trace = aw.from_attentions(numbers, [f"t{i}" for i in range(tokens)])
+    return aw.Heatmap(trace, layer=0, head=0, units=["token"])
 
 
 def element_of(text, name):
@@ -212,8 +210,8 @@ def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
     page = page_of(view)
     choose(page, "method", "rollout")
     grid = page.locator(".aw-headgrid")
-    grid.get_by_text("3 layers · tokens", exact=True).wait_for()
-    grid.get_by_text(re.compile("max-pooled")).wait_for()
+    grid.get_by_text("3 layers", exact=True).wait_for()
+    grid.get_by_title(re.compile("max-pooled")).wait_for(state="attached")
     plot = grid.locator(".aw-plot[aria-busy=false]")
     box = plot.bounding_box()
     assert box["height"] == pytest.approx(3 * box["width"], abs=2)

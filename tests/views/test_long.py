@@ -11,6 +11,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
 from attnwidgets.statistics import row_shares as rows
+from attnwidgets.views.base import opening
 from attnwidgets.views.wire import eager, store, thumbnails
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.pooling import Pooled, even, pool
@@ -54,6 +55,7 @@ def asked(view, unit="token", **request):
 @pytest.mark.parametrize("name", ["Heatmap", "TokenStrip", "LayerSlider", "HeadGrid", "HeadView", "Explorer"])
 def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypatch, name):
     monkeypatch.setattr(eager, "OPENING_VALUES", 3 * head_of(long))
+    monkeypatch.setattr(opening, "MOST_WEIGHTS", LAYERS * HEADS * head_of(long) - 1)
     view = getattr(aw, name)(long)
     bundle, beside = counted.of(view._repr_mimebundle_)
     shows_heads = name in {"HeadGrid", "Explorer"}

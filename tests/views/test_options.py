@@ -20,7 +20,7 @@ def test_a_view_shows_the_filters_that_it_takes_and_no_others():
     assert set(shown_by(aw.Heatmap)) >= COLOURS | FILTERS
     assert set(shown_by(aw.HeadGrid)) & (COLOURS | FILTERS) == COLOURS
     assert not set(shown_by(aw.LayerSlider)) & (COLOURS | FILTERS)
-    assert {"title", "layout", "metric", "shown"} == set(shown_by(aw.ScorecardView))
+    assert {"title", "layout", "height", "metric", "shown"} == set(shown_by(aw.ScorecardView))
 
 
 def test_marks_and_methods_are_shown_where_they_mean_something():

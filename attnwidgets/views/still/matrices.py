@@ -215,7 +215,7 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
         heads=heads,
         look=look,
         signs=sign_colours(state.filters.get("palette", "")) if source.signed else None,
-        scale=state.filters.get("scale") or "sqrt",
+        scale=state.filters.get("scale") or HeadLines.scale,  # as on the page
         # As strong as they would be with nothing left out.
         top=1.0 if source.stochastic else peak(values) or 1.0,
     )
