@@ -139,14 +139,14 @@ class NeuronView(View):
     def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
         pair = self._opening_pair(layer, head)
-        return _content(self._trace.axes(stack)[0].special)[-1] if pair is None else pair[0]
+        return _content(self._trace.axes(stack)[0].units["token"].special)[-1] if pair is None else pair[0]
 
     def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
         """Return the key shown without a pin: that of the opening, else the strongest of no special token."""
         pair = self._opening_pair(layer, head)
         if pair is not None and pair[0] == query:
             return pair[1]
-        return max(_content(self._trace.axes(stack)[1].special), key=lambda key: float(row.recorded[key]))
+        return max(_content(self._trace.axes(stack)[1].units["token"].special), key=lambda key: float(row.recorded[key]))
 
     def _opening_pair(self, layer: int, head: int) -> tuple[int, int] | None:
         opening = self.selection.opening

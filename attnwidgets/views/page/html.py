@@ -274,8 +274,8 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
-    names = ("layer", "head", "unit", "method", "stack", "pinned", "pins", "heads", "span", "target", "foil")
-    names = (*names, "feature", "interventions", "opening")
+    shown = ("layer", "head", "unit", "method", "stack", "feature", "interventions", "opening")
+    names = (*shown, "pinned", "pins", "heads", "span", "target", "foil")
     state = selection.get_state(key=names)
     return {name: state[name] for name in names} | {"hover": None}
 

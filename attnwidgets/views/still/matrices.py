@@ -152,7 +152,7 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
         values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
         note = f"what “{queries[row]}” reads"
     values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
-    top = 1.0 if filters.get("extent") == "all" and source.stochastic else None
+    top = _top_of_text(state)
     ranks = options.get("ranks") or {}
     hatched: list[int] = []
     if ranks and ranks["unit"] == source.unit:
@@ -194,7 +194,7 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
             heads = [(source.heads.index(state.head), str(state.head + view.options["indexBase"]))]
     else:
         values = source.layer(state.layer)
-        numbers = source.heads[: len(values)]
+        numbers = (source.heads or ())[: len(values)]
         places = [i for i, number in enumerate(numbers) if number in chosen]
         values = values[places]
         heads = [(place, str(numbers[place] + view.options["indexBase"])) for place in places]
@@ -283,6 +283,17 @@ def _row_bars(state: ViewState) -> Bars:
 def _value_name(state: ViewState) -> str:
     source = state.source
     return "share of the row" if source.stochastic else "attributions" if source.of_targets else source.title
+
+
+def _top_of_text(state: ViewState) -> float | None:
+    """Return the end of the text's range: that of the map whose row is shown; None: the largest value."""
+    source = state.source
+    if state.filters.get("extent") == "all" and source.stochastic:
+        return 1.0
+    if source.of_targets or state.row < 0 or source.long:
+        return None
+    inside = np.ix_(*(np.flatnonzero(~side) for side in state.apart()))
+    return _top(state, state.filtered(source.matrix(state.layer, state.head))[inside])
 
 
 def _top(state: ViewState, matrix: Float) -> float:

@@ -15,17 +15,15 @@ COMMON_PARTS = ("tools",)
 # Runtime and its parts. A failure or a delay is reported, and a copy is requested from Python (the topic
 # "page"); if the code arrives after all, it replaces the copy.
 _STUB = """\
-export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),
-k=document.createElement('div'),g='linear-gradient(#8883 0 0) 0 ',h=m.get('options').height,
-f=w=>{if(s.aborted||p.parentNode)return;k.ariaBusy=null;k.style.height='';
-p.textContent=`This view did not arrive: ${w}. Run the cell again, or end it with view.frame()`;k.append(p);
+export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),d,
+h=m.get('options').height,
+f=w=>{if(s.aborted||d)return;d=1;p.style.height='';
+p.textContent=`This view did not arrive: ${w}. Run the cell again, or end it with view.frame()`;
 m.on('msg:custom',a=>{if(a.id=='page'&&a.meta)p.innerHTML=a.meta});
 m.send({kind:'ask',id:'page',topic:'page',args:{why:''+w}})},
 t=setTimeout(f,9e3,'no answer');
-e.append(k);if(h){k.ariaBusy='true';k.style=`border:1px solid #8883;border-radius:8px;box-sizing:border-box;\
-display:grid;place-items:center;\
-height:${h}px;min-height:${h}px;background:${g}40px/100% 1px no-repeat,${g}${h-38}px/100% 1px no-repeat`}
-try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES);k.remove();return d}
+p.style=`margin:0;height:${h}px;box-shadow:inset 0 0 0 ${h?1:0}px #8883`;e.append(p);
+try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES);p.remove();return d}
 catch(x){f(x)}finally{clearTimeout(t)}}}"""
 
 

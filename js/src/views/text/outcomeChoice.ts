@@ -1,6 +1,6 @@
 /** Choosing a prediction: a click explains it, Shift-click contrasts the explained one with it. */
 import type { ViewContext } from "../../context.ts";
-import { keyWithTargets, methodWithTargets, type TargetPair } from "../../wire/keys.ts";
+import { baseKey, keyWithTargets, methodWithTargets, type TargetPair } from "../../wire/keys.ts";
 import type { Header, Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 
@@ -36,10 +36,17 @@ export function chosenOutcomes(
 /** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none is left. */
 export function explainOutcome(ctx: ViewContext, item: Outcome, asFoil: boolean, fallback: string): void {
   const header = ctx.header();
+  const { items } = header.predictions;
   const shown = ctx.source().method;
-  const pair = chosenOutcomes(header.predictions.items, item, shownTargets(ctx), asFoil);
+  const [target, foil] = shownTargets(ctx);
+  // A method without a target explains the prediction; one that explains nothing has neither.
+  const now: TargetPair = methodWithTargets(header, shown) ? [target ?? items[0] ?? null, foil] : [null, null];
+  const pair = chosenOutcomes(items, item, now, asFoil);
   const method = methodFor(header, shown);
   if (!method) return;
-  if (pair[0]) showMethod(ctx, keyWithTargets(method, ...pair), pair);
-  else showMethod(ctx, fallback, pair);
+  const key = keyWithTargets(method, ...pair);
+  const isHere = header.sources.some((source) => source.method === key);
+  if (!pair[0]) showMethod(ctx, fallback, pair);
+  else if (pair[0].id === items[0]?.id && !pair[1] && !isHere) showMethod(ctx, baseKey(method), [null, null]);
+  else showMethod(ctx, key, pair);
 }
