@@ -103,7 +103,9 @@ class Explorer(Intervening):
         return SENTENCE if several else super()._first_unit()
 
     def _handlers(self) -> Mapping[str, Handler]:
-        handlers = head_handlers(self) | pair_handlers(self) | prediction_handlers(self._predicts)
+        handlers = (
+            head_handlers(self) | pair_handlers(self, self._predicts) | prediction_handlers(self._predicts)
+        )
         handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
         handlers |= {"follow": Handler(self._follow, runs_model=True)}
         if self._features is not None:

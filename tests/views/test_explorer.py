@@ -59,3 +59,12 @@ def test_a_height_out_of_range_is_refused(trace, height):
 def test_a_height_reaches_the_browser(trace):
     assert aw.Explorer(trace).options["height"] <= 560
     assert aw.Explorer(trace, height=700).options["height"] == 700
+
+
+def test_the_steps_of_a_weight_end_at_the_recorded_one(trace):
+    place = {"stack": "self", "layer": 2, "head": 5, "query": 6, "key": 3}
+    meta, _ = aw.Explorer(trace)._requests.answer("computed", place)
+    names, values = zip(*meta["steps"], strict=True)
+    assert values[-1] == pytest.approx(aw.attention(trace).layer(2)[5, 6, 3], rel=1e-5)
+    assert values[1] == pytest.approx(values[0] / 32**0.5)
+    assert names[1:] == ("× 1 / √32", "softmax over 10 keys")

@@ -146,7 +146,10 @@ class NeuronView(View):
         pair = self._opening_pair(layer, head)
         if pair is not None and pair[0] == query:
             return pair[1]
-        return max(_content(self._trace.axes(stack)[1].units["token"].special), key=lambda key: float(row.recorded[key]))
+        return max(
+            _content(self._trace.axes(stack)[1].units["token"].special),
+            key=lambda key: float(row.recorded[key]),
+        )
 
     def _opening_pair(self, layer: int, head: int) -> tuple[int, int] | None:
         opening = self.selection.opening

@@ -14,6 +14,7 @@ import { headAddress, headWords, plural } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
+import { createComputed } from "./computed.ts";
 
 /** Elements that are named one by one: of a map, and on each side of attributions. */
 const [MOST, MOST_A_SIDE] = [6, 4];
@@ -39,7 +40,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const balance = h("div.balance", { role: "img" }, held);
   const across = createAcrossLayers(ctx, signal, answers);
   const knockOut = h("button.button", { type: "button" });
-  const actions = h("div.actions", knockOut);
+  const computed = createComputed(ctx, signal, answers);
+  const actions = h("div.actions", knockOut, computed.button);
   const element = h(
     "section.answer",
     { "aria-label": "answer" },
@@ -51,6 +53,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     sums,
     across.element,
     actions,
+    computed.element,
   );
   on(knockOut, signal, {
     click() {
@@ -133,8 +136,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     list.show(meters ?? [], topOf(meters ?? []));
     setText(sums, meters ? "" : "its values are on their way …");
     const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
-    if (query >= 0) across.show(query, key >= 0 ? key : strongest);
-    else across.show(strongest, key);
+    const pair = query >= 0 ? ([query, key >= 0 ? key : strongest] as const) : ([strongest, key] as const);
+    across.show(...pair);
+    computed.show(...pair);
   };
 
   const metersOfOne = (source: Source, query: number, key: number): Meter[] | null => {
@@ -207,6 +211,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
     across.show(-1, -1);
+    computed.show(-1, -1);
   };
 
   const show = (): void => {
@@ -216,7 +221,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const at = shownHeadOf(ctx);
     const head = at && typeof at.head === "number" ? at.head : null;
     const refusal = answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? "unknown";
-    assign(actions, { hidden: head === null || refusal !== "" || source.kind === "attributions" });
+    assign(knockOut, { hidden: head === null || refusal !== "" || source.kind === "attributions" });
     if (at && head !== null) {
       const out = ablated(ctx, at.source.stack, at.layer, head);
       setText(knockOut, `${out ? "Restore" : "Knock out"} ${headAddress(ctx, at.layer, head)}`);
