@@ -1,4 +1,4 @@
-"""Handlers of one pair of query and key: its weight in every layer and head, and how one of them is computed."""
+"""Handlers of one pair of query and key: its weight in every layer and head, and how it is computed."""
 
 from __future__ import annotations
 
