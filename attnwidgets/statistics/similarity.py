@@ -54,7 +54,7 @@ def similar_heads(
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> [(found.layer, found.head) for found in aw.statistics.similar_heads(trace, 0, 2, k=1)]
-        [(0, 5)]
+        [(2, 11)]
     """
     source, unit = source_of(shown, stack, None, unit, "similar_heads")
     roles = Roles(source.to(unit), "text")

@@ -81,7 +81,7 @@ Raises:
 
 Example:
     >>> model, tokenizer = aw.demo_model("encoder")
-    >>> trace = aw.trace(model, tokenizer, "It rained all day.", text_pair="The cat slept.")
+    >>> trace = aw.trace(model, tokenizer, "It drizzled and drizzled.", text_pair="The cat slept.")
     >>> aw.statistics.{name}(trace).shape
     (6, 12)
 """

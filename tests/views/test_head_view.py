@@ -171,7 +171,7 @@ def test_the_figure_of_heads_draws_the_pinned_token_only_and_its_bars(pair):
 
 
 def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
-    view = aw.HeadView(pair, between="B-A")
+    view = aw.HeadView(pair, between="B-A", heads=range(3))
     lines, *_ = figure_of(view).axes[0].collections
     assert len(lines.get_paths()) == 3 * 3 * 2  # heads, tokens of B, tokens of A
 

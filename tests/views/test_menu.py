@@ -58,11 +58,8 @@ def test_the_menu_is_the_registry(given):
         method = aw.methods()[name]
         assert offer["cost"] == method.cost
         assert offer["summary"] == method.summary
-        assert (offer["question"], offer["gist"], offer["speed"]) == (
-            method.question,
-            method.gist,
-            method.speed,
-        )
+        wanted = (method.answers, method.reads, method.speed)
+        assert (offer["question"], offer["gist"], offer["speed"]) == wanted
     sources = {source["method"]: source for source in store.header["sources"]}
     assert sources["attention"]["question"] == "Attention"
     assert sources["attention"]["gist"] == aw.methods()["attention"].gist

@@ -76,7 +76,7 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
 def test_a_view_is_a_stub_that_asks_the_runtime(given, name):
     view = make(name, given)
     assert f".exports.render(c,'{name}'" in view._esm
-    assert len(view._esm) <= 640
+    assert len(view._esm) <= 700
     state = view.get_state()
     for trait in ("runtime", "store", "selection"):
         assert state[trait] == f"anywidget:{getattr(view, trait).model_id}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.views.wire.reader import LAYER_VALUES
 
 if TYPE_CHECKING:
     from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -78,7 +79,8 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     if strongest is None:
         return first._replace(note="the first head: no pattern applies to this text")
     pattern, (at, number, value) = strongest
-    pair = _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
+    is_long = len(shown.query) * len(shown.key) > LAYER_VALUES  # no such matrix is read whole
+    pair = None if is_long else _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
     words = pattern.words.replace("token", unit)
     return first._replace(layer=at, head=number, pair=pair, words=words, value=value)
 

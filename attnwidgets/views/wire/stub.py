@@ -15,14 +15,13 @@ COMMON_PARTS = ("tools",)
 # Runtime and its parts. A failure or a delay is reported, and a copy is requested from Python (the topic
 # "page"); if the code arrives after all, it replaces the copy.
 _STUB = """\
-export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),d,
-h=m.get('options').height,
-f=w=>{if(s.aborted||d)return;d=1;p.style.height='';
+export default{async render(c){let{model:m,el:e,signal:s}=c,p=document.createElement('p'),
+f=w=>{if(s.aborted||p.textContent)return;
 p.textContent=`This view did not arrive: ${w}. Run the cell again, or end it with view.frame()`;
-m.on('msg:custom',a=>{if(a.id=='page'&&a.meta)p.innerHTML=a.meta});
+m.on('msg:custom',a=>{if(a.id=='page'&&a.meta){p.style='';p.innerHTML=a.meta}});
 m.send({kind:'ask',id:'page',topic:'page',args:{why:''+w}})},
 t=setTimeout(f,9e3,'no answer');
-p.style=`margin:0;height:${h}px;box-shadow:inset 0 0 0 ${h?1:0}px #8883`;e.append(p);
+p.style=`margin:0;height:${m.get('options').height}px;background:#8881`;e.append(p);
 try{let d=await(await c.host.getWidget(m.get('runtime'))).exports.render(c,NAMES);p.remove();return d}
 catch(x){f(x)}finally{clearTimeout(t)}}}"""
 
