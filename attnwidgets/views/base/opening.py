@@ -10,6 +10,8 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.views.wire.reader import LAYER_VALUES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
 MOST_WEIGHTS = 2**28
@@ -57,7 +59,10 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
     """
     if isinstance(shown, Attributions):
         return Opening(0, None, unit, -1)
-    first = Opening(shown.layers[0], shown.heads and shown.heads[0], unit, _last_content(shown, unit))
+    seen = shown.to(unit).query_unit
+    first = Opening(
+        shown.layers[0], shown.heads and shown.heads[0], unit, last_content(seen.labels, seen.special)
+    )
     is_chosen = layer is not None or head is not None
     return first if is_chosen or shown.heads is None or shown.known("signed") else _searched(shown, first)
 
@@ -85,9 +90,14 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     return first._replace(layer=at, head=number, pair=pair, words=words, value=value)
 
 
-def _last_content(shown: MixingMap, unit: str) -> int:
-    content = [place for place, special in enumerate(shown.to(unit).query_unit.special) if not special]
-    return content[-1] if content else -1
+def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
+    """Return the place of the last element with a letter or digit that is no special token; -1: all are special.
+
+    Without letters and digits, as among patches or signs, it is the last that is not special.
+    """
+    content = [place for place, flag in enumerate(special) if not flag]
+    worded = [place for place in content if any(sign.isalnum() for sign in labels[place])]
+    return max(worded, default=max(content, default=-1))
 
 
 def _strongest_pair(shown: MixingMap, layer: int) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from attnwidgets.explanations.results.aggregation import regroup
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.vectors import REDUCED, row
+from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.compare.aligned_words import aligned, are_alike, axis_of, elements
 from attnwidgets.views.text.target_rows import row_axis
 
@@ -126,15 +127,15 @@ class Compared:
         return self._default_query(unit) if query is None and self.by_row else query
 
     def _default_query(self, unit: str) -> int:
-        """Return the query that was given, or the last one that is not a special token."""
+        """Return the query that was given, or the last content element: see `last_content`."""
         index = self.items.index(self._by_query[0])
         reading = self.reading(index, unit)
         if self.query is not None and self.query >= 0:
             groups = regroup(self.items[index].explanation.query_unit, reading.query_unit) or ()
             return next((place for place, group in enumerate(groups) if self.query in group), self.query)
         count = self.n_shared or len(reading.query_labels)
-        content = [place for place, flag in enumerate(reading.query_unit.special[:count]) if not flag]
-        return content[-1] if content else count - 1
+        last = last_content(reading.query_labels[:count], reading.query_unit.special[:count])
+        return count - 1 if last < 0 else last
 
     def vectors(self, layer: int, query: int | None, unit: str) -> list[Float]:
         """Return the value of every element for every item [item][element].

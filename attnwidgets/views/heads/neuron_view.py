@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.handlers import Handler
 
@@ -139,7 +140,8 @@ class NeuronView(View):
     def opening_query(self, stack: str, layer: int, head: int) -> int:
         """Return the query shown without a pin: that of the opening, else the last of no special token."""
         pair = self._opening_pair(layer, head)
-        return _content(self._trace.axes(stack)[0].units["token"].special)[-1] if pair is None else pair[0]
+        tokens = self._trace.axes(stack)[0].units["token"]
+        return last_content(tokens.labels, tokens.special) if pair is None else pair[0]
 
     def opening_key(self, row: AttentionRow, stack: str, layer: int, head: int, query: int) -> int:
         """Return the key shown without a pin: that of the opening, else the strongest of no special token."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnwidgets.figures.parts import Levels, Line, Lines, Map, Scale, Text
 from attnwidgets.figures.sheet import Sheet, Words
-from attnwidgets.views.base.filters import filter_words, filtered
+from attnwidgets.views.base.filters import APART, filter_words, filtered
 from attnwidgets.views.compare.compared import nearest
 from attnwidgets.views.still.colours import map_colours, strip_colours
 from attnwidgets.views.still.view_state import ViewState
@@ -52,7 +52,7 @@ def _agreement(
     view: Any, theme: Theme, layer: int, query: int | None, special: NDArray[np.bool_]
 ) -> list[Part]:
     compared = view._compared  # noqa: SLF001
-    hides = view.options["filters"].get("special", "show") != "show"
+    hides = view.options["filters"].get("special", APART) != "show"
     counted = len(special) - int(special.sum()) if hides else len(special)
     if counted < _FEWEST:
         return []

@@ -2,10 +2,15 @@
 import type { ViewContext } from "../../context.ts";
 import type { Axis } from "../../wire/wire.ts";
 
-/** The last element that is not a special token. */
+/** The last element with a letter or digit that is no special token; without one, the last that is none. */
 export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
-  for (let i = labels.length - 1; i >= 0; i -= 1) if (!special[i]) return i;
-  return labels.length - 1;
+  let last = -1;
+  for (let i = labels.length - 1; i >= 0; i -= 1) {
+    if (special[i]) continue;
+    if (/[\p{L}\p{N}]/u.test(labels[i] as string)) return i;
+    if (last < 0) last = i;
+  }
+  return last < 0 ? labels.length - 1 : last;
 }
 
 /** The query of a map that is previewed while nothing is pinned; -1: none. */

@@ -9,6 +9,7 @@ import { nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { navigation } from "../base/navigation.ts";
+import { lastContent } from "../base/opening.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
@@ -124,8 +125,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   /** The pinned token, else the last that is not special. */
   const restingSpot = (): Spot => {
     const level = chosenLevel > 0 && chosenLevel <= levels() ? chosenLevel : levels();
-    const last = special().lastIndexOf(0);
-    return { level, token: pinnedQuery(ctx) ?? (last < 0 ? tokens() - 1 : last) };
+    return { level, token: pinnedQuery(ctx) ?? lastContent(ctx.axisOf(ctx.source().key)) };
   };
   const pinnedSpot = (): Spot | null => (pinnedQuery(ctx) === null ? null : restingSpot());
   /** The followed token: under the pointer here or in a linked view, or the one that rests. */
