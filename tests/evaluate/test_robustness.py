@@ -124,7 +124,8 @@ def test_a_strip_and_its_figure_hatch_what_moves():
     figure = view._figure()
     hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
     assert [len(c.get_paths()) for c in hatched] == [2]
-    words = [text.get_text() for axes in figure.axes for text in axes.texts] + [text.get_text() for text in figure.texts]
+    texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
+    words = [text.get_text() for text in texts]
     assert any("does not survive 2 defensible choices" in text for text in words)
     other = aw.Attributions([1.0, 2.0], axis=["x", "y"])
     with pytest.raises(ValueError, match="not those shown"):
