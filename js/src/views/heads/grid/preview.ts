@@ -2,7 +2,9 @@
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
-import { maxPool, paintCells } from "../../maps/paint.ts";
+import { standApart } from "../../base/filters.ts";
+import { gather, maxPool, paintCells } from "../../maps/paint.ts";
+import { peakInside } from "../../maps/peak.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
 
@@ -52,14 +54,25 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
-      const fullMatrix = tile
-        ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
-        : { codes, start: start as number, ...sized(meta) };
+      // Like the thumbnail, without what stands apart from the map.
+      const [rows, cols] = [source.query, source.key].map((id) => {
+        const apart = standApart(ctx.axisOf(id).special, { special: tile?.meta.whole ? "show" : "apart" });
+        return [...apart.keys()].filter((i) => !apart[i]);
+      }) as [number[], number[]];
+      const fullMatrix = !tile
+        ? { codes, start: start as number, ...sized(meta) }
+        : tile.meta.whole
+          ? { codes: tile.codes, start: 0, ...sized(tile.meta) }
+          : {
+              codes: gather(tile.codes, tile.meta.cols, rows, cols, source.causal),
+              start: 0,
+              ...sized({ rows: rows.length, cols: cols.length }),
+            };
       const matrix = maxPool(
         fullMatrix,
         Math.max(1, Math.ceil(Math.max(fullMatrix.rows, fullMatrix.cols) / (2 * side))),
       );
-      const top = atlas.common ?? tile?.peak() ?? 0;
+      const top = atlas.common ?? (tile ? peakInside(tile, rows, cols) : 0);
       const table = tile
         ? lut(map, {
             ...tile.meta,
