@@ -223,8 +223,10 @@ export const renderHeatmap = view((around, root, signal) => {
         canvas.width = 0;
       }
       painted = "";
+      setFlag(plot, "data-blank", canvas.width === 0);
       return;
     }
+    setFlag(plot, "data-blank", false);
     if (!size || !parts) return;
     const map = heatMap(source.signed, ctx.theme, chosen.palette);
     const ends = range(tile, source);
