@@ -29,7 +29,13 @@ const verb = ({ source }: Names, side: Side): string => {
 const inHead = ({ ctx, heads }: Names, head: number): string =>
   heads.length > 1 || typeof heads[0] === "number" ? ` (head ${ctx.headName(heads[head] as HeadKey)})` : "";
 
-const value = (size: number, exact: boolean): string => `${exact ? "=" : "≈"} ${printed(size, exact)}`;
+/** The code of a byte is off by half a step: of the smallest one, the value may be 2.25 times as large. */
+const SURE = 4e-5;
+
+const value = (size: number, exact: boolean): string => {
+  if (!exact && size > 0 && size < SURE) return "< 0.0001";
+  return `${exact ? "=" : "≈"} ${printed(size, exact)}`;
+};
 
 /** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)" */
 export function tokenWords(names: Names, { side, index }: Token, { values, exact }: TokenValues): string {

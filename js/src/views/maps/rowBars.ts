@@ -1,7 +1,7 @@
 /** The largest keys of the pinned row as bars, beside a map that leaves room for them. */
 
 import { h, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
-import { printed } from "../../numbers.ts";
+import { amountText } from "../base/meters.ts";
 import { largestOf } from "../text/rowValues.ts";
 
 const MOST = 8;
@@ -42,7 +42,7 @@ export function createRowBars(): RowBars {
         if (!row) return;
         const [label, number, isApart] = row;
         if (setText(name, shortLabel(label))) name.title = name.textContent ?? "";
-        setText(value, printed(number, false));
+        setText(value, amountText(number, end));
         setStyles(bar, { width: `${(100 * Math.abs(number)) / end}%` });
         setFlag(line, "data-apart", isApart);
         setFlag(line, "data-against", number < 0);
