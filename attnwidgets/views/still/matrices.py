@@ -269,7 +269,6 @@ def explorer_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def _row_bars(state: ViewState) -> Bars:
-    source = state.source
     queries, keys = state.labels
     values = state.shown_row()
     known = np.nan_to_num(np.abs(values), nan=-1.0)
