@@ -91,7 +91,7 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
 
 
 def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
-    """Return the place of the last element with a letter or digit that is no special token; -1: all are special.
+    """Return where the last element with a letter or digit is that is no special token; -1: all are special.
 
     Without letters and digits, as among patches or signs, it is the last that is not special.
     """
