@@ -9,6 +9,8 @@ import pytest
 import attnwidgets as aw
 from tests.tracing import tiny
 
+from .lab import choose
+
 LAB = (
     """import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
@@ -36,11 +38,10 @@ def notebook(lab):
     return page
 
 
-def shares(table):
+def shares(chips):
     """Before and after, in percent, by outcome."""
-    rows = table.locator("tbody tr").all()
-    texts = [[cell.inner_text() for cell in row.locator("th bdi, td").all()] for row in rows]
-    return {label: (float(before[:-2]), float(after[:-2])) for label, _, before, after in texts}
+    texts = [[part.inner_text() for part in chip.locator("bdi, span, b").all()] for chip in chips.all()]
+    return {label: (float(before[:-2]), float(after[:-2])) for _, label, before, _, after, *_ in texts}
 
 
 def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
@@ -54,9 +55,9 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
         [{"kind": "ablate", "stack": "self", "layer": 2, "head": 2, "how": "zero"}],
     )
     assert plot.locator(".aw-grid-out").count() == 1
-    table = explorer.locator(".aw-change .aw-both")
-    table.wait_for()
-    found = shares(table)
+    compared = explorer.locator(".aw-chips[data-compared]")
+    compared.wait_for()
+    found = shares(compared.locator(".aw-chip"))
     given = "preview(trace, aw.ablate_heads(trace, (2, 2)))"
     wanted = lab.ask(f"[[p.label, 100 * p.probability] for p in {given}.after]")
     assert {label: after for label, (_, after) in found.items()} == pytest.approx(dict(wanted), abs=0.06)
@@ -73,7 +74,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     lab.until("explorer.selection.interventions", [])
     assert plot.locator(".aw-grid-out").count() == 0
     assert not explorer.locator(".aw-interventions").is_visible()
-    assert not table.is_visible()
+    assert compared.count() == 0
 
 
 def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
@@ -112,12 +113,21 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
 # -- without a kernel ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def read():
+def read_by_gpt2(text):
     import transformers as hf
 
     config = hf.GPT2Config(vocab_size=262, n_embd=16, n_layer=2, n_head=4, initializer_range=0.4)
-    return aw.trace(tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level(), "the cat sat")
+    return aw.trace(tiny.build(lambda: hf.GPT2LMHeadModel(config)), tiny.byte_level(), text)
+
+
+@pytest.fixture
+def read():
+    return read_by_gpt2("the cat sat")
+
+
+@pytest.fixture
+def read_long():
+    return read_by_gpt2("the cat sat on the mat by the door of the house")
 
 
 def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kernel(page_of, read):
@@ -147,8 +157,8 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
     table.locator("thead").get_by_text("before").wait_for()
     assert page.locator(".aw-intervention").bounding_box()["height"] == height <= 560
     page.get_by_role("button", name="Restore head 1.0").click()
-    page.get_by_label("layer", exact=True).press("ArrowLeft")
-    page.get_by_label("head", exact=True).select_option("1")
+    page.get_by_role("slider", name="layer").press("ArrowLeft")
+    page.get_by_role("combobox", name="head", exact=True).select_option("1")
     page.get_by_role("button", name="Knock out head 0.1").click()
     page.get_by_text("The predictions after this change are not in this file").wait_for()
     assert table.count() == 0
@@ -187,23 +197,23 @@ def test_a_trace_without_a_model_says_why_nothing_can_be_pulled(page_of):
     assert page.locator(".aw-grid-out").count() == 0
 
 
-def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(page_of, read):
-    page = page_of(aw.Explorer(read, layer=1, head=3))
+def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(page_of, read_long):
+    page = page_of(aw.Explorer(read_long, layer=1, head=3))
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
     bar = page.locator(".aw-interventions")
     assert "head 1.3 knocked out" in bar.inner_text()
-    page.set_viewport_size({"width": 500, "height": 400})
-    page.get_by_text("what if tokens were removed").scroll_into_view_if_needed()
+    page.set_viewport_size({"width": 760, "height": 400})
+    page.locator(".aw-explorer > .aw-footer").scroll_into_view_if_needed()
     page.wait_for_timeout(100)
-    assert bar.bounding_box()["y"] == pytest.approx(0, abs=1), "what is active stays in sight"
-    page.get_by_placeholder("find").first.focus()
+    assert bar.bounding_box()["y"] >= 0, "what is active stays in sight"
+    page.locator(".aw-find-field").focus()
     page.keyboard.press("k")
     assert bar.locator(".aw-active").count() == 1
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
     assert not bar.is_visible()
-    page.get_by_text("what if a head").click()
-    page.get_by_role("radio", name="uniform").check(force=True)
+    choose(page, "other panels", "what if a head or a row changed")
+    page.locator(".aw-row-editor .aw-segment", has_text="uniform").click()
     assert "row of" in bar.inner_text()
-    page.locator(".aw-change .aw-both").wait_for()
+    page.locator(".aw-chips[data-compared]").wait_for()

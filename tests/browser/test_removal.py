@@ -116,13 +116,13 @@ def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(tra
 def test_at_760_the_order_is_one_click_away_and_a_row_moves_the_slider(page, trace, found):
     page.set_viewport_size({"width": 780, "height": 700})
     rows = page.locator(".aw-removal-row")
-    assert not rows.first.is_visible()
+    rows.first.wait_for(state="hidden")
     page.locator(".aw-removal-legend").get_by_text("order").click()
     rows.nth(1).click()
     assert page.locator(".aw-removal-control output").inner_text().startswith("2 of")
     page.set_viewport_size({"width": 1240, "height": 700})
     page.locator(".aw-removal .aw-point").wait_for()
-    assert rows.nth(1).is_visible()
+    rows.nth(1).wait_for()
 
 
 def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of):
@@ -138,15 +138,16 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
     view._requests.answer("removal", args)
     view.selection.pinned = None
     page = page_of(view, viewport={"width": 1240, "height": 800})
-    choose(page, "more", "what if tokens were removed")
+    choose(page, "other panels", "what if tokens were removed")
     panel = page.locator("[data-of=RemovalView]")
     panel.locator(".aw-point").wait_for(state="attached")
     place = panel.locator(".aw-where")
     assert "layer 0" in place.inner_text()
-    page.locator(".aw-tab", has_text="In words").click()
+    page.locator(".aw-tab", has_text="what if tokens").wait_for()
+    choose(page, "other panels", "in words")
     page.locator("input[aria-label=layer]").first.focus()
     page.keyboard.press("End")
     page.wait_for_timeout(300)
     assert "layer 0" in place.text_content()
-    choose(page, "more", "what if tokens were removed")
+    choose(page, "other panels", "what if tokens were removed")
     panel.get_by_text("not in this file; it needs a running kernel").wait_for()  # asked now, and not held

@@ -149,7 +149,7 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
         values = state.received()[None]
         note = f"what each {source.unit} receives, mean over queries"
     else:
-        values = state.filtered(source.row(state.layer, state.head, row)[None], masked=False)
+        values = state.shown_row()[None]
         note = f"what “{queries[row]}” reads"
     values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
     top = _top_of_text(state)
@@ -269,9 +269,8 @@ def explorer_sheet(view: Any, theme: Theme) -> Sheet:
 
 
 def _row_bars(state: ViewState) -> Bars:
-    source = state.source
     queries, keys = state.labels
-    values = state.filtered(source.row(state.layer, state.head, state.row)[None], masked=False)[0]
+    values = state.shown_row()
     known = np.nan_to_num(np.abs(values), nan=-1.0)
     order = [int(i) for i in np.argsort(-known, kind="stable")[:_LARGEST] if known[i] >= 0]
     bars = [

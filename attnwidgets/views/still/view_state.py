@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
+from attnwidgets.views.base.opening import last_content
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,8 +66,13 @@ class ViewState:
 
     @property
     def row(self) -> int:
-        """The pinned row; -1 without one."""
+        """The pinned row, or without a pin that which a map opens on; -1 without either."""
+        opening, is_free = self.view.selection.opening, self.view.selection.pinned is None
         row = self.pinned[0] if self.pinned else -1
+        if is_free and opening is not None and opening.query >= 0 and not self.source.attributions:
+            axis = self.source.axes()[0]
+            is_same = opening.unit == self.source.unit and opening.query < len(axis["labels"])
+            row = opening.query if is_same else last_content(axis["labels"], axis["special"])
         return row if 0 <= row < len(self.labels[0]) else -1
 
     def title(self, head: int | str | None = None, about: str = "") -> str:
@@ -85,11 +91,26 @@ class ViewState:
         left_out = filter_words(self.filters, shares=self.source.stochastic)
         return " · ".join(filter(None, (", ".join(words) + about, left_out)))
 
-    def filtered(self, matrix: NDArray[np.floating], *, masked: bool = True, **other: Any) -> Float:
+    def shown_row(self) -> Float:
+        """Return `row` [key] with NaN for every value that is not shown."""
+        row = slice(self.row, self.row + 1)
+        values = self.source.row(self.layer, self.head, self.row)[None]
+        shown: Float = self.filtered(values, rows=row, masked=False)[0]
+        return shown
+
+    def filtered(
+        self,
+        matrix: NDArray[np.floating],
+        *,
+        rows: slice = slice(None),
+        masked: bool = True,
+        **other: Any,
+    ) -> Float:
         """Return a matrix [query, key] with NaN in every cell that is not shown.
 
         Args:
             matrix: [query, key].
+            rows: Which queries its rows are.
             masked: Hide cells above the diagonal of a causal map; otherwise they are zeros.
             other: Filters that replace those of the view.
         """
@@ -98,7 +119,7 @@ class ViewState:
             matrix,
             self.filters | other,
             special=np.asarray(key["special"], dtype=bool),
-            drops=None if self.source.of_targets else np.asarray(query["special"], dtype=bool),
+            drops=None if self.source.of_targets else np.asarray(query["special"], dtype=bool)[rows],
             shares=self.source.stochastic,
         )
         if masked and self.source.causal and len(shown) == shown.shape[1]:

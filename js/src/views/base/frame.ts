@@ -110,12 +110,12 @@ function createNotices(ctx: ViewContext): { element: HTMLElement; show(): void }
 
 type Footer = Readout & { elements: HTMLElement[] };
 
-/** A readout that says what to try first while nobody points at anything, until the first click. */
+/** A readout that says what to try first while nobody points at anything here or in a linked view, until the first click. */
 function withHint(ctx: ViewContext, root: HTMLElement, inner: Footer, hint: string): Footer {
   if (!hint) return inner;
   let last = "";
   const isHinting = (): boolean =>
-    !ctx.learned.has(hint) && !ctx.cell("pinned") && !root.matches(":hover, :focus-within");
+    !ctx.learned.has(hint) && !ctx.cell("pinned") && !ctx.cell("hover") && !root.matches(":hover, :focus-within");
   const show: Footer["show"] = (text, aloud) => {
     last = text;
     if (isHinting()) inner.show(hint, false);

@@ -123,15 +123,17 @@ export const renderExplorer = view((ctx, root, signal) => {
     const predicts = header.predictions.items.length > 0;
     const attributed = source.kind === "attributions";
     const one = source.layers.length * (source.heads?.length ?? 1) < 2;
-    setFlag(panes.element, "data-headless", attributed || one);
     assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
     const many = hasManyTargets(ctx);
     map.hidden = attributed && !many;
     layers.hidden = !attributed || many || ctx.layered().source.layers.length < 2;
-    panes.offer((name) => {
-      if (name === "FeatureStrip") return Boolean(saes);
-      return predicts || !["RemovalView", "Predictions"].includes(name);
-    });
+    panes.offer(
+      (name) => {
+        if (name === "FeatureStrip") return Boolean(saes);
+        return predicts || !["RemovalView", "Predictions"].includes(name);
+      },
+      !(attributed || one),
+    );
   };
   answers.get("interventions"); // fetched early, so that it is there when needed
   update();

@@ -6,8 +6,8 @@
 import { h, on, setFlag, setText } from "../../dom.ts";
 import { createMenu, type Item } from "../base/menu.ts";
 
-/** px below which there is one pane at a time; parts/explorer.css has the same. */
-const PHONE = 600;
+/** px below which a panel takes the place of the heads, and below which there is one pane at a time; so in parts/explorer.css. */
+const [NARROW, PHONE] = [1000, 600];
 
 export interface Panel {
   name: string;
@@ -21,8 +21,8 @@ export interface Panel {
 
 export interface Panes {
   element: HTMLElement;
-  /** Say which panels there are now. */
-  offer(isOffered: (name: string) => boolean): void;
+  /** Say which panels there are now, and whether there are heads to choose from. */
+  offer(isOffered: (name: string) => boolean, hasHeads: boolean): void;
   /** Follow the width of the page. */
   fit(width: number): void;
 }
@@ -42,16 +42,19 @@ export function createPanes(
   const more = createMenu("other panels", signal, (name) => show(name));
   const bar = h("div.tabs", { role: "tablist", "aria-label": "panels" }, ...tabs, more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
-  const element = h("div.panes", { role: "group", "aria-label": "all panels" }, bar, heads, map, side);
+  const element = h("div.panes", { role: "group", "aria-label": "all panels" }, heads, map, bar, side);
   let now = "map";
   let chosen = first?.name ?? "";
   let offered: readonly Panel[] = panels;
+  let isHeadless = false;
 
   const show = (name: string): void => {
     now = name;
-    const panel = offered.find((candidate) => candidate.name === name);
+    // Where there are no heads, their place is the panel's.
+    const wanted = name === "heads" && isHeadless ? chosen : name;
+    const panel = offered.find((candidate) => candidate.name === wanted);
     if (panel) {
-      chosen = name;
+      chosen = wanted;
       panel.open?.();
     }
     element.dataset.tab = panel ? "side" : name;
@@ -71,10 +74,15 @@ export function createPanes(
   return {
     element,
     fit(width) {
+      // Read and tabbed through as it stands: from left to right, and tabs before what they choose.
+      const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];
+      if (element.firstElementChild !== order[0]) element.append(...order);
       const isPhone = width < PHONE;
       if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
     },
-    offer(isOffered) {
+    offer(isOffered, hasHeads) {
+      isHeadless = !hasHeads;
+      setFlag(element, "data-headless", isHeadless);
       offered = panels.filter(({ name }) => isOffered(name));
       if (offered.some(({ name }) => name === chosen)) show(now);
       else show(first?.name ?? "");
