@@ -116,7 +116,7 @@ function withHint(ctx: ViewContext, root: HTMLElement, inner: Footer, hint: stri
   if (!hint) return inner;
   let last = "";
   const isHinting = (): boolean =>
-    !ctx.learned.has(hint) && !ctx.cell("pinned") && !root.matches(":hover, :focus-within");
+    !ctx.learned.has(hint) && !ctx.cell("pinned") && !ctx.cell("hover") && !root.matches(":hover, :focus-within");
   const show: Footer["show"] = (text, aloud) => {
     last = text;
     if (isHinting()) inner.show(hint, false);
