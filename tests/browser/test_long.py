@@ -29,7 +29,7 @@ STEP = f"""async ([plot, key]) => {{
 
 @pytest.fixture(scope="module")
 def page_path(tmp_path_factory):
-    view = aw.Explorer(aw.attention(traced(2000)), methods=["attention"])
+    view = aw.Explorer(aw.attention(traced(2000)), methods=["attention"], layer=0, head=0)
     return view.to_html(tmp_path_factory.mktemp("long") / "page.html", budget=2_500_000)
 
 
