@@ -29,14 +29,15 @@ STEP = f"""async ([plot, key]) => {{
 
 @pytest.fixture(scope="module")
 def page_path(tmp_path_factory):
-    view = aw.Explorer(aw.attention(traced(2000)), methods=["attention"])
+    view = aw.Explorer(aw.attention(traced(2000)), methods=["attention"], layer=0, head=0)
     return view.to_html(tmp_path_factory.mktemp("long") / "page.html", budget=2_500_000)
 
 
 def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, page_path, shots):
     page = open_page(page_path.as_uri())
     root = page.locator(".aw-explorer")
-    page.get_by_text("2,102 tokens: shown by sentences; choose tokens for single ones").first.wait_for()
+    words = "2,102 tokens: shown by sentences; choose tokens for single ones"
+    page.get_by_text(words).filter(visible=True).first.wait_for()
     assert "left out for its size" in page.locator("footer").inner_text()
     plot = root.locator(".aw-heatmap .aw-plot")
     grid = root.locator(".aw-grid-plot[aria-busy=false]")
@@ -60,7 +61,8 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
             )
             assert "largest value" in root.locator(".aw-footer .aw-readout").inner_text()
     root.locator(".aw-segment", has_text="tokens").first.click()
-    page.get_by_text("2,102 tokens: each cell drawn is the largest of 3 × 3").first.wait_for()
+    words = "2,102 tokens: each cell drawn is the largest of 3 × 3"
+    page.get_by_text(words).filter(visible=True).first.wait_for()
     plot.and_(page.locator("[aria-busy=false]")).wait_for()
     for key in ("ArrowUp", "ArrowDown"):  # read from the file
         plot.evaluate("(plot, key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key }))", key)
@@ -98,5 +100,6 @@ def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
     heat = page.locator(".aw-heatmap")
     heat.scroll_into_view_if_needed()
     heat.get_by_text(f"= {exact:.4g}"[:6]).wait_for()
-    assert "each pixel is the largest of" in heat.inner_text()
+    heat.get_by_role("button", name="whole map").click()
+    heat.get_by_role("button", name="part of it, readable").wait_for()
     page.screenshot(path=shots / "long-heatmap.png")

@@ -27,7 +27,9 @@ export const filtersOf = (ctx: ViewContext): Filters => ({ ...DEFAULTS, ...ctx.o
 
 /** Whether anything is filtered or coloured otherwise than by default. */
 export const isFiltered = (filters: Filters): boolean =>
-  Object.entries(DEFAULTS).some(([name, value]) => filters[name as keyof Filters] !== value);
+  Object.entries({ ...DEFAULTS, ...(filters.special === "show" && { special: "show" }) }).some(
+    ([name, value]) => filters[name as keyof Filters] !== value,
+  );
 
 /** What the menu of a view offers to change. */
 export interface Adjustable {

@@ -79,7 +79,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       const next = [shown, ...(other ? [other] : [])];
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
-      setText(note, [source.note, ...notes].filter(Boolean).join(" · "));
+      const said = [source.note, ...notes].filter(Boolean).join(" · ");
+      if (setText(note, said)) note.title = said;
       notices.show();
       return name;
     },

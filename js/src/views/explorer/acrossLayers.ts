@@ -21,7 +21,7 @@ type Peak = { head: number | null; value: number } | null;
 
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {
   const [title, about] = [h("b", "Over layers"), h("span.dim")];
-  const bars = h("div.layer-bars", { role: "list", "aria-label": "strongest head of each layer" });
+  const bars = h("div.layer-bars", { role: "group", "aria-label": "strongest head of each layer" });
   const element = h("div.across", h("div.answer-head", title, about), bars);
   let peaks: Peak[] = [];
   on(bars, signal, {

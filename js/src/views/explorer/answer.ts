@@ -43,8 +43,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const computed = createComputed(ctx, signal, answers);
   const actions = h("div.actions", knockOut, computed.button);
   const element = h(
-    "section.answer",
-    { "aria-label": "answer" },
+    "div.answer",
+    { role: "group", "aria-label": "answer" },
     h("div.answer-head", title, where),
     list.element,
     h("div.answer-head", against),

@@ -40,7 +40,7 @@ export function createPanes(
   const panelTab = tab("", "");
   const tabs = [tab("map", "Map"), tab("heads", "Heads"), panelTab];
   const more = createMenu("other panels", signal, (name) => show(name));
-  const bar = h("div.tabs", { role: "tablist", "aria-label": "panels" }, ...tabs, more.field);
+  const bar = h("div.tabs", h("div.tab-list", { role: "tablist", "aria-label": "panels" }, ...tabs), more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
   const element = h("div.panes", { role: "group", "aria-label": "all panels" }, heads, map, bar, side);
   let now = "map";

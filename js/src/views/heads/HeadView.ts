@@ -343,10 +343,13 @@ export const renderHeadView = view((ctx, root, signal) => {
       ctx.options.indexBase,
     );
     const apartNames = pairs.key.apart.length > 0 && !numbers.huge() ? `to ${namesApart(pairs.key)}` : "";
-    setText(over.queryLane, token.side === "key" ? `of ${name}` : apartNames);
-    setText(over.keyLane, token.side === "query" ? `by ${name}` : "");
+    const lanes = [
+      [over.queryLane, token.side === "key" ? `of ${name}` : apartNames],
+      [over.keyLane, token.side === "query" ? `by ${name}` : ""],
+    ] as const;
+    for (const [lane, words] of lanes) if (setText(lane, words)) lane.title = words;
     for (const side of SIDES) setFlag(over[`${side}Lane`], "data-looked", token.side !== side);
-    setText(apartName, namesApart(pairs.key));
+    if (setText(apartName, namesApart(pairs.key))) apartName.title = namesApart(pairs.key);
     setText(apartValue, token.side === "query" ? text(sum) : "");
     setStyles(apartBar, { width: `${Math.min(100, (100 * Math.abs(sum)) / top)}%` });
     setFlag(apartRow, "data-empty", token.side === "key" || !values.some(Boolean));

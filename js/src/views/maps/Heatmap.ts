@@ -10,6 +10,7 @@ import {
   h,
   keyboard,
   on,
+  onResize,
   reserve,
   setFlag,
   setStyles,
@@ -43,11 +44,11 @@ import { createRowBars } from "./rowBars.ts";
 import { namesApart, type RowShare, rowShare } from "./shares.ts";
 import { type Box, heightBeside, type Size } from "./size.ts";
 
-/** px that a lone map may take in all, and those of them that its heading, readout and scale take. */
+/** px that a lone map may take in all, and those of them that the frame's lines and its body's padding take. */
 const TALLEST = 560;
-const AROUND = 122;
+const EDGES = 18;
 /** px of a lone map from which the pinned row has bars beside it, and what these need. */
-const WIDE = 700;
+const WIDE = 676;
 const BARS_ROOM = 180;
 
 export const renderHeatmap = view((around, root, signal) => {
@@ -432,12 +433,16 @@ export const renderHeatmap = view((around, root, signal) => {
     outline();
   };
   // A view that holds this one gives its root a height and `data-box`.
-  watchBox(root, signal, (now) => {
+  const refit = (): void => {
     const given = root.dataset.box !== undefined;
-    const around = given ? heightBeside(body) : AROUND;
-    box = { width: now.width, height: (given ? now.height : TALLEST) - around };
+    const around = given ? 0 : heightBeside(body.parentElement as HTMLElement) + EDGES;
+    box = { width: body.clientWidth, height: (given ? root.clientHeight : TALLEST) - around - heightBeside(body) };
     draw();
-  });
+  };
+  watchBox(root, signal, refit);
+  // Controls and words may wrap later.
+  if (root === ctx.el)
+    for (const row of root.querySelectorAll<HTMLElement>(".aw-toolbar, .aw-caption")) onResize(row, signal, refit);
   return (changed) => {
     if (only(changed, "hover", "pinned") && follow()) redraw();
     if (only(changed, "hover")) {

@@ -24,7 +24,7 @@ export function createEdges(signal: AbortSignal, move: (rows: number, cols: numb
   on(all, signal, { click: whole });
   const [corner, below, foot] = [h("div.corner", up), h("div.below", down), h("div.foot", left, all, right)];
   const say = (el: HTMLElement, count: number, words: string): void => {
-    setText(el, words);
+    if (setText(el, words)) el.title = words;
     el.style.visibility = count > 0 ? "" : "hidden";
   };
   return {

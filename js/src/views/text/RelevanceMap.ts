@@ -28,7 +28,7 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
   const [map, layers] = [h("div.panel", { "data-box": "" }), h("div.panel", { "data-box": "" })];
   const sums = h("div.sums");
   const main = h("div.relevance-main", map, layers, sums);
-  const side = h("div.relevance-side", answer.element);
+  const side = h("div.relevance-side", { tabindex: "0", role: "group", "aria-label": "in words" }, answer.element);
   root.classList.add("aw-relevance");
   root.role = "group";
   const frame = createFrame(ctx, root, {

@@ -96,7 +96,7 @@ export function createRanked(
           setStyles(bar.firstElementChild as HTMLElement, { width: `${100 * share}%` });
           const strongest = own(spot) ? `; its strongest pattern: ${own(spot)}` : "";
           const words = `${placeWords(ctx, layer, head)}, ${ranking?.words(spot)}${strongest}`;
-          assign(button, { ariaLabel: words, title: words });
+          assign(button, { title: words });
           const one = { cols: 1, lines: [{ label: "", spots: [spot] }], shown: 1 };
           if (atlas) paintAtlas(canvas, one, { width: side, height: side }, 0, atlas);
         }
