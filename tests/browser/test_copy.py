@@ -20,7 +20,7 @@ def cells(lab):
     page = lab.open("copying.ipynb")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=lab.address)
     lab.run_all()
-    page.locator(".aw-explorer .aw-heatmap canvas").wait_for(timeout=90_000)
+    page.locator(".aw-explorer .aw-heatmap .aw-cells").wait_for(timeout=90_000)
     return page
 
 
@@ -62,7 +62,7 @@ def test_the_exact_number_stands_where_the_pointer_rests(cells, lab):
     root = cells.locator(".aw-heatmap").first
     root.scroll_into_view_if_needed()
     lab.do("heat.selection.pinned, heat.selection.head = None, 4")
-    box = root.locator("canvas").first.bounding_box()
+    box = root.locator(".aw-plot").first.bounding_box()
     readout = root.locator(".aw-readout").first
     height = root.bounding_box()["height"]
     cells.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.7)
@@ -78,7 +78,7 @@ def test_a_page_without_a_kernel_says_what_to_name(page_of):
     page = page_of(view)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     root = page.locator(".aw-heatmap").first
-    plot = root.locator("canvas").first
+    plot = root.locator(".aw-plot").first
     box = plot.bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.75)
     root.get_by_role("button", name="Copy as Python").click()

@@ -47,7 +47,7 @@ class Menu:
         self.shots = shots
         self.root = page.locator(".aw-explorer")
         self.button = self.root.get_by_role("combobox", name="method")
-        self.work = self.root.locator(".aw-work")
+        self.work = self.root.locator("> .aw-notices > .aw-work")
 
     def choose(self, name):
         choose(self.root, "method", name)
@@ -69,7 +69,7 @@ def notebook(lab, shots):
     lab.write("menu.ipynb", *CELLS)
     page = lab.open("menu.ipynb")
     lab.run_all()
-    page.locator(".aw-explorer .aw-heatmap canvas").wait_for(timeout=90_000)
+    page.locator(".aw-explorer .aw-heatmap .aw-cells").wait_for(timeout=90_000)
     lab.until("int('busy' in globals())", 1)
     return Menu(lab, page, shots)
 
@@ -180,7 +180,7 @@ def test_a_page_of_it_holds_what_was_computed(menu, open_page, tmp_path):
     path = tmp_path / "page.html"
     assert menu.lab.do(f"explorer.selection.method = 'attention'; explorer.to_html({str(path)!r})")[0] == "ok"
     page = open_page(path.as_uri())
-    page.locator(".aw-heatmap canvas").wait_for()
+    page.locator(".aw-heatmap .aw-cells").wait_for()
     choose(page, "method", "value zeroing")
     page.locator(".aw-heatmap .aw-title").get_by_text("value zeroing").wait_for()
     page.locator(".aw-heatmap .aw-plot").focus()

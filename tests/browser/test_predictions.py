@@ -18,7 +18,7 @@ def opened(lab):
     lab.write("predictions.ipynb", *CELLS)
     page = lab.open("predictions.ipynb")
     lab.run_all()
-    page.locator(".aw-heatmap canvas").wait_for(timeout=90_000)
+    page.locator(".aw-heatmap .aw-cells").wait_for(timeout=90_000)
     return page
 
 

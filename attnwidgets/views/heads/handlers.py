@@ -36,7 +36,7 @@ def head_handlers(view: View) -> dict[str, Handler]:
     - "patterns", a job like it: every named pattern of `aw.statistics.head_patterns` with name, title,
       words, definition, refusal, and run (whether it runs the model on texts of its own, when chosen); own,
       the name of the strongest one of every head [layer][head]; buffer values [pattern, layer, head]
-      (float32) of those without a refusal that do not run.
+      (float32) of those without a refusal that do not run. None while a layer is yet to be computed.
     - "pattern_scores" (name), a job that runs the model: "induction" or "retrieval"; buffer values
       [layer, head] (float32).
     - "similar_heads" (layer, head), a job: found, a list of [layer, head, value]; see
@@ -58,7 +58,7 @@ def head_handlers(view: View) -> dict[str, Handler]:
         from attnwidgets.statistics.patterns import PATTERNS, head_patterns
 
         requested = source_of(view, source)
-        if not has_shares(requested):
+        if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
         found = head_patterns(requested.explanation, unit=requested.unit)
         entries = [_described(one, found.left_out.get(one.name, ""), run=False) for one in PATTERNS]

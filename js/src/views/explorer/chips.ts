@@ -83,6 +83,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
       shown = now;
       setText(label, title || "prediction");
       row.ariaLabel = title || "predictions";
+      const focused = [...row.children].findIndex((chip) => chip.matches(":focus"));
       const explained = explains ? (target ?? shown[0] ?? null) : null;
       setChildren(
         row,
@@ -109,6 +110,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
           return chip;
         }),
       );
+      (row.children[focused] as HTMLElement | undefined)?.focus(); // the new chips are other elements
       setFlag(
         element,
         "data-compared",

@@ -47,6 +47,7 @@ export function createPanes(
   let chosen = first?.name ?? "";
   let offered: readonly Panel[] = panels;
   let isHeadless = false;
+  let isWide = true;
 
   const show = (name: string): void => {
     now = name;
@@ -60,7 +61,9 @@ export function createPanes(
     element.dataset.tab = panel ? "side" : name;
     setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));
     for (const other of panels) other.element.hidden = other.name !== chosen;
-    for (const button of tabs) button.ariaSelected = String(button.dataset.name === (panel ? "" : now));
+    // On a wide page the panel always stands beside the map.
+    const selected = isWide || panel ? "" : now;
+    for (const button of tabs) button.ariaSelected = String(button.dataset.name === selected);
     const items: Item[] = offered.map(({ name: value, title: label }) => ({ value, label }));
     more.offer(items, chosen);
     setText(panelTab, panels.find((candidate) => candidate.name === chosen)?.title ?? "");
@@ -78,7 +81,10 @@ export function createPanes(
       const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];
       if (element.firstElementChild !== order[0]) element.append(...order);
       const isPhone = width < PHONE;
+      const wasWide = isWide;
+      isWide = width >= NARROW;
       if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
+      else if (wasWide !== isWide) show(now);
     },
     offer(isOffered, hasHeads) {
       isHeadless = !hasHeads;

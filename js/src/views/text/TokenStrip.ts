@@ -168,7 +168,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     bound.abort();
     bound = new AbortController();
     // A text that is a line shorter in another unit keeps its room.
-    setStyles(texts, { "min-height": `${texts.offsetHeight}px` });
+    setStyles(texts, { "min-height": `${texts.getBoundingClientRect().height}px` });
     setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
