@@ -70,7 +70,7 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
         if (setText(made.name, meter.name)) made.name.title = meter.name;
         setText(made.place, meter.place ? ` ${meter.place}` : "");
         setText(made.value, amountText(meter.value, top));
-        assign(made.bar, { className: `aw-${meter.kind}` });
+        assign(made.bar, { className: meter.kind === "apart" ? "aw-special-sum" : `aw-${meter.kind}` });
         setStyles(made.bar, { width: `${top > 0 ? Math.min(100, (100 * Math.abs(meter.value)) / top) || 0 : 0}%` });
         made.row.toggleAttribute("data-strong", Boolean(meter.strong));
         made.row.toggleAttribute("data-choice", Boolean(choose) && made.index >= 0);
