@@ -244,6 +244,7 @@ def test_large_maps_come_tile_by_tile(lab):
     large.plot(0).focus()
     large.page.keyboard.press("End")
     large.heatmap(0).get_by_text(re.compile(r"layer 5 \(0–5\)")).wait_for()
+    large.heatmap(0).get_by_role("button", name="whole map").click()
     large.page.mouse.move(0, 0)
     large.page.wait_for_timeout(300)
     large.hover(0, 50, 60)

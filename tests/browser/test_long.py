@@ -100,6 +100,5 @@ def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
     heat = page.locator(".aw-heatmap")
     heat.scroll_into_view_if_needed()
     heat.get_by_text(f"= {exact:.4g}"[:6]).wait_for()
-    heat.get_by_role("button", name="whole map").click()
-    heat.get_by_role("button", name="part of it, readable").wait_for()
+    assert "each cell drawn is the largest of" in heat.inner_text()
     page.screenshot(path=shots / "long-heatmap.png")
