@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.explanations.registry import registry
 from attnwidgets.views.base.view import View
 from tests.repo import notebooks
 from tests.repo.public import classes, functions
@@ -20,6 +21,15 @@ DOCUMENTS = [
     path.relative_to(ROOT).as_posix()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 ]
+
+
+@pytest.fixture(autouse=True)
+def only_our_methods():
+    """What pages register is forgotten again: the registry is the process's."""
+    known = set(aw.methods().names)
+    yield
+    for name in set(aw.methods().names) - known:
+        del registry._METHODS[name]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
