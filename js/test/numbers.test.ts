@@ -1,4 +1,4 @@
-/** What readers are told of numbers: no more than is known. */
+/** Printed numbers claim no more precision than their source has. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";

@@ -73,7 +73,7 @@ test("a value has the same colour in text and map, on every scale", () => {
   }
 });
 
-test("zero is nothing on any page, and what is no number is no zero", () => {
+test("zero vanishes into any page, and NaN is not drawn as zero", () => {
   for (const theme of THEMES) {
     for (const signed of [false, true]) assert.deepEqual(fillOf(0, theme, signed), { css: "", flips: false });
     const grey: Rgb = [56, 56, 56];

@@ -2,7 +2,7 @@
 import type { ViewContext } from "../../context.ts";
 import type { Axis } from "../../wire/wire.ts";
 
-/** The last element with a letter or digit that is no special token; without one, the last that is none. */
+/** The last element with a letter or digit, special tokens aside; if there is none, the last that is not special. */
 export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
   let last = -1;
   for (let i = labels.length - 1; i >= 0; i -= 1) {

@@ -21,7 +21,7 @@ const INK: Record<Theme, string> = { light: "#000", dark: "#fff" };
 const FAINTEST = 0.004;
 
 export const NOTHING: Fill = { css: "", flips: false };
-/** What is no number is no zero. */
+/** NaN is drawn in grey, so that it is not mistaken for zero. */
 const NO_NUMBER: Fill = { css: "rgb(128 128 128 / 0.2)", flips: false };
 
 type Look = readonly [theme: Theme, signed: boolean, palette?: string, scale?: Mode];
