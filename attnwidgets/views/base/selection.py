@@ -53,6 +53,9 @@ def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
 _OUTCOME: dict[str, Any] = {"sync": True, "to_json": outcome_to_json, "from_json": outcome_from_json}
 
 
+_NOT_CHOSEN = {"feature", "opening", "hover"}  # left out of what is printed
+
+
 class Selection(SharedModel):
     """Layer, head, unit, method, stack, pinned cells, heads, span and target, shared among linked views.
 
@@ -177,20 +180,9 @@ class Selection(SharedModel):
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
-        names = (
-            "layer",
-            "head",
-            "unit",
-            "method",
-            "stack",
-            "pinned",
-            "pins",
-            "heads",
-            "span",
-            "target",
-            "foil",
-        )
-        state = (f"{name}={getattr(self, name)!r}" for name in (*names, "inside", "interventions"))
+        # Its own traits in the order in which they are declared.
+        names = [name for name in vars(Selection) if name in self.keys and name not in _NOT_CHOSEN]
+        state = (f"{name}={getattr(self, name)!r}" for name in names)
         return f"Selection({', '.join(state)})"
 
     # -- validation --------------------------------------------------------------------------------
