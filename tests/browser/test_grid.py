@@ -281,9 +281,7 @@ def test_thumbnails_show_special_tokens_where_the_map_does(open_page, tmp_path):
 
 def test_a_page_says_which_thumbnails_of_a_long_text_it_holds(open_page, tmp_path):
     labels = ["[CLS]", *(f"t{i}" for i in range(79))]
-    page = open_page(
-        aw.HeadGrid(aw.from_attentions(sunk(80), labels)).to_html(tmp_path / "x.html").as_uri()
-    )
+    page = open_page(aw.HeadGrid(aw.from_attentions(sunk(80), labels)).to_html(tmp_path / "x.html").as_uri())
     page.locator(".aw-grid-plot[aria-busy=false]").wait_for()
     assert page.locator(".aw-grid-axes").inner_text() == "heads across, layers down"
     treat_special(page, "show")
