@@ -143,6 +143,7 @@ class LinkedView(anywidget.AnyWidget):
                 menu=self._menu,
                 targetable=self._targetable,
                 overview=self.SHOWS_ALL_HEADS,
+                special=self.shows_special,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
         except BaseException:  # the method's error, or an interrupt while it computes
@@ -200,6 +201,12 @@ class LinkedView(anywidget.AnyWidget):
         units = self._options["units"]
         sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
         return [source for source in sources if source.unit in units] or sources
+
+    @property
+    def shows_special(self) -> bool:
+        """Whether special tokens are shown in the map, as any other, now."""
+        options: dict[str, Any] = self.options or self._options
+        return bool(options["filters"].get("special") == "show")
 
     def complete(self, layers: Collection[int] | None = None) -> None:
         """Compute the layers that are missing, with a progress bar.
