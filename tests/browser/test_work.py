@@ -1,4 +1,4 @@
-"""What a turn costs, counted rather than timed: new nodes, and reads that make the page lay itself out amid drawing."""
+"""What a turn costs, counted rather than timed: new nodes, and reads that make the page lay itself out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ WATCH = """() => {
   const read = (at, name) => { window.read[name] = (window.read[name] ?? 0) + 1; };
   for (const name of ["createElement", "createElementNS"]) count(Document.prototype, name, "value", make);
   count(window, "getComputedStyle", "value", read);
-  for (const name of ["getBoundingClientRect", "getClientRects"]) count(Element.prototype, name, "value", read);
+  const boxes = ["getBoundingClientRect", "getClientRects"];
+  for (const name of boxes) count(Element.prototype, name, "value", read);
   for (const end of ["Width", "Height", "Left", "Top"]) {
     if (end[0] === "W" || end[0] === "H") count(Element.prototype, `client${end}`, "get", read);
     count(HTMLElement.prototype, `offset${end}`, "get", read);
   }
   for (const name of ["scrollLeft", "scrollTop", "scrollWidth", "scrollHeight"])
     count(Element.prototype, name, "get", read);
-  count(CanvasRenderingContext2D.prototype, "font", "set", (pen) => pen.canvas.isConnected && read(pen, "font"));
+  const font = (pen) => pen.canvas.isConnected && read(pen, "font");
+  count(CanvasRenderingContext2D.prototype, "font", "set", font);
 }"""
 
 # Long after a turn its answers have arrived and its frames are drawn.
@@ -64,7 +66,7 @@ def trace():
     ],
 )
 def test_a_layer_change_draws_and_does_nothing_else(page_of, trace, view, most):
-    """Nodes stay when only their words change; sizes and styles are known before, so nothing is laid out twice."""
+    """Nodes stay when only their words change; sizes and styles are known, so nothing is laid out twice."""
     page = page_of(view(trace), *([] if view is aw.Explorer else [aw.LayerSlider(trace)]))
     page.wait_for_timeout(2000)  # the theme is looked at for the last time 1.5 s after a view is shown
     page.evaluate(WATCH)
