@@ -29,6 +29,9 @@ export function openingWords(ctx: ViewContext, withPattern = true): string {
   const { source, layer, head } = ctx.resolved();
   const isThere = opening?.layer === layer && opening.head === head && opening.unit === source.unit;
   const isSearched = ctx.header().sources[0]?.method === source.method;
-  const words = isThere && isSearched && source.kind === "map" ? [withPattern && opening.words && `this head ${opening.words}`, opening.note] : [];
+  const words =
+    isThere && isSearched && source.kind === "map"
+      ? [withPattern && opening.words && `this head ${opening.words}`, opening.note]
+      : [];
   return words.filter(Boolean).join("; ");
 }
