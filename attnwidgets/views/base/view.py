@@ -26,6 +26,7 @@ from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
+from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.figure import Figure
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme, ThemeName
@@ -100,6 +101,7 @@ class View(anywidget.AnyWidget):
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     _trace: Any = None  # that it was given, if it was
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
 
     _esm = Unicode().tag(sync=True)
@@ -108,6 +110,17 @@ class View(anywidget.AnyWidget):
     selection = anywidget.WidgetTrait().tag(sync=True)
     options = Dict().tag(sync=True, echo_update=False)
     opening: Any = Bytes(None, allow_none=True).tag(sync=True)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a view that remembers its options: those of the same view of another text."""
+        self = super().__new__(cls, *args, **kwargs)
+        self._holder = uuid4().hex
+        first = next(iter(signature(cls).parameters), "")
+        shown = args[0] if args else kwargs.get(first)
+        self._made_with = args[1:], {name: value for name, value in kwargs.items() if name != first}
+        if self._texts is None and is_trace(shown):
+            self._texts = Texts([shown])
+        return self
 
     def __init__(
         self,
@@ -131,7 +144,6 @@ class View(anywidget.AnyWidget):
         check_units(self._VIEW, self._explanations, units)
         # A page holds what was named, and not what the menu merely offers.
         self._is_named = bool(methods) or not is_trace(shown)
-        self._holder = uuid4().hex
         self._trace_id = str(main.trace_id)
         self._options: dict[str, Any] = PLAIN_OPTIONS | {
             "indexBase": given["index_base"],
@@ -161,7 +173,11 @@ class View(anywidget.AnyWidget):
         return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
-        """Open the widget, with the store and the selection of `_connect`."""
+        """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
+        if "_requests" in vars(self):
+            self.store, self.selection, self.options = traits["store"], traits["selection"], dict(self._options)
+            self._requests.replace(self._all_handlers())
+            return
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
@@ -170,6 +186,14 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
+        if self._texts is not None:
+            follow(self)
+        self._requests = RequestHandlers(self._all_handlers(), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
+        CELLS.mark(self)
+
+    def _all_handlers(self) -> dict[str, Handler]:
+        """Return the handlers of every view, and those of this one."""
         common = {
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
@@ -178,9 +202,7 @@ class View(anywidget.AnyWidget):
                 partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
             ),
         }
-        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
-        self.on_msg(lambda _, content, __: self._requests.receive(content))
-        CELLS.mark(self)
+        return common | dict(self._handlers())
 
     def _csv(self, **place: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""
@@ -201,7 +223,7 @@ class View(anywidget.AnyWidget):
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
     def _handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
+        """Return the handlers of this view's own requests, by topic; called by `__init__`."""
         return {}
 
     def _numbers(self) -> Kinds:
@@ -221,7 +243,7 @@ class View(anywidget.AnyWidget):
 
     @property
     def trace(self) -> Any:
-        """The trace that this view was given.
+        """The trace that this view shows: the one that it was given, or that of another text.
 
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
@@ -231,6 +253,37 @@ class View(anywidget.AnyWidget):
                 f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
             )
         return self._trace
+
+    @property
+    def traces(self) -> tuple[Any, ...]:
+        """The traces of the texts that this view can show: those it was given, then those typed since."""
+        return () if self._texts is None else tuple(self._texts.traces)
+
+    def show_text(self, text: Any) -> None:
+        """Show another text, in this view and in those linked with it, as the reader does by typing it.
+
+        Layer, head, method and filters stay; pins stay where the same token is still there. Your own objects
+        are unchanged: `view.trace` is the trace of the text that is shown. A view of a map made from a trace
+        keeps its map.
+
+        Args:
+            text: A text, which is traced as the view's first trace was; a place in `traces`; or a trace.
+
+        Raises:
+            TypeError: This view was given no trace, or `text` is something else.
+            IndexError: There is no such place.
+            ValueError: No other text can be traced (the message says why), or the text is empty or too long.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "He sat down."))
+            >>> view.show_text("She sat down.")
+            >>> view.trace.tokens
+            ('[CLS]', 'she', 'sat', 'down', '.', '[SEP]')
+            >>> view.show_text(0)
+            >>> view.trace.text
+            'He sat down.'
+        """
+        show(self, text)
 
     def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
         """Return an explanation that this view shows or offers: a MixingMap or Attributions, not by units.
@@ -419,9 +472,11 @@ class View(anywidget.AnyWidget):
         self.__dict__.pop("_repr_mimebundle_", None)
         if self._own_layout:
             self.layout.close()
-        self.selection.release(self._holder)
-        self.store.release(self._holder)
-        self.selection.forget(self.store)
+        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(held):
+            selection.release(self._holder)
+            store.release(self._holder)
+            selection.forget(store)
 
     def _reopen(self) -> None:
         head = None if self.selection.head == "-" else self.selection.head
@@ -440,13 +495,16 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._requests.opening(OPENING_BYTES)
+        self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
+
+    def _requests_at_opening(self) -> bytes | None:
+        return self._requests.opening(OPENING_BYTES)
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
