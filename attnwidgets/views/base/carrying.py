@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import Cancelled
 from attnwidgets.views.base.selection import Cell
@@ -20,8 +20,8 @@ def carry_over(left: Selection, left_store: TileStore, to: Selection, to_store: 
     """Move a selection to the method, stack, layer, head and pins of another, as far as its text has them.
 
     The unit is carried over if the reader chose it. A target, a foil, interventions, heads and spans are not:
-    they were chosen for the other text. A method is computed if it takes that. Pins that were left in the text
-    before stay.
+    they were chosen for the other text. A method is computed if it has to be. Pins that the text was left
+    with stay.
 
     Args:
         left: The selection of the text that was shown.
@@ -32,7 +32,7 @@ def carry_over(left: Selection, left_store: TileStore, to: Selection, to_store: 
     if left is to:
         return
     opened = left.opening.unit if left.opening is not None else ""
-    chosen = {"unit": left.unit} if left.unit != opened else {}
+    chosen: dict[str, Any] = {"unit": left.unit} if left.unit != opened else {}
     chosen |= {"stack": left.stack, "layer": left.layer, "head": left.head}
     with to.hold_sync():
         for name, value in {**chosen, "method": base_of(left.method)}.items():
@@ -71,7 +71,11 @@ def _map_in(store: TileStore, unit: str, stack: str) -> Source | None:
 
 
 def places(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int | None]:
-    """Return what gives the place in one text of an element of another: in a beginning or end that they share."""
+    """Return a function for the place in one text of an element of another; it returns None if there is none.
+
+    An element is the same in a beginning and an end that the texts share, and between them at the same place
+    in texts of the same length, if it has the same label.
+    """
     shorter = min(len(before), len(after))
     first = next((n for n in range(shorter) if before[n] != after[n]), shorter)
     most = shorter - first
@@ -80,6 +84,8 @@ def places(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int |
     def place(at: int) -> int | None:
         if at < first:
             return at
-        return at - len(before) + len(after) if at >= len(before) - last else None
+        if at >= len(before) - last:
+            return at - len(before) + len(after)
+        return at if len(before) == len(after) and before[at] == after[at] else None
 
     return place

@@ -1,11 +1,11 @@
-"""The texts of a view: the traces that it can show, one at a time, and what happens when another is chosen."""
+"""The texts of a view: traces, of which it shows one, and what happens when another is chosen."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from attnwidgets._progress import Cancelled
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.carrying import carry_over
 from attnwidgets.views.wire.header import model_name
@@ -21,6 +21,7 @@ MOST_TYPED = 20
 """Number of typed texts that a view keeps; the oldest is let go first."""
 _BEGINNING = 80  # characters of a text in the list
 _CHOSEN: dict[str, Any] = {"layer": None, "head": None, "unit": None, "marks": ()}  # these were for one text
+_STAYS = (TypeError, ValueError, LookupError)  # what a linked view shows is of the text that is left alone
 _VIEWS: WeakSet[View] = WeakSet()
 
 
@@ -75,7 +76,7 @@ class Texts:
             self.previous -= self.previous > oldest
 
     def hold(self, trace_id: str, store: TileStore, selection: Selection) -> None:
-        """Keep the models of a text that is left: what was computed for it is there when it is shown again."""
+        """Keep the models of a text that is left, with what was computed for it."""
         self._models[trace_id] = store, selection
 
     def selection(self, trace_id: str) -> Selection | None:
@@ -94,17 +95,20 @@ class Texts:
         self._models.clear()
         return models
 
-    def describe(self, refusal: str) -> dict[str, Any]:
+    def describe(self, refusal: str, shown: int | None = None) -> dict[str, Any]:
         """Return the `Texts` of wire.ts.
 
         Args:
             refusal: Why no other text can be typed, or "".
+            shown: The place of the shown one; None: as it is.
         """
+        place = self.shown if shown is None else shown
+        own = _text(self.traces[place])
         return {
-            "items": [_item(trace) for trace in self.traces],
-            "shown": self.shown,
-            "previous": self.previous,
-            "text": _text(self.trace),
+            "items": [_item(trace) for trace in self.traces] if len(self.traces) > 1 else [],
+            "shown": place,
+            "previous": self.previous if place == self.shown else self.shown,
+            "text": None if own == self.traces[place].text else own,
             "refusal": refusal,
         }
 
@@ -140,12 +144,8 @@ def show(view: View, wanted: Any) -> None:
     before = texts.trace
     _show(view, trace)
     for other in _linked(view, texts.base, before):
-        try:
+        with suppress(*_STAYS):
             _show(other, trace)
-        except Cancelled:
-            raise
-        except Exception:  # noqa: BLE001, S112 - what it shows is of the other text alone, so it stays there
-            continue
 
 
 def _wanted(texts: Texts, wanted: Any) -> Any:
@@ -154,7 +154,9 @@ def _wanted(texts: Texts, wanted: Any) -> Any:
     if is_trace(wanted):
         return wanted
     if isinstance(wanted, str):
-        known = (trace for trace in texts.traces if _text(trace) == wanted and trace.model is texts.trace.model)
+        known = (
+            trace for trace in texts.traces if _text(trace) == wanted and trace.model is texts.trace.model
+        )
         return next(known, None) or retraced(texts.trace, wanted)
     if isinstance(wanted, bool) or not hasattr(wanted, "__index__"):
         raise TypeError(f"show_text() takes a text, a place in traces or a trace, not {wanted!r:.80}.")
@@ -177,6 +179,12 @@ def _linked(view: View, base: Any, shown: Any) -> Iterable[View]:
             yield other
 
 
+def options_for_another(view: View) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a view after its trace, for the same view of another one."""
+    rest, given = view._made_with  # noqa: SLF001
+    return rest, given | {name: value for name, value in _CHOSEN.items() if name in given}
+
+
 def _show(view: View, trace: Any) -> None:
     """Let one view show another trace; if that fails, it stays as it is."""
     texts: Texts = view._texts  # type: ignore[assignment]  # noqa: SLF001 - it has several, or is of a trace
@@ -187,8 +195,7 @@ def _show(view: View, trace: Any) -> None:
     state = vars(view).copy()
     current = view._current_options()  # noqa: SLF001
     opened = {name: view._options.get(name) for name in current}  # noqa: SLF001
-    rest, given = view._made_with  # noqa: SLF001
-    given = given | {name: value for name, value in _CHOSEN.items() if name in given}
+    rest, given = options_for_another(view)
     texts.hold(view._trace_id, view.store, view.selection)  # noqa: SLF001
     texts.go(texts.place(trace))
     try:
@@ -204,9 +211,9 @@ def _show(view: View, trace: Any) -> None:
             view.opening = view._requests_at_opening()  # noqa: SLF001
     except BaseException:
         vars(texts).update(left)
-        for name in vars(view).keys() - state.keys():
-            del vars(view)[name]
-        vars(view).update(state)
+        for name in view.__dict__.keys() - state.keys():
+            del view.__dict__[name]
+        view.__dict__.update(state)
         for name, value in models.items():
             setattr(view, name, value)
         view._requests.replace(view._all_handlers())  # noqa: SLF001

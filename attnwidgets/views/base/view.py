@@ -101,6 +101,7 @@ class View(anywidget.AnyWidget):
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     _trace: Any = None  # that it was given, if it was
+    _requests: RequestHandlers
     _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
 
@@ -175,7 +176,11 @@ class View(anywidget.AnyWidget):
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
         """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
         if "_requests" in vars(self):
-            self.store, self.selection, self.options = traits["store"], traits["selection"], dict(self._options)
+            self.store, self.selection, self.options = (
+                traits["store"],
+                traits["selection"],
+                dict(self._options),
+            )
             self._requests.replace(self._all_handlers())
             return
         super().__init__(
