@@ -350,13 +350,22 @@ class Trace:
             return again(self)
 
     def diff(self, other: Trace) -> Difference:
-        """Return the difference between this trace and another of the same input: predictions and attention.
+        """Return the difference between this trace and another: in predictions and in attention.
+
+        Tokens of two texts are aligned by edit distance, tokens of two tokenizers by the characters that they
+        spell (`.alignment`). What has no partner counts whole, so that nothing is left out of a sum.
 
         Args:
-            other: What `rerun` returned, or a trace of the same tokens by another model of the same shape.
+            other: What `rerun` returned, or a trace of another text, or by another model of the same shape.
 
         Raises:
-            ValueError: If its tokens differ.
+            ValueError: If they have no stack in common, or the texts differ too much to be aligned.
+
+        Example:
+            >>> model = aw.demo_model("classifier")
+            >>> good, bad = (aw.trace(*model, f"The film was {word}.") for word in ("good", "not good"))
+            >>> good.diff(bad).alignment
+            <Alignment of 8 columns by token; 'nothing' for 'not'>
         """
         from attnwidgets.tracing.trace_difference import difference
 

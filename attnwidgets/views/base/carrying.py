@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import Cancelled
-from attnwidgets.views.base.selection import Cell
+from attnwidgets.views.base.selectable import Cell
 from attnwidgets.views.wire.keys import base_of
 
 if TYPE_CHECKING:

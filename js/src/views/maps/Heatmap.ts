@@ -20,13 +20,22 @@ import {
 } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import { valueTable } from "../../wire/codec.ts";
+import { peaksOf } from "../../wire/sheets.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows, describeCells, describeShare, nameOf } from "../base/cellValues.ts";
 import { createChosen, drawOnMap } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filterPlace, filtersOf, hidesValues, setFilters, standApart } from "../base/filters.ts";
+import {
+  filtered,
+  filterPlace,
+  filtersOf,
+  hidesValues,
+  setFilters,
+  showsSpecial,
+  standApart,
+} from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
@@ -57,6 +66,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const controls = createNavigation(ctx, signal);
   const busy = h("div.busy");
   const figure = createFigure(
+    ctx,
     "attention map",
     signal,
     { back: () => setFilters(ctx, { special: "show" }), move: (rows, cols) => turn(rows, cols), whole: () => toggle() },
@@ -278,7 +288,8 @@ export const renderHeatmap = view((around, root, signal) => {
   const largest = (shown: Tile, source: Source): number => {
     if (source.stochastic) return shown.meta.scale;
     if (source.computed || source.parts) return 0;
-    return roundUp(Math.max(0, ...(tiles.thumbs(source.id)?.meta.scale.flat() ?? [])));
+    const sheet = tiles.thumbs(source.id, showsSpecial(ctx, source));
+    return roundUp(sheet ? Math.max(0, ...peaksOf(sheet).flat()) : 0);
   };
 
   const shareOf = (from: Tile, row: number, source: Source): RowShare => {
