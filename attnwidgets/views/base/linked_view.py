@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
 
 
@@ -36,6 +37,7 @@ class LinkedView(anywidget.AnyWidget):
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
 
     _trace: Any = None  # that it was given, if it was
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
     _holder: str  # its name among those that use the store and the selection
     _options: dict[str, Any]
@@ -109,10 +111,12 @@ class LinkedView(anywidget.AnyWidget):
         return {"store": store, "selection": selection}
 
     def _leave(self) -> None:
-        """Leave the store and the selection, which end with their last view."""
-        self.selection.release(self._holder)
-        self.store.release(self._holder)
-        self.selection.forget(self.store)
+        """Leave the stores and the selections of all its texts, which end with their last view."""
+        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(held):
+            selection.release(self._holder)
+            store.release(self._holder)
+            selection.forget(store)
 
     def _first_unit(self) -> str:
         """Return the unit that is shown at first, if nobody has chosen one."""
@@ -155,7 +159,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def trace(self) -> Any:
-        """The trace that this view was given.
+        """The trace that this view shows: the one that it was given, or that of another text.
 
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
