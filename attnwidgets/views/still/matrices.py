@@ -9,7 +9,9 @@ import numpy as np
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.maps import heatmap, small_png
 from attnwidgets.figures.palettes import SCALE, round_up, sign_colours
-from attnwidgets.figures.parts import Bar, Bars, Map, Scale, Text
+from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines

@@ -66,6 +66,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const controls = createNavigation(ctx, signal);
   const busy = h("div.busy");
   const figure = createFigure(
+    ctx,
     "attention map",
     signal,
     { back: () => setFilters(ctx, { special: "show" }), move: (rows, cols) => turn(rows, cols), whole: () => toggle() },
