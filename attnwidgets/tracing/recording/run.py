@@ -63,9 +63,24 @@ def trace(
 @overload
 def trace(
     model: Any,
-    tokenizer: Any = ...,
-    text: list[str] | tuple[str, ...] = ...,
+    tokenizer: Any,
+    text: list[str] | tuple[str, ...],
     *,
+    text_pair: Sequence[str] | None = ...,
+    words: str | None = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> list[Trace]: ...
+
+
+@overload
+def trace(
+    model: Any,
+    *,
+    text: list[str] | tuple[str, ...],
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
     target_text: str | None = ...,
