@@ -103,7 +103,7 @@ export const renderHeatmap = view((around, root, signal) => {
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    tags: [...(root === ctx.el ? [opens] : []), filterPlace(ctx)],
+    tags: [opens, filterPlace(ctx)],
     legend: scale.element,
     body: [body],
     actions: copy ? [copy.element] : [],
@@ -115,9 +115,10 @@ export const renderHeatmap = view((around, root, signal) => {
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
     const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
-    const opening = openingWords(ctx);
-    if (opening) reserve(opens, `this head ${opening}`);
-    setText(opens, opening && `this head ${opening}`);
+    // An outer view names the pattern itself.
+    const opening = openingWords(ctx, root === ctx.el);
+    if (opening) reserve(opens, opening);
+    setText(opens, opening);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
       ariaLabel:
