@@ -100,7 +100,7 @@ from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
 from .views.base.selection import Selection as Selection
-from .views.base.view import link as link
+from .views.base.linked_view import link as link
 
 # Files, pages, and other tools
 from . import compat as compat

@@ -6,8 +6,11 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.attention_files import is_dump
+from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
 from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.evaluate.handlers import removal_handlers
@@ -129,10 +132,11 @@ class Explorer(Intervening):
 
 
 def explore(
-    model: Any,
-    tokenizer: Any,
-    text: Any,
+    what: Any,
+    tokenizer: Any = None,
+    text: Any = None,
     *,
+    tokens: Sequence[str] | None = None,
     text_pair: str | None = None,
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
@@ -151,12 +155,20 @@ def explore(
     methods: Sequence[str] = (),
     **options: Unpack[FilterOptions],
 ) -> Explorer:
-    """Trace a text and return its Explorer: `aw.Explorer(aw.trace(model, tokenizer, text))` in one call.
+    """Return the Explorer of whatever you have: `aw.explore("gpt2", "The cat sat")`.
+
+    A model runs once on the text, as `aw.Explorer(aw.trace(model, tokenizer, text))` does; numbers from
+    elsewhere are shown as `aw.Explorer(aw.from_attentions(attentions, tokens))` does.
 
     Args:
-        model: A model, or the name or folder of one.
-        tokenizer: Its tokenizer or processor, or None where `model` is a name.
+        what: A hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp or
+            TransformerLens: what `aw.trace` takes. Or a model's output, a cache of TransformerLens or
+            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a
+            MixingMap, Attributions.
+        tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which have
+            their own: `aw.explore(pipeline, "The cat sat")`.
         text: The text; see `aw.trace` for this and the following parameters.
+        tokens: Labels of given attention; by default those of `text` in `tokenizer`.
         text_pair: The second text of a pair.
         words: The text split into words, or the rule that splits it.
         messages: Chat messages, formatted with the tokenizer's template.
@@ -175,44 +187,82 @@ def explore(
         methods: As in `aw.Explorer`.
 
     Raises:
-        TypeError: Several texts, or an unknown keyword.
-        ValueError, IndexError: As `aw.trace` and `aw.Explorer`.
+        TypeError: Several texts, arguments out of order, an unknown keyword, or one that does not go with
+            `what`.
+        ValueError, IndexError: As `aw.trace`, `aw.from_attentions` and `aw.Explorer`.
 
     Example:
         >>> explorer = aw.explore(*aw.demo_model("classifier"), "A wonderful film.", methods=["rollout"])
         >>> explorer.selection.method
         'rollout'
+        >>> weights = np.full((2, 4, 3, 3), 1 / 3)  # layer, head, query, key
+        >>> aw.explore(weights, tokens=["The", "cat", "sat"]).trace.tokens
+        ('The', 'cat', 'sat')
     """
-    from attnwidgets.tracing.recording.run import trace
-
     refuse_unknown(
         "explore", options.keys() - FilterOptions.__annotations__.keys(), signature(explore).parameters
     )
-    record: Any = trace  # none of its overloads alone: whether it is one text is checked below
-    traced = record(
-        model,
-        tokenizer,
-        text,
-        text_pair=text_pair,
-        words=words,
-        messages=messages,
-        input_ids=input_ids,
-        attention_mask=attention_mask,
-        target_text=target_text,
-        image=image,
-        audio=audio,
-        sampling_rate=sampling_rate,
-        max_new_tokens=max_new_tokens,
-        truncation=truncation,
-        memory=memory,
-        force=force,
-    )
-    if isinstance(traced, list):
+    reading: dict[str, Any] = {
+        "text_pair": text_pair,
+        "words": words,
+        "messages": messages,
+        "input_ids": input_ids,
+        "attention_mask": attention_mask,
+        "target_text": target_text,
+        "image": image,
+        "audio": audio,
+        "sampling_rate": sampling_rate,
+        "max_new_tokens": max_new_tokens,
+        "truncation": truncation,
+        "memory": memory,
+        "force": force,
+    }
+    shown = _shown(what, tokenizer, text, tokens, reading)
+    return Explorer(shown, features=features, stats=stats, methods=methods, **options)
+
+
+def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:
+    """Return what an Explorer shows of what somebody has: a trace or an explanation.
+
+    Args:
+        what: A model, or what holds one; given attention; a trace or explanation.
+        tokenizer: A tokenizer, or the text.
+        text: The text, or the tokenizer.
+        tokens: Labels of given attention.
+        reading: The other arguments of `aw.trace`.
+    """
+    from attnwidgets.tracing.from_attentions import from_attentions, labels_of
+    from attnwidgets.tracing.recording.run import trace
+    from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
+
+    is_result = is_trace(what) or isinstance(what, (MixingMap, Attributions))
+    given = not is_result and (is_dump(what) or (holds_attention(what) and not is_model(what)))
+    if not is_result and not given:
+        if tokens is not None:
+            raise TypeError("tokens= labels given attention; a model's tokens are those of its tokenizer.")
+        record: Any = trace  # none of its overloads alone: whether it is one text is checked below
+        traced = record(what, tokenizer, text, **reading)
+        if isinstance(traced, list):
+            raise TypeError(
+                f"explore() shows one text and was given {len(traced)}; for several: "
+                "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
+            )
+        return traced
+    defaults = signature(explore).parameters
+    goes = ("words", "memory") if given else ()
+    unused = [n for n, value in reading.items() if n not in goes and value is not defaults[n].default]
+    if is_result:
+        inputs = {"text": text, "tokenizer": tokenizer, "tokens": tokens}
+        unused += [name for name, value in inputs.items() if value is not None]
+    if unused:
         raise TypeError(
-            f"explore() shows one text and was given {len(traced)}; for several: "
-            "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
+            f"{unused[0]}= is for a model that runs on a text, and a {type(what).__name__} was given."
         )
-    return Explorer(traced, features=features, stats=stats, methods=methods, **options)
+    if is_result:
+        return what
+    reader, text = sorted_arguments(what, tokenizer, text, has_input=tokens is not None)
+    labels = labels_of(reader, text) if tokens is None else tokens
+    return from_attentions(what, labels, **{name: reading[name] for name in goes})
 
 
 write_out(explore, FilterOptions, [Explorer])

@@ -239,7 +239,9 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         if not is_known:
             sources = _sources(views, view.store)
             matrix = opening_matrix(sources, (view.selection.layer, view.selection.head))
-            overview = any(other.SHOWS_ALL_HEADS for other in views if other.store is view.store)
+            linked = [other for other in views if other.store is view.store]
+            overview = any(other.SHOWS_ALL_HEADS for other in linked)
+            special = {other.shows_special for other in linked}
             packed = opening_first(sources, view.selection.unit)
             is_large = bool(packed) and packed[0].large
             if is_large:
@@ -247,7 +249,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
             # All thumbnails of a large map are in the archive, with the other matrices.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            pack = Pack(packed, matrix, room, overview=overview and not is_large)
+            pack = Pack(packed, matrix, room, overview=overview and not is_large, special=special)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,
@@ -255,6 +257,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
                 "state": {"header": header},
                 "selection": view.selection,
                 "overview": overview,
+                "special": special,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
         models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}

@@ -170,6 +170,8 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
   if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
   const archivedTile = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
     archive.tiles.find((t) => t.source === source && t.layer === layer && t.head === head);
+  const archivedThumbs = ({ source, special }: Pick<Thumbs, "source" | "special">) =>
+    archive.thumbs.find((t) => t.source === source && t.special === special);
   if (kind === "layer") {
     const { source, layer, heads } = request;
     const found: (TileMeta & Placed)[] = [];
@@ -188,7 +190,7 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
     });
     return [{ kind, id, source, layer, tiles, refused }, [viewOf(joined(parts))]];
   }
-  const entry = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : archivedTile(request);
+  const entry = kind === "thumbs" ? archivedThumbs(request) : archivedTile(request);
   if (!entry) return refused(MISSING);
   const { offset, length, ...meta } = entry;
   return [{ kind, id, ...meta } as Reply, [viewOf(await read({ offset, length }))]];

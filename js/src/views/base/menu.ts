@@ -1,5 +1,5 @@
 /** A menu whose items may stand under headings, with a line of explanation and a badge each. */
-import { h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { assign, h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createPopover, isOpen, uniqueName } from "./popover.ts";
 
 export interface Item {
@@ -122,7 +122,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   return {
     field,
     offer(offered, current, next) {
-      field.hidden = offered.length < 2;
+      assign(field, { hidden: offered.length < 2 });
       const stateKey = JSON.stringify([offered, current, next]);
       if (stateKey === drawnState) return;
       drawnState = stateKey;
