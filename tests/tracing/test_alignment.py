@@ -56,7 +56,7 @@ def test_as_few_edits_as_brute_force_finds() -> None:
 
 def test_the_same_text_is_aligned_with_itself() -> None:
     found = align(axis("abcab"), axis("abcab"))
-    assert found.is_identity
+    assert found.groups(0) == found.groups(1) == tuple((i,) for i in range(5))
     assert found.differing == ()
     assert align(axis(""), axis("")).columns == ()
 
@@ -100,7 +100,7 @@ def test_two_tokenizers_align_by_characters() -> None:
     for column in found.columns:
         spelled = [
             "".join(letters(side.tokens[i]) for i in group)
-            for side, group in zip((one, two), column, strict=False)
+            for side, group in zip((one, two), column[:2], strict=True)
         ]
         assert len(set(spelled)) == 1 or not column.second
     assert any(len(column.second) > 1 or len(column.first) > 1 for column in found.columns)

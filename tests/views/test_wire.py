@@ -67,6 +67,8 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(grid["grid"]) == sorted(interface(wire, "GridOptions"))
     own = interface(wire, "HeadViewOptions")
     assert sorted(aw.HeadView(given()).options) == sorted([*plain, *own])
+    own = interface(wire, "TwoTextsOptions")
+    assert sorted(make("TwoTexts", given).options) == sorted([*plain, *own])
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
     assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))

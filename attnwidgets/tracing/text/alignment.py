@@ -48,6 +48,10 @@ class Column(NamedTuple):
     second: tuple[int, ...]
     same: bool
 
+    def of(self, side: int) -> tuple[int, ...]:
+        """Return its elements in the first text (0) or the second (1)."""
+        return self.second if side else self.first
+
 
 @dataclass(frozen=True, repr=False)
 class Alignment:
@@ -74,27 +78,21 @@ class Alignment:
         """Numbers of the columns in which the texts differ: by edit distance, as many as there are edits."""
         return tuple(number for number, column in enumerate(self.columns) if not column.same)
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether every element stands by its own in the other text, in the same place."""
-        return all(column[:2] == ((i,), (i,)) for i, column in enumerate(self.columns))
-
     def groups(self, side: int) -> tuple[tuple[int, ...], ...]:
         """Return the elements of the first text (0) or the second (1) in each column."""
-        return tuple(column[side] for column in self.columns)
+        return tuple(column.of(side) for column in self.columns)
 
     def label(self, column: int, side: int) -> str:
         """Return what a column reads in one of the texts; "" if it has nothing there."""
-        unit, elements = self.units[side], self.columns[column][side]
+        unit, elements = self.units[side], self.columns[column].of(side)
         if len(elements) == 1:
             return unit.labels[elements[0]]
         return joined([unit.labels[i] for i in elements], unit.labels) if elements else ""
 
     def special(self, column: int) -> bool:
         """Return whether a column holds special tokens only."""
-        return all(
-            unit.special[i] for side, unit in enumerate(self.units) for i in self.columns[column][side]
-        )
+        place = self.columns[column]
+        return all(unit.special[i] for side, unit in enumerate(self.units) for i in place.of(side))
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """Yield what each differing column reads in the first text and in the second."""
@@ -243,14 +241,14 @@ def _by_character(first: TokenAxis, other: TokenAxis) -> list[Column]:
     ]
     columns = []
     for word in _by_element(*read):
-        spans = [
-            tuple(token for element in elements for token in unit.spans[element])
-            for elements, unit in zip(word[:2], words, strict=True)
-        ]
-        if not word.same or not all(spans):
-            columns.append(Column(*spans, same=word.same))
+        one, two = (
+            tuple(token for element in word.of(side) for token in unit.spans[element])
+            for side, unit in enumerate(words)
+        )
+        if not word.same or not one or not two:
+            columns.append(Column(one, two, word.same))
             continue
-        columns += _shared_pieces(spans[0], spans[1], spelled)
+        columns += _shared_pieces(one, two, spelled)
     return columns
 
 

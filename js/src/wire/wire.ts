@@ -398,6 +398,16 @@ export interface Ranks {
   versions: number;
 }
 
+/** Additional options of TwoTexts. */
+export interface TwoTextsOptions extends ViewOptions {
+  /** What the texts are called. */
+  names: [string, string];
+  /** As many columns of a map are shown at once. */
+  window: number;
+  /** Methods whose maps are read without running a model. */
+  recorded: string[];
+}
+
 /** Additional options of a HeadView. */
 export interface HeadViewOptions extends ViewOptions {
   /** Heads shown; null: all. */
