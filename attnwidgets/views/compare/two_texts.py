@@ -105,10 +105,10 @@ class TwoTexts(View):
                 return
             target, foil = (one.id for one in predicted)
         with self.selection.hold_sync():
+            self.selection.foil = None
             if target is not None:
                 self.selection.target = target
-            if foil is not None:
-                self.selection.foil = foil
+            self.selection.foil = foil
 
     @property
     def traces(self) -> tuple[Any, Any]:

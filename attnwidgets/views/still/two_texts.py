@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.figures.parts import Bar, Bars, Scale, Text
+from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.figures.parts.matrix import Scale
+from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.still.colours import strip_colours
