@@ -160,7 +160,9 @@ class TwoTexts(View):
     def _handlers(self) -> Mapping[str, Handler]:
         answers: dict[str, Callable[..., Answer]] = {"rows": self._rows, "maps": self._maps}
         return {
-            "texts": Handler(self._aligned_texts, for_page=self._stacks_and_units, prefetched=self._shown_texts),
+            "texts": Handler(
+                self._aligned_texts, for_page=self._stacks_and_units, prefetched=self._shown_texts
+            ),
             "predictions": Handler(
                 self._predictions, for_page=self._shown_outcomes, prefetched=self._shown_outcomes
             ),
