@@ -210,8 +210,8 @@ def explore(
     Args:
         what: A hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp or
             TransformerLens: what `aw.trace` takes. Or a model's output, a cache of TransformerLens or
-            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a
-            MixingMap, Attributions.
+            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a list
+            of traces, a MixingMap, Attributions.
         tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which have
             their own: `aw.explore(pipeline, "The cat sat")`.
         text: The text, or a list of texts to switch between; see `aw.trace` for this and what follows.
@@ -281,7 +281,8 @@ def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[s
     from attnwidgets.tracing.recording.run import trace
     from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
 
-    is_result = is_trace(what) or isinstance(what, (MixingMap, Attributions))
+    parts = what if isinstance(what, (list, tuple)) and what else [what]
+    is_result = all(is_trace(part) or isinstance(part, (MixingMap, Attributions)) for part in parts)
     given = not is_result and (is_dump(what) or (holds_attention(what) and not is_model(what)))
     if not is_result and not given:
         if tokens is not None:

@@ -51,6 +51,10 @@ def test_a_result_is_shown_as_it_is(bert: Any) -> None:
     assert aw.explore(trace).trace is trace
     assert aw.explore(trace, methods=["rollout"]).selection.method == "rollout"
     assert aw.explore(aw.rollout(trace)).selection.method == "rollout"
+    for several in (aw.explore(aw.trace(*bert, [TEXT, "the cat"])), aw.explore(*bert, [TEXT, "the cat"])):
+        assert several.trace.text == TEXT
+        several.show_text(1)
+        assert several.trace.text == "the cat"
     with pytest.raises(TypeError, match=r"text= is for a model that runs on a text, and a Trace was given"):
         aw.explore(trace, text=TEXT)
     with pytest.raises(TypeError, match=r"max_new_tokens= is for a model"):
@@ -89,6 +93,4 @@ def test_what_does_not_go_together_is_answered(bert: Any, outputs: Any) -> None:
         aw.explore(object(), tokenizer, TEXT)
     with pytest.raises(ValueError, match="sdpa"):
         aw.explore(SimpleNamespace(attentions=()), list(TOKENS))
-    with pytest.raises(TypeError, match="shows one text and was given 2"):
-        aw.explore(model, tokenizer, [TEXT, TEXT])
     assert np.isclose(aw.explore(outputs, words="whitespace").trace.attention_layer(0).sum(-1), 1).all()
