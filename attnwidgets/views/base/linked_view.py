@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
@@ -17,7 +18,9 @@ from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.texts import Texts
@@ -39,12 +42,21 @@ class LinkedView(anywidget.AnyWidget):
     _trace: Any = None  # that it was given, if it was
     _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
+    _made_with: tuple[type, Any, tuple[Any, ...], dict[str, Any]]  # its class, what it shows, other arguments
     _holder: str  # its name among those that use the store and the selection
     _options: dict[str, Any]
     _wanted: dict[str, Any]  # the layer, head and unit that it was given
 
     store = anywidget.WidgetTrait().tag(sync=True)
     selection = anywidget.WidgetTrait().tag(sync=True)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a view that remembers how it was called, for its link."""
+        self = super().__new__(cls, *args, **kwargs)
+        first = next(iter(signature(cls).parameters), "")
+        shown, rest = (args[0], args[1:]) if args else (kwargs.get(first), ())
+        self._made_with = cls, shown, rest, {name: value for name, value in kwargs.items() if name != first}
+        return self
 
     def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
         """Resolve what this view was given into what it shows and offers.
@@ -200,6 +212,71 @@ class LinkedView(anywidget.AnyWidget):
             raise ValueError(f"stack={stack!r} is not one of {', '.join(map(repr, stacks))}.")
         return stacks[stack]
 
+    def at(
+        self,
+        *,
+        method: str | None = None,
+        unit: str | None = None,
+        stack: str | None = None,
+        layer: int | None = None,
+        head: int | str | None = None,
+        heads: Sequence[tuple[int, int]] = (),
+        pins: Sequence[Any] = (),
+        span: Any = None,
+        target: int | str | None = None,
+        foil: int | str | None = None,
+        inside: bool = False,
+        feature: int | None = None,
+        interventions: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Self:
+        """Move the shared selection, all of it at once, and return this view, to be shown by the same line.
+
+        `view.link()`, and **Copy link** in the menu, return a line of code with it. See `view.selection` for
+        each value. Pins, heads, a span, a target and a foil that are not given are let go.
+
+        Args:
+            method: Method that is shown; None, here and below: as it is.
+            unit: Unit that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several.
+            layer: Layer that is shown.
+            head: Head that is shown: a number, "mean" or "max".
+            heads: Heads chosen together, as `(layer, head)`.
+            pins: Pinned cells: `(query, key)`, counted in `unit`, or `(query, key, unit)`.
+            span: Chosen elements: `(start, stop)`, counted in `unit`, or `(start, stop, unit, side)`.
+            target: Class or token that is explained, by name or number.
+            foil: Class or token rather than which it is explained.
+            inside: Whether attributions are shown inside the model, at the layer.
+            feature: Feature of a sparse autoencoder.
+            interventions: Active interventions, as dicts.
+
+        Raises:
+            IndexError, ValueError, TypeError: As those of the selection; nothing is moved then.
+
+        Example:
+            >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
+            >>> view = aw.Explorer(trace).at(method="rollout", layer=3, pins=[(3, 1)])
+            >>> view.selection.method, view.selection.pinned
+            ('rollout', Cell(query=3, key=1, unit='token'))
+        """
+        self.selection.move(
+            {
+                "method": method,
+                "unit": unit,
+                "stack": stack,
+                "layer": layer,
+                "head": head,
+                "heads": heads,
+                "pins": pins,
+                "span": span,
+                "target": target,
+                "foil": foil,
+                "inside": inside,
+                "feature": feature,
+                "interventions": interventions,
+            }
+        )
+        return self
+
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
         units = self._options["units"]
@@ -241,7 +318,7 @@ class LinkedView(anywidget.AnyWidget):
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:
-    """Let views of different traces share one selection, the first view's.
+    """Let views of different traces share one selection, the first view's. For an address, see `view.link()`.
 
     Where a view lacks the selected layer, head or position, it shows the nearest one it has.
 

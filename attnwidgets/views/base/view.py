@@ -19,6 +19,7 @@ from attnwidgets.views.base.expressions import cell_paths, expression
 from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.linked_view import LinkedView
+from attnwidgets.views.base.links import address, link_paths
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
 from attnwidgets.views.base.options import (
@@ -37,6 +38,7 @@ from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -164,7 +166,7 @@ class View(LinkedView):
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
             "expression": Handler(
-                partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
+                partial(expression, self._expressible), for_page=self._expressions, prefetched=tuple
             ),
         }
         return common | dict(self._handlers())
@@ -194,6 +196,10 @@ class View(LinkedView):
     def _numbers(self) -> Kinds:
         """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
         return {"cell": partial(cell_paths, self, self._trace, self._registered)}
+
+    def _expressible(self) -> Kinds:
+        """Return what can be copied as Python: the numbers, and the view at its place."""
+        return {**self._numbers(), "place": partial(link_paths, self)}
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the pinned cell, whose expression a page contains."""
@@ -386,6 +392,36 @@ class View(LinkedView):
 
         draw = partial(self._figure, columns, theme)
         return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]
+
+    def link(self, page: str | PathLike[str] | None = None, *, number: int = 1) -> str:
+        """Return what opens this view again at its method, unit, layer, head, pins, span and target.
+
+        The menu's **Copy link** copies the same. To let views follow each other instead, see `aw.link`.
+        Filters, colours and the order of heads are not in a link, and interventions only in a line of code.
+
+        Args:
+            page: A page with this view, written by `to_html`: its file or its address. None: a line of code.
+            number: Which view of the page it is, counted from 1, from top to bottom.
+
+        Returns:
+            The address, such as `"trace.html#method=rollout&unit=word&layer=3&head=5&pin=3,1"`, counted from
+            0. A page with another text or other methods says what it lacks, and shows the rest. Or a line of
+            code in the names of the notebook, such as `aw.Explorer(trace).at(layer=3, head=5)`; outside of a
+            notebook the view is called `view`.
+
+        Raises:
+            ValueError: `number` is below 1.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> view.at(layer=3, head=5, pins=[(3, 1)]).link("cat.html")
+            'cat.html#method=attention&unit=token&layer=3&head=5&pin=3,1&of=a6e92b68'
+        """
+        if page is None:
+            return str(expression(self._expressible, "place")[0]["code"])
+        if number < 1:
+            raise ValueError(f"number={number}: views of a page are counted from 1.")
+        return address(self, page, number)
 
     def to_html(
         self,

@@ -42,6 +42,7 @@ h2{font-size:1.05rem;font-weight:600;margin:32px 0 8px;overflow-wrap:anywhere}
 nav ul{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0;padding:0;list-style:none}
 a{color:inherit}
 .aw-view{margin:0 0 24px}
+.aw-link-note{font-size:.8rem;margin:0 0 8px;overflow-wrap:anywhere}
 footer{font-size:.8rem;opacity:.75}
 """
 

@@ -19,7 +19,10 @@ import type {
   ViewOptions,
   ViewState,
 } from "../wire/wire.ts";
+import { followAddress } from "./address.ts";
 import { carriedOver } from "./carrying.ts";
+
+const VIEWS = ".aw-view[data-model]";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
@@ -330,25 +333,41 @@ async function start(): Promise<void> {
     if (!model) throw new Error(`this page has no model ${ref}`);
     return model;
   };
-  for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
+  const shown = [...document.querySelectorAll<HTMLElement>(VIEWS)].flatMap((el) => {
     const id = el.dataset.model ?? "";
     const name = page.models[id]?.view;
-    if (!name) continue;
+    return name ? [{ el, name, model: named(`anywidget:${id}`) }] : [];
+  });
+  // Before anything is drawn: a page opens where its address says.
+  const scroll = followAddress(
+    shown.map(({ el, model }) => ({
+      el,
+      // Another text may be shown by then.
+      get selection() {
+        return named(model.get("selection") as string);
+      },
+      get header() {
+        return named(model.get("store") as string).get("header") as Header;
+      },
+    })),
+  );
+  const drawn = shown.map(async ({ el, name, model }) => {
     const { signal } = new AbortController();
     const host = {
       getModel: async (ref: string) => named(ref).proxy(signal),
     } as unknown as Host;
-    named(id).isDrawn = true;
-    const model = named(id).proxy(signal) as unknown as AnyModel<ViewState>;
-    const props: ViewProps = { model, el, signal, host };
-    void renderers.render(props, name);
-  }
+    model.isDrawn = true;
+    const props: ViewProps = { model: model.proxy(signal) as unknown as AnyModel<ViewState>, el, signal, host };
+    await renderers.render(props, name).catch(reportError);
+  });
+  await Promise.all(drawn);
+  scroll();
 }
 
 /** Say in place of every view that the page cannot be shown. */
 function refuse(error: unknown): void {
   console.error(error);
-  for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
+  for (const el of document.querySelectorAll<HTMLElement>(VIEWS)) {
     el.role = "alert";
     el.textContent = "This could not be read: the file is damaged. Write the page again with to_html().";
   }
