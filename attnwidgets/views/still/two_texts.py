@@ -13,8 +13,10 @@ from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.still.colours import strip_colours
+from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
+    from attnwidgets.explanations.results.aligned import Aligned
     from attnwidgets.figures.sheet import Part
     from attnwidgets.figures.theme import Theme
 
@@ -24,10 +26,11 @@ _MOST_OUTCOMES = 7
 
 def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     """Return both texts under the selected method, the difference by columns, and both predictions."""
-    pair, state, filters = view._pair, view.selection, dict(view.options["filters"])  # noqa: SLF001
-    key, stack, unit = state.method.removesuffix(":layers"), state.stack, state.unit
+    pair, selection, filters = view._pair, view.selection, dict(view.options["filters"])  # noqa: SLF001
+    state = ViewState.of(view)
+    key, unit = state.source.method.removesuffix(":layers"), state.source.unit
     pinned = view._pinned_query()  # noqa: SLF001
-    found, values, query = pair.rows(key, stack, unit, state.layer, state.head, pinned)
+    found, values, query = pair.rows(key, state.source.stack, unit, state.layer, state.head, pinned)
     keys = found.keys
     special = np.array([keys.special(number) for number in range(len(keys))], dtype=bool)
     is_apart = filters.get("special", APART) == APART
@@ -57,13 +60,15 @@ def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     more = len(order) - len(bars)
     title = f"{names[0]} − {names[1]}" + (f", the {len(bars)} largest" if more > 0 else "")
     left: Part = Stack([Bars(bars, title=title), Words(_totals(found, values, unit))])
-    outcomes = pair.predictions(state.target and state.target.id, state.foil and state.foil.id)
+    outcomes = pair.predictions(
+        selection.target and selection.target.id, selection.foil and selection.foil.id
+    )
     if outcomes["rows"]:
         shown = [Bar(label, one, before=two) for _, label, one, two in outcomes["rows"][:_MOST_OUTCOMES]]
         heading = f"{outcomes['titles'][0]}: {names[1]} → {names[0]}"
         left = Beside(left, Bars(shown, top=1.0, title=heading))
     parts.append(left)
-    about = _title(view, found.sides[0], query, found)
+    about = _title(state, found.sides[0], query, found)
     left_out = filter_words(filters, shares=True)
     return Sheet(" · ".join(filter(None, (str(view.options["title"]) or about, left_out))), parts)
 
@@ -83,14 +88,16 @@ def _totals(found: Any, values: Any, unit: str) -> str:
     return f"{unit}s {total:+.3g}, no {unit} {rest:+.3g}, total {total + rest:+.3g}".replace("-", "−")
 
 
-def _title(view: Any, first: Any, query: int | None, found: Any) -> str:
+def _title(state: ViewState, first: Any, query: int | None, found: Aligned) -> str:
     name = str(first.provenance.get("title") or first.method).replace("_", " ")
     if isinstance(first, Attributions):
         contrast = f" rather than “{first.foil}”" if first.foil else ""
         return f"{name} for “{first.targets[0]}”{contrast}"
-    base, state = view.options["indexBase"], view.selection
+    base = state.view.options["indexBase"]
     where = f"layer {state.layer + base}"
-    if first.heads is not None and isinstance(state.head, int):
-        where += f", head {state.head + base}"
+    if state.head != "-":
+        where += (
+            f", head {state.head + base}" if isinstance(state.head, int) else f", {state.head} over heads"
+        )
     read = "" if query is None else f" · the row of “{found.queries.label(query, 0)}”"
     return f"{name}, {where}{read}"
