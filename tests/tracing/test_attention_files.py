@@ -225,3 +225,14 @@ def test_hostile_labels_are_only_text(tmp_path: Path) -> None:
     found = aw.from_attentions(write(tmp_path / "dump", layers(), tokens=labels, model_id="\ud800<b>"))
     assert found.tokens[:3] == tuple(labels[:3])
     assert found.model_id == "\ufffd<b>"
+
+
+def test_a_file_that_is_gone_or_changed_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "dump", layers())
+    found = aw.from_attentions(path)
+    save_file({"self.0": np.ones((2, N, N), dtype=np.float32)}, path / "attention.safetensors")
+    with pytest.raises(ValueError, match=r"'self\.1' of .* cannot be read any more"):
+        found.attention_layer(1)
+    (path / "attention.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"'self\.2' of .* cannot be read any more"):
+        found.attention_layer(2)
