@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
@@ -18,11 +17,12 @@ from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from typing_extensions import Self
 
     from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
 
 
@@ -39,22 +39,15 @@ class LinkedView(anywidget.AnyWidget):
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
 
     _trace: Any = None  # that it was given, if it was
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
-    _made_with: tuple[type, Any, tuple[Any, ...], dict[str, Any]]  # its class, what it shows, other arguments
+    show_text: Callable[[Any], None]  # of `View`
     _holder: str  # its name among those that use the store and the selection
     _options: dict[str, Any]
     _wanted: dict[str, Any]  # the layer, head and unit that it was given
 
     store = anywidget.WidgetTrait().tag(sync=True)
     selection = anywidget.WidgetTrait().tag(sync=True)
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make a view that remembers how it was called, for its link."""
-        self = super().__new__(cls, *args, **kwargs)
-        first = next(iter(signature(cls).parameters), "")
-        shown, rest = (args[0], args[1:]) if args else (kwargs.get(first), ())
-        self._made_with = cls, shown, rest, {name: value for name, value in kwargs.items() if name != first}
-        return self
 
     def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
         """Resolve what this view was given into what it shows and offers.
@@ -121,10 +114,12 @@ class LinkedView(anywidget.AnyWidget):
         return {"store": store, "selection": selection}
 
     def _leave(self) -> None:
-        """Leave the store and the selection, which end with their last view."""
-        self.selection.release(self._holder)
-        self.store.release(self._holder)
-        self.selection.forget(self.store)
+        """Leave the stores and the selections of all its texts, which end with their last view."""
+        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(held):
+            selection.release(self._holder)
+            store.release(self._holder)
+            selection.forget(store)
 
     def _first_unit(self) -> str:
         """Return the unit that is shown at first, if nobody has chosen one."""
@@ -155,6 +150,7 @@ class LinkedView(anywidget.AnyWidget):
                 menu=self._menu,
                 targetable=self._targetable,
                 overview=self.SHOWS_ALL_HEADS,
+                special=self.shows_special,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
         except BaseException:  # the method's error, or an interrupt while it computes
@@ -166,7 +162,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def trace(self) -> Any:
-        """The trace that this view was given.
+        """The trace that this view shows: the one that it was given, or that of another text.
 
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
@@ -210,6 +206,7 @@ class LinkedView(anywidget.AnyWidget):
     def at(
         self,
         *,
+        text: int | str | None = None,
         method: str | None = None,
         unit: str | None = None,
         stack: str | None = None,
@@ -230,7 +227,8 @@ class LinkedView(anywidget.AnyWidget):
         each value. Pins, heads, a span, a target and a foil that are not given are let go.
 
         Args:
-            method: Method that is shown; None, here and below: as it is.
+            text: Text that is shown, as `show_text` takes it; None, here and below: as it is.
+            method: Method that is shown.
             unit: Unit that is shown.
             stack: "encoder", "decoder" or "cross", where there are several.
             layer: Layer that is shown.
@@ -253,6 +251,8 @@ class LinkedView(anywidget.AnyWidget):
             >>> view.selection.method, view.selection.pinned
             ('rollout', Cell(query=3, key=1, unit='token'))
         """
+        if text is not None:
+            self.show_text(text)
         self.selection.move(
             {
                 "method": method,
@@ -277,6 +277,12 @@ class LinkedView(anywidget.AnyWidget):
         units = self._options["units"]
         sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
         return [source for source in sources if source.unit in units] or sources
+
+    @property
+    def shows_special(self) -> bool:
+        """Whether special tokens are shown in the map, as any other, now."""
+        options: dict[str, Any] = self.options or self._options
+        return bool(options["filters"].get("special") == "show")
 
     def complete(self, layers: Collection[int] | None = None) -> None:
         """Compute the layers that are missing, with a progress bar.

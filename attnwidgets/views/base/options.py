@@ -58,26 +58,26 @@ class ColorOptions(ViewOptions, total=False):
         palette: "paper" (to ink), "viridis", "cividis" or "greys" for weights; "orange-violet" (for and
             against), "red-blue" or "orange-purple" for signed values; the first of its kind where this one
             does not fit.
+        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
+            outside the colour scale. False: they are shown in the map. True: they are left out;
+            "renormalise" also divides the rest of each row by its sum, where rows are shares.
     """
 
     scale: str | None
     color_range: str | None
     palette: str | None
+    hide_special: bool | str
 
 
 class FilterOptions(ColorOptions, total=False):
     """Options of views that can leave values out. What is left out is never drawn as a zero.
 
     Args:
-        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
-            outside the colour scale. False: they are shown in the map. True: they are left out;
-            "renormalise" also divides the rest of each row by its sum, where rows are shares.
         keep_mass: Show only the largest values of each row, up to this share of its mass (above 0, at
             most 1).
         threshold: Hide values smaller than this in magnitude.
     """
 
-    hide_special: bool | str
     keep_mass: float
     threshold: float
 

@@ -118,7 +118,8 @@ def grid_sheet(view: View, theme: Theme) -> Sheet:
     explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
         explanation = explanation.select(layer=list(source.ready))
-    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all")
+    kept = None if view.shows_special else source.content
+    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all", kept=kept)
     colours, norm = map_colours(state.filters, theme, atlas.values, signed=source.signed, top=1.0)
     heads = explanation.heads
     columns = [] if heads is None else [str(n + base) for n in heads[: len(atlas.columns)]]

@@ -124,7 +124,6 @@ export const renderCompareView = view((ctx, root, signal) => {
     if (!stale) {
       explanations.trim();
       paint();
-      point();
     }
     drawAgreement();
   };

@@ -8,17 +8,18 @@ import { heatMap } from "../../colour.ts";
 import { atEnd, createWatch, density, h, place, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { peaksOf } from "../../wire/sheets.ts";
 import type { ThumbSheet } from "../../wire/tile.ts";
 import type { HeadGridOptions, Source } from "../../wire/wire.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtersOf, offerAdjusting } from "../base/filters.ts";
+import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { placeWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
 import type { Spot } from "./grid/arrange.ts";
-import { type Atlas, isPruned, paintAtlas, paintTable, peaksOf } from "./grid/atlas.ts";
+import { type Atlas, isPruned, paintAtlas, paintTable } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
 import { createCursor } from "./grid/cursor.ts";
 import { createKnockout } from "./grid/knockout.ts";
@@ -87,7 +88,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let drawnKey = "";
   const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
-  let peaks: number[][] = [];
+  /** Whether those that the map asks for are not here, and others are shown. */
+  let isOther = false;
   let now = NOTHING;
   let best: Spot[] = [];
 
@@ -147,29 +149,44 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const atlasOf = (source: Source, sheet: ThumbSheet): Atlas => ({
     source,
-    sheet: sheet,
-    peaks,
+    sheet,
     map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
     mode: scale.mode(),
-    common: scale.common() ? Math.max(0, ...peaks.flat()) : null,
+    common: scale.common() ? Math.max(0, ...peaksOf(sheet).flat()) : null,
   });
 
   /** Atlas and labels; only when something they depend on changed. */
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
-    const thumbs = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
+    const special = showsSpecial(ctx, source);
+    const asked = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
+    const thumbs = asked ?? ctx.tiles.thumbs(source.id, !special, null);
+    isOther = thumbs !== asked;
     const [rows, cols] = sizes(source);
-    const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
+    const why = thumbs
+      ? ""
+      : (ctx.tiles.thumbsFailure(source.id, special) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
     const chosenFilters = filtersOf(ctx);
     const { palette, scale: mode, extent } = chosenFilters;
     const ranking = rankingOf();
     scale.follow(chosenFilters);
-    const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), ranking?.id, why];
+    const how = [
+      dots,
+      ctx.theme,
+      palette,
+      mode,
+      extent,
+      ctx.options.indexBase,
+      controls.state(),
+      ranking?.id,
+      why,
+      special,
+      isOther,
+    ];
     const stateKey = [source.id, rows, cols, width, ctx.options.height, ...how].join("|");
     if (stateKey !== drawnKey || thumbs !== sheet) {
-      if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
       [drawnKey, sheet] = [stateKey, thumbs];
       rearrange(source, ranking);
       const { size, foot, isTable } = now;
@@ -182,7 +199,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       else if (thumbs) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
       else canvas.width = 0;
       if (foot) labels.paint(canvas, source, now, pixels, foot * dots);
-      legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
+      legend(source, thumbs ? Math.max(0, ...peaksOf(thumbs).flat()) : 1, why);
     }
     const job = ranking ? null : answers.job(patterns.request()[0]);
     const failed = ranking ? "" : answers.failure(...patterns.request());
@@ -193,16 +210,17 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       cursor.choose(best[0]);
     }
     const next = source.parts && inView ? lacking(source) : null;
-    if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
+    if (next) ctx.tiles.thumbs(source.id, special, [next.layer, next.head]);
     point();
   };
 
   /** For a source sent in parts, the first visible thumbnail that is missing. */
   const lacking = (source: Source): Spot | null => {
-    const isMissing = (at: Spot | null): boolean => at !== null && sheet?.meta.scale[at.layer]?.[at.head] === undefined;
+    const here = isOther ? [] : (sheet?.meta.scale ?? []);
+    const isMissing = (at: Spot | null): boolean => at !== null && here[at.layer]?.[at.head] === undefined;
     const first = source.parts ? now.lines.flatMap(({ spots }) => spots).find(isMissing) : null;
     // Heads of a layer come in their order.
-    return first ? { layer: first.layer, head: sheet?.meta.scale[first.layer]?.length ?? 0 } : null;
+    return first ? { layer: first.layer, head: here[first.layer]?.length ?? 0 } : null;
   };
 
   /** Lay the grid out, and rank its heads. */
@@ -236,7 +254,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     controls.count(shown, layers * heads);
     setFlag(filter, "data-filtered", shown < layers * heads);
     const plain = order === "layers" && source.heads ? "heads across, layers down" : "";
-    setText(axes, isTable ? "layers across, heads down" : plain);
+    const across = isTable ? "layers across, heads down" : plain;
+    const other = isOther && sheet ? `shown ${sheet.meta.special ? "with" : "without"} special tokens` : "";
+    setText(axes, [across, other].filter(Boolean).join("; "));
     setSizes(figure, { names: names - 6, width: size.width * cols, height: size.height * lines.length });
     labels.show(source, now);
   };
@@ -314,7 +334,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const layer = source.layers[at.layer] as number;
     const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
     if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
-    const peak = sheet && peaks[at.layer]?.[at.head];
+    const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const value = rankingOf()?.words(at);

@@ -45,7 +45,6 @@ export const renderHeadView = view((ctx, root, signal) => {
     ctx.model.save_changes();
   };
   let [width, height, isWide] = [0, 0, false];
-  let apartColour = "";
   let pairs: Pairs | null = null;
   let heads: readonly HeadKey[] = [];
   let drawing = 0;
@@ -109,7 +108,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     drawing = 0;
     if (width <= 0 || !pairs) return;
     const token = current.get();
-    plot.draw({ heads, token, only: choice.over(), apart: apartColour });
+    plot.draw({ heads, token, only: choice.over() });
     say(token);
   };
 
@@ -166,12 +165,12 @@ export const renderHeadView = view((ctx, root, signal) => {
         : `${heads.length} heads of layer ${ctx.layerName(layer)}`;
     const where = heads.length === 1 ? opens || source.title : source.title;
     frame.show(where, source.heads ? title : undefined);
-    plot.element.ariaLabel = `${source.title}, ${whereWords(ctx, { ...at, head: "-" })}. ${KEYS}`;
+    assign(plot.element, { ariaLabel: `${source.title}, ${whereWords(ctx, { ...at, head: "-" })}. ${KEYS}` });
     controls.show();
     copy.show();
     choice.show();
     if (choice.several()) for (const element of headControl.elements) element.hidden = true;
-    between.element.hidden = !isPair(query, key);
+    assign(between.element, { hidden: !isPair(query, key) });
     const isAttributions = source.kind === "attributions";
     margins.name(isAttributions ? { query: "target", key: "source" } : { query: "reads", key: "is read" });
   };
@@ -244,7 +243,6 @@ export const renderHeadView = view((ctx, root, signal) => {
     const { source } = ctx.resolved();
     const [query, key] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     heads = choice.gather(changed);
-    if (!apartColour || changed.has("theme")) apartColour = getComputedStyle(root).getPropertyValue("--aw-apart");
     between.choose((options().between as Between | undefined) ?? "all");
     if (changed.has("options") || changed.has("header")) numbers.renew();
     if (width > 0) layOut(query, key);

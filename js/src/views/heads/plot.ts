@@ -1,9 +1,10 @@
 /** The picture of a HeadView: two columns of tokens, the lines between them, and the values of the current token. */
 import { barColours } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { h, setFlag, setText, shortLabel } from "../../dom.ts";
+import { assign, h, setFlag, setText, shortLabel } from "../../dom.ts";
 import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { filtersOf } from "../base/filters.ts";
+import { styleValue } from "../base/styleValue.ts";
 import { textWidth } from "../maps/labels.ts";
 import { headColour } from "./colours.ts";
 import { type ColumnEvents, createColumn } from "./column.ts";
@@ -23,8 +24,6 @@ export interface Drawing {
   token: Token | null;
   /** Index among the heads of the only one that is drawn in full; -1: all. */
   only: number;
-  /** The colour of what stands apart. */
-  apart: string;
 }
 
 export function createPlot(
@@ -71,10 +70,10 @@ export function createPlot(
   const columnWidth = (axis: Axis, width: number): number => {
     let widest = widths.get(axis);
     if (widest === undefined) {
-      const { fontFamily } = getComputedStyle(columns.key.element.firstElementChild as Element);
+      const font = `13px ${styleValue(ctx, element, "font-family")}`;
       // The longest labels by number of characters: measuring all takes too long.
       const long = axis.labels.map((label) => shortLabel(label)).sort((a, b) => b.length - a.length);
-      widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, `13px ${fontFamily}`)));
+      widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, font)));
       widths.set(axis, widest);
     }
     return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, widest + 22)));
@@ -117,13 +116,13 @@ export function createPlot(
       follow();
     },
     /** Draw lines and values, or dim the old picture until there are new ones. */
-    draw({ heads, token: looked, only, apart }: Drawing): void {
+    draw({ heads, token: looked, only }: Drawing): void {
       const { source } = ctx.resolved();
       const missing = numbers.missing(looked);
       const why = numbers.why();
       setFlag(element, "data-stale", missing);
-      element.ariaBusy = String(missing);
-      busy.hidden = !missing;
+      assign(element, { ariaBusy: String(missing) });
+      assign(busy, { hidden: !missing });
       setText(busy, why);
       // The picture of another map would be wrong, even dimmed.
       if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
@@ -139,7 +138,7 @@ export function createPlot(
         mode,
         top: numbers.top(looked),
         only,
-        apart,
+        apart: styleValue(ctx, element, "--aw-apart"),
       });
       const scroll = { query: columns.query.top(), key: columns.key.top() };
       const overview = numbers.huge() ? null : numbers.edges(...columns.query.range());
@@ -152,7 +151,7 @@ export function createPlot(
     },
     /** Say how much of the current token's weight is out of sight; null: there is none. */
     tellBeyond(looked: Token | null): void {
-      beyond.element.hidden = !looked;
+      assign(beyond.element, { hidden: !looked });
       if (!looked || !pairs) return;
       const side = opposite(looked.side);
       beyond.show(numbers.valuesOf(looked.side, looked.index).values, pairs[side], columns[side].range());

@@ -309,7 +309,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
     else {
       const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
-      setText(what, `what ${target} reads${opening ? ` · this head ${opening}` : ""}`);
+      setText(what, `what ${target} reads${opening ? ` · ${opening}` : ""}`);
     }
     what.title = what.textContent ?? "";
     const { layer, head } = ctx.resolved();
