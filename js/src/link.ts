@@ -9,6 +9,7 @@ import type { Axis, Cell, Header, SelectionState, Source } from "./wire/wire.ts"
 /** The names in an address, in their order. All numbers count from 0. */
 export const NAMES = [
   "view", // which view of a page, from 1; absent: the first
+  "text", // which of its texts, from 0; absent: the one that the page opens with
   "method",
   "unit",
   "stack",
@@ -28,10 +29,11 @@ export type Name = (typeof NAMES)[number];
 type Pairs = [Name, string][];
 
 /** Values that a selection has, as text by name; what the view itself fixes is left out. */
-function pairsOf(ctx: ViewContext, number: number): Pairs {
+function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pairs {
   const { options, selection } = ctx;
   const pairs: Pairs = number > 1 ? [["view", String(number)]] : [];
   const header = ctx.header();
+  if (text !== undefined) pairs.push(["text", text]);
   if (header.sources.length === 0) return pairs;
   const get = <K extends keyof SelectionState>(key: K): SelectionState[K] => selection.get(key);
   const [method, unit, head, span] = [get("method"), get("unit"), get("head"), get("span")];
@@ -66,28 +68,36 @@ function pinText({ query, key, unit, layer }: Cell, own: string | null): string 
   return String(unit === own ? [query, key] : [query, key, unit]);
 }
 
-/** The part of an address after `#` that opens a page at what a view shows; `number` is its place on the page. */
-export function fragmentOf(ctx: ViewContext, number: number): string {
+/**
+ * The part of an address after `#` that opens a page at what a view shows; `number` is its place on the page, and `text`
+ * the place of the text that it shows, if it has several.
+ */
+export function fragmentOf(ctx: ViewContext, number: number, text?: string): string {
   const quoted = (text: string): string => encodeURIComponent(text.toWellFormed()).replaceAll("%2C", ",");
-  return pairsOf(ctx, number)
+  return pairsOf(ctx, number, text)
     .map(([name, text]) => `${name}=${quoted(text)}`)
     .join("&");
 }
 
 /** The Python that moves a view, which is called `view`, to what it shows, where no kernel can say it. */
-export function codeOf(ctx: ViewContext): string {
-  const { selection } = ctx;
+export function codeOf(ctx: ViewContext, text?: string): string {
   const value = (text: string): string => (/^-?\d+$/.test(text) ? text : JSON.stringify(text));
-  const tuple = (text: string): string => `(${text.split(",").map(value).join(", ")})`;
-  const pairs = pairsOf(ctx, 1).filter(([name]) => name !== "of" && name !== "pin" && name !== "heads");
-  const said = pairs.map(([name, text]) => {
-    if (name === "inside") return "inside=True";
-    return `${name}=${name === "span" ? tuple(text) : value(text)}`;
+  const tuple = (text: string, by = ","): string => `(${text.split(by).map(value).join(", ")})`;
+  const pairs = pairsOf(ctx, 1, text);
+  const said = pairs.flatMap(([name, text]): string[] => {
+    if (name === "pin" || name === "of") return [];
+    if (name === "inside") return ["inside=True"];
+    if (name === "heads")
+      return [
+        `heads=[${text
+          .split(",")
+          .map((head) => tuple(head, "."))
+          .join(", ")}]`,
+      ];
+    return [`${name}=${name === "span" ? tuple(text) : value(text)}`];
   });
-  const heads = selection.get("heads").map((one) => `(${one.join(", ")})`);
-  if (heads.length) said.push(`heads=[${heads.join(", ")}]`);
-  const pins = pairsOf(ctx, 1).filter(([name]) => name === "pin");
-  if (pins.length) said.push(`pins=[${pins.map(([, text]) => tuple(text)).join(", ")}]`);
+  const pins = pairs.filter(([name]) => name === "pin").map(([, text]) => tuple(text));
+  if (pins.length) said.push(`pins=[${pins.join(", ")}]`);
   return `view.at(${said.join(", ")})`;
 }
 

@@ -102,12 +102,12 @@ test("a label that is no plain text comes back", () => {
 });
 
 test("what the page lacks is said, and the rest is taken", () => {
-  const hash = "#method=ig&layer=2&head=9&pin=1,2&pin=99,0&unit=line&target=7&text=2";
+  const hash = "#method=ig&layer=2&head=9&pin=1,2&pin=99,0&unit=line&target=7&colour=2";
   const { values, lacks } = asked(hash);
   assert.deepEqual([values.layer, values.method, values.head, values.target], [2, "attention", undefined, null]);
   assert.deepEqual(values.pins, [{ unit: "token", query: 1, key: 2 }]);
-  assert.deepEqual(lacks.sort(), ["head=9", "method=ig", "pin=99,0", "target=7", "text=2", "unit=line"]);
-  assert.match(noteOf({ lacks, ofAnother: false }), /lacks: head=9, .*, and 1 more\.$/);
+  assert.deepEqual(lacks.sort(), ["colour=2", "head=9", "method=ig", "pin=99,0", "target=7", "unit=line"]);
+  assert.match(noteOf({ lacks, ofAnother: false }), /lacks: colour=2, .*, and 1 more\.$/);
 });
 
 test("an explanation of another target is never shown in its place", () => {

@@ -129,6 +129,25 @@ def test_pins_of_another_text_are_not_pinned(page, views):
     assert "pinned" not in said(page, 0, "layer 2")
 
 
+def test_of_several_texts_the_one_that_is_meant_is_shown(open_page, tmp_path):
+    model = aw.demo_model("encoder")
+    view = aw.Explorer([aw.trace(*model, text) for text in ("The cat sat.", "A dog ran home.")])
+    page = open_page(aw.to_html(view, tmp_path / "texts.html").as_uri(), viewport=SIZE)
+    said(page, 0, "layer")
+    view.show_text(1)
+    link = view.at(layer=2, head=4, pins=[(3, 2)]).link(page.url)
+    assert "text=1" in link
+    other = open_page(link, viewport=SIZE)
+    other.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    assert "“ran” → “dog”" in said(other, 0, "pinned")
+    assert other.locator(".aw-link-note").count() == 0
+    assert copied(other, other.locator(".aw-explorer").first)[0] == link
+    at(other, "text=0&layer=1&pin=2,1")
+    assert "“cat” → “the”" in said(other, 0, "cat")
+    at(other, "text=7&layer=3")
+    other.locator(".aw-link-note").filter(has_text="text=7").wait_for()
+
+
 def test_a_frame_has_no_address_and_copies_python(open_page, views, tmp_path):
     views[1].at(layer=2, head=4, pins=[(2, 1)])
     file = tmp_path / "frame.html"

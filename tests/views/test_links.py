@@ -123,3 +123,16 @@ def test_the_text_that_is_counted_is_recognised(trace):
 
     assert mark(["a", "b"]) == mark(["a", "b"]) != mark(["a", "c"])
     assert "of=" not in aw.Heatmap(trace).link("a")  # nothing is counted
+
+
+def test_of_several_texts_the_shown_one_is_named(trace, monkeypatch):
+    other = aw.from_attentions(np.full((4, 3, 2, 2), 0.5), ["A", "dog"])
+    view = aw.Explorer([trace, other])
+    view.show_text(1)
+    assert view.at(layer=2, head=1).link("a") == "a#text=1&method=attention&unit=token&layer=2&head=1"
+    named(monkeypatch, view=view)
+    code = view.link()
+    view.show_text(0)
+    assert eval(code, {"view": view}).trace is other
+    named(monkeypatch, aw=aw, dog=other)
+    assert view.at(text=1).link().startswith("aw.Explorer(dog).at(method=")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
@@ -18,7 +17,7 @@ from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -42,21 +41,13 @@ class LinkedView(anywidget.AnyWidget):
     _trace: Any = None  # that it was given, if it was
     _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
-    _made_with: tuple[type, Any, tuple[Any, ...], dict[str, Any]]  # its class, what it shows, other arguments
+    show_text: Callable[[Any], None]  # of `View`
     _holder: str  # its name among those that use the store and the selection
     _options: dict[str, Any]
     _wanted: dict[str, Any]  # the layer, head and unit that it was given
 
     store = anywidget.WidgetTrait().tag(sync=True)
     selection = anywidget.WidgetTrait().tag(sync=True)
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make a view that remembers how it was called, for its link."""
-        self = super().__new__(cls, *args, **kwargs)
-        first = next(iter(signature(cls).parameters), "")
-        shown, rest = (args[0], args[1:]) if args else (kwargs.get(first), ())
-        self._made_with = cls, shown, rest, {name: value for name, value in kwargs.items() if name != first}
-        return self
 
     def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
         """Resolve what this view was given into what it shows and offers.
@@ -215,6 +206,7 @@ class LinkedView(anywidget.AnyWidget):
     def at(
         self,
         *,
+        text: int | str | None = None,
         method: str | None = None,
         unit: str | None = None,
         stack: str | None = None,
@@ -235,7 +227,8 @@ class LinkedView(anywidget.AnyWidget):
         each value. Pins, heads, a span, a target and a foil that are not given are let go.
 
         Args:
-            method: Method that is shown; None, here and below: as it is.
+            text: Text that is shown, as `show_text` takes it; None, here and below: as it is.
+            method: Method that is shown.
             unit: Unit that is shown.
             stack: "encoder", "decoder" or "cross", where there are several.
             layer: Layer that is shown.
@@ -258,6 +251,8 @@ class LinkedView(anywidget.AnyWidget):
             >>> view.selection.method, view.selection.pinned
             ('rollout', Cell(query=3, key=1, unit='token'))
         """
+        if text is not None:
+            self.show_text(text)
         self.selection.move(
             {
                 "method": method,

@@ -80,7 +80,8 @@ def link_paths(view: View) -> Iterator[Path]:
 
     place = place_of(view)
     at = f".at({listed(**place)})" if place else ""
-    made_by, given, rest, named = view._made_with  # noqa: SLF001
+    made_by, given = view._made_by  # noqa: SLF001
+    rest, named = view._made_with  # noqa: SLF001
     shown = given if view._trace is None else view._trace  # noqa: SLF001 - that of the text that is shown now
     named = {option: value for option, value in named.items() if option not in place}
     pieces: list[Any] = []
@@ -91,7 +92,12 @@ def link_paths(view: View) -> Iterator[Path]:
     if getattr(attnwidgets, made_by.__name__, None) is made_by:
         yield attnwidgets, f".{made_by.__name__}(", *pieces, f"){at}"
     yield made_by, "(", *pieces, f"){at}"
-    yield view, at
+    several = place and len(view.traces) > 1
+    yield view, f".at({listed(text=_shown_text(view), **place)})" if several else at
+
+
+def _shown_text(view: View) -> int:
+    return next(place for place, trace in enumerate(view.traces) if trace is view.trace)
 
 
 def _pieces(value: Any) -> Iterator[Any]:
@@ -126,6 +132,7 @@ def fragment(view: View, number: int = 1) -> str:
     """Return the part of an address after `#`; see `js/src/link.ts`."""
     place = place_of(view)
     pairs = [("view", str(number))] if number != 1 else []
+    pairs += [("text", str(_shown_text(view)))] if len(view.traces) > 1 else []
     pairs += [
         (name, str(place[name])) for name in ("method", "unit", "stack", "layer", "head") if name in place
     ]

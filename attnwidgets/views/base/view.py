@@ -81,6 +81,7 @@ class View(LinkedView):
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     _requests: RequestHandlers
+    _made_by: tuple[type, Any]  # its class, and what it was given to show
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
@@ -94,6 +95,7 @@ class View(LinkedView):
         first = next(iter(signature(cls).parameters), "")
         shown = args[0] if args else kwargs.get(first)
         self._made_with = args[1:], {name: value for name, value in kwargs.items() if name != first}
+        self._made_by = cls, shown
         if is_trace(shown):
             self._texts = Texts([shown])
         return self

@@ -7,11 +7,20 @@ import { MOST_PINS } from "../selection.ts";
 import { baseKey, keyWithTargets } from "../wire/keys.ts";
 import type { Cell, Header, Outcome, SelectionState, Span } from "../wire/wire.ts";
 
+interface Model {
+  get(key: string): unknown;
+  set(key: string, value: unknown): void;
+}
+
 /** A view of a page that an address can name. */
 export interface Addressed {
   el: HTMLElement;
-  header: Header;
-  selection: { get(key: string): unknown; set(key: string, value: unknown): void };
+  /** Its models, which are others for another text. */
+  part(of: "selection" | "store"): Model;
+  /** The number of its texts, the place of the shown one, and what shows another; 0: it has only one. */
+  texts: number;
+  shownText(): number;
+  showText(index: number): Promise<void>;
 }
 
 /** What an address asks of a selection, as far as the page has it. */
@@ -158,43 +167,56 @@ const MOVED = [
 
 /**
  * Open the views of a page at its address, now and whenever that changes: by hand, or with Back. A view that an address
- * moved before returns to where the page opened it. Returns a function that scrolls to the view that it names.
+ * moved before returns to where the page opened it. Resolves, once the address is followed, to a function that scrolls to
+ * the view that it names.
  */
-export function followAddress(views: readonly Addressed[]): () => void {
-  const opening = new Map(
-    views.map(({ selection }) => [selection, new Map(MOVED.map((name) => [name, selection.get(name)]))]),
-  );
+export async function followAddress(views: readonly Addressed[], selections: readonly Model[]): Promise<() => void> {
+  const opening = new Map(selections.map((one) => [one, new Map(MOVED.map((name) => [name, one.get(name)]))]));
+  const texts = new Map(views.map((view) => [view, view.shownText()]));
   const note = document.createElement("p");
   note.className = "aw-link-note";
   note.role = "status";
   let moved: Addressed | undefined;
+  let turn = 0;
 
-  const go = (): void => {
+  const go = async (): Promise<void> => {
     const said = readAddress(location.hash);
     // A plain anchor is about the page, and not about a view.
     if (!said && location.hash.length > 1) return;
-    for (const [name, value] of opening.get(moved?.selection as never) ?? []) moved?.selection.set(name, value);
+    turn += 1;
+    const mine = turn;
+    const show = async (view: Addressed | undefined, text: number): Promise<void> => {
+      if (view && view.shownText() !== text) await view.showText(text);
+    };
+    const left = moved?.part("selection");
+    for (const [name, value] of (left && opening.get(left)) ?? []) left?.set(name, value);
     note.remove();
     const number = said?.get("view") ?? "1";
-    moved = said ? views[(whole(number) ?? 0) - 1] : undefined;
-    if (!said) return;
+    const view = said ? views[(whole(number) ?? 0) - 1] : undefined;
+    if (moved && moved !== view) await show(moved, texts.get(moved) ?? 0);
+    moved = view;
+    if (!said || mine !== turn) return;
     let what: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
-    if (moved) {
-      const { selection, header } = moved;
+    if (view) {
+      const text = said.get("text");
+      const index = text === null ? (texts.get(view) ?? 0) : whole(text);
+      const hasText = index !== null && (index < view.texts || text === null);
+      if (hasText) await show(view, index);
+      if (mine !== turn) return;
+      const selection = view.part("selection");
       const now = (name: string): string => String(selection.get(name));
+      const header = view.part("store").get("header") as Header;
       what = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
+      if (!hasText) what.lacks.push(`text=${text}`);
       for (const [name, value] of Object.entries(what.values)) selection.set(name, value);
     }
     note.textContent = noteOf(what);
-    if (note.textContent) (moved ?? views[0])?.el.before(note);
+    if (note.textContent) (view ?? views[0])?.el.before(note);
   };
   const scroll = (): void => {
     if (readAddress(location.hash)?.has("view")) moved?.el.scrollIntoView();
   };
-  go();
-  addEventListener("hashchange", () => {
-    go();
-    scroll();
-  });
+  await go();
+  addEventListener("hashchange", () => void go().then(scroll));
   return scroll;
 }

@@ -290,6 +290,7 @@ async function start(): Promise<void> {
   if (!page) return;
   const models = new Map<string, PageModel>();
   const groups = page.texts ?? [];
+  let markTexts = (): void => undefined;
   const groupOf = (id: string): Group | undefined =>
     groups.find(({ views }) => views.some((line) => line.includes(id)));
   await Promise.all(
@@ -309,6 +310,7 @@ async function start(): Promise<void> {
         const group = groupOf(id);
         if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
           await showText(group, question.args.index, page.models, models);
+          markTexts();
           return [{ kind: "answer", id: question.id, meta: { shown: group.shown } }, []];
         }
         // The answers about the text that is shown.
@@ -336,27 +338,33 @@ async function start(): Promise<void> {
   const shown = [...document.querySelectorAll<HTMLElement>(VIEWS)].flatMap((el) => {
     const id = el.dataset.model ?? "";
     const name = page.models[id]?.view;
-    return name ? [{ el, name, model: named(`anywidget:${id}`) }] : [];
+    return name ? [{ el, name, model: named(`anywidget:${id}`), group: groupOf(id) }] : [];
   });
+  for (const { model } of shown) model.isDrawn = true;
+  /** Say on every view which of its texts it shows, for its link. */
+  markTexts = () => {
+    for (const { el, group } of shown) if (group) el.dataset.text = String(group.shown);
+  };
+  markTexts();
   // Before anything is drawn: a page opens where its address says.
-  const scroll = followAddress(
-    shown.map(({ el, model }) => ({
+  const scroll = await followAddress(
+    shown.map(({ el, model, group }) => ({
       el,
-      // Another text may be shown by then.
-      get selection() {
-        return named(model.get("selection") as string);
-      },
-      get header() {
-        return named(model.get("store") as string).get("header") as Header;
+      part: (of) => named(model.get(of) as string),
+      texts: group?.views[0]?.length ?? 0,
+      shownText: () => group?.shown ?? 0,
+      showText: async (index) => {
+        if (group) await showText(group, index, page.models, models);
+        markTexts();
       },
     })),
+    [...models].flatMap(([id, model]) => (page.models[id]?.kind === "selection" ? [model] : [])),
   );
   const drawn = shown.map(async ({ el, name, model }) => {
     const { signal } = new AbortController();
     const host = {
       getModel: async (ref: string) => named(ref).proxy(signal),
     } as unknown as Host;
-    model.isDrawn = true;
     const props: ViewProps = { model: model.proxy(signal) as unknown as AnyModel<ViewState>, el, signal, host };
     await renderers.render(props, name).catch(reportError);
   });

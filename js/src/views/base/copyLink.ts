@@ -24,7 +24,11 @@ export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promis
         const answer = answers.get<Expression>("expression", ASKED)?.meta;
         const why = answers.failure("expression", ASKED);
         if (answer) done({ text: answer.code, words: said("a line of Python that opens this", answer.note) });
-        else if (why) done({ text: codeOf(ctx), words: said("a line of Python", "the view is called “view” here") });
+        else if (why)
+          done({
+            text: codeOf(ctx, placeOf(ctx)?.dataset.text),
+            words: said("a line of Python", "the view is called “view” here"),
+          });
         else return;
         arrived = () => undefined;
       };
@@ -40,8 +44,11 @@ const said = (what: string, note: string): string => [what, note].filter(Boolean
 
 /** The address of what a view shows, on a page of its own: not in a notebook, nor in a frame without an address. */
 function addressOf(ctx: ViewContext): string | null {
-  const place = ctx.el.closest(".aw-view[data-model]");
+  const place = placeOf(ctx);
   if (!place || location.protocol === "about:") return null;
   const number = [...document.querySelectorAll(".aw-view[data-model]")].indexOf(place) + 1;
-  return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number)}`;
+  return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number, place.dataset.text)}`;
 }
+
+/** Where a page of its own shows this view. */
+const placeOf = (ctx: ViewContext): HTMLElement | null => ctx.el.closest(".aw-view[data-model]");
