@@ -163,7 +163,7 @@ class View(anywidget.AnyWidget):
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
         """Open the widget, with the store and the selection of `_connect`."""
         super().__init__(
-            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
+            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
             options=dict(self._options),
             **traits,
@@ -181,6 +181,11 @@ class View(anywidget.AnyWidget):
         self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
         self.on_msg(lambda _, content, __: self._requests.receive(content))
         CELLS.mark(self)
+
+    def _likely_height(self, store: TileStore) -> int:
+        """Return about how many CSS pixels the content of a view without a height of its own needs."""
+        del store
+        return 40
 
     def _csv(self, **place: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""

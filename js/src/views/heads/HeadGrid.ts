@@ -31,6 +31,7 @@ import { createScale } from "../base/colourScale.ts";
 import { filtersOf, offerAdjusting } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { createPicking } from "../base/gestures.ts";
+import { failed, type Missing } from "../base/missing.ts";
 import { headAddress, placeWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
@@ -58,6 +59,9 @@ const [HEIGHT, TALL, LOW] = [480, 318, 190];
 const NARROW = 300;
 /** Height of a narrow heat table: its six thumbnails stand below it. */
 const LOW_TABLE = 150;
+
+/** Every head is filtered out. */
+const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const canvas = h("canvas.cells");
@@ -142,6 +146,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     controls: [controls.menu, filter],
     tags: isAlone ? [] : [controls.menu, filter],
     body: [panel, content],
+    skeleton: "cells",
+    hint: "Click a head to show it in every view.",
     legend: scale.element,
   });
 
@@ -220,6 +226,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (foot && !isTable) names(source, pixels, foot * dots);
       legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
     }
+    frame.lacks(isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source));
     const job = ranking ? null : answers.job(patterns.request()[0]);
     const failed = ranking ? "" : answers.failure(...patterns.request());
     setText(problem, failed || (job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : ""));
@@ -231,6 +238,13 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const next = source.parts && inView ? lacking(source) : null;
     if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
     point();
+  };
+
+  const lackingThumbs = ({ id }: Source): Missing => {
+    const { state, message } = ctx.tiles.status();
+    const why = ctx.tiles.failure(id) ?? (state === "no-kernel" ? message : "");
+    if (why) return failed("thumbnails", why);
+    return { kind: "awaited", words: "loading thumbnails" };
   };
 
   /** For a source sent in parts, the first visible thumbnail that is missing. */
