@@ -7,6 +7,9 @@ import type { Question, QuestionReply } from "../src/wire/wire.ts";
 interface Twin {
   sent: Question[];
   changes: number;
+  /** How often the kernel was missed; and what happens when it is back. */
+  missed: number;
+  back(): void;
   answers: Answers;
   end: AbortController;
   reply(reply: QuestionReply): void;
@@ -15,7 +18,15 @@ interface Twin {
 function twin(): Twin {
   let hear: (reply: QuestionReply, buffers: DataView[]) => void = () => undefined;
   const end = new AbortController();
-  const it: Twin = { sent: [], changes: 0, end, answers: undefined as never, reply: (reply) => hear(reply, []) };
+  const it: Twin = {
+    sent: [],
+    changes: 0,
+    missed: 0,
+    back: () => undefined,
+    end,
+    answers: undefined as never,
+    reply: (reply) => hear(reply, []),
+  };
   const model = {
     send: (question: Question) => it.sent.push(question),
     on: (_: string, cb: typeof hear) => {
@@ -23,7 +34,16 @@ function twin(): Twin {
     },
     off: () => undefined,
   };
-  it.answers = createAnswers({ model, opening: [] } as unknown as ViewContext, end.signal, () => {
+  const tiles = {
+    status: () => ({ state: "ok" }),
+    lose: () => {
+      it.missed += 1;
+    },
+  };
+  const onChange = (_: AbortSignal, cb: (changed: ReadonlySet<string>) => void) => {
+    it.back = () => cb(new Set(["tiles"]));
+  };
+  it.answers = createAnswers({ model, tiles, onChange, opening: [] } as unknown as ViewContext, end.signal, () => {
     it.changes += 1;
   });
   return it;
@@ -86,5 +106,24 @@ test("late, foreign and repeated replies are harmless", () => {
   it.reply({ kind: "answer", id, meta: { is: 9 } });
   it.reply({ kind: "answer", id, meta: { is: 8 } });
   assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
+  it.end.abort();
+});
+
+test("what a busy kernel answers late counts, and what it lost is sent again when it is back", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const it = twin();
+  it.answers.get("square", { of: 3 });
+  it.answers.get("cube", { of: 3 });
+  t.mock.timers.tick(9000);
+  assert.match(it.answers.failure("square", { of: 3 }) ?? "", /No answer/);
+  assert.equal(it.missed, 2);
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 } });
+  assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
+  const { changes } = it;
+  it.back();
+  assert.equal(it.changes, changes + 1);
+  assert.equal(it.answers.failure("cube", { of: 3 }), undefined);
+  it.answers.get("cube", { of: 3 });
+  assert.equal(it.sent.length, 3);
   it.end.abort();
 });

@@ -194,7 +194,7 @@ def test_special_tokens_stand_apart_from_rows_and_scale(minilm, page_of):
     assert float(share.split("hold ")[1].split(" %")[0]) == pytest.approx(100 * row[special].sum(), abs=0.1)
     assert "Special tokens are not ranked" in page.locator(".aw-compare-side").inner_text()
     # FlowView opens on the last token with letters.
-    page.locator(".aw-flow .aw-readout", has_text="is made of").wait_for()
+    page.locator(".aw-flow .aw-readout", has_text="is made of").wait_for(state="attached")
     assert plain(page.locator(".aw-flow .aw-readout").inner_text()).startswith("“here” after layer 5")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 import attnwidgets as aw
 from tests.sae import made
 from tests.tracing import tiny
+
+from .bad_input import BAD, OUTSIDE
 
 TALLEST = 560
 MOST_GROUPS = 10
@@ -140,7 +141,6 @@ def test_filling_the_window_and_coming_back(minilm, page_of):
     assert height(page) == before
 
 
-# Controls and parts beside each other must not cover each other, and stay inside the frame or scroll.
 FOCUS = """() => {
   const el = document.activeElement;
   const parts = ['aw-toolbar', 'aw-lead', 'aw-tabs', 'aw-heads', 'aw-main', 'aw-side', 'aw-footer'];
@@ -149,21 +149,6 @@ FOCUS = """() => {
     if (at(up) && !parts.some((name) => up.parentElement.closest(`.${name}`))) return at(up);
   return 'else';
 }"""
-OUTSIDE = """root => {
-  const frame = root.getBoundingClientRect();
-  return [...root.querySelectorAll('button, select, input, summary, canvas, .aw-tok, .aw-readout')]
-    .filter((el) => el.checkVisibility() && !el.closest('.aw-menu, .aw-sr'))
-    .filter((el) => {
-      const { right, width } = el.getBoundingClientRect();
-      if (!width || right <= frame.right + 1) return false;
-      for (let up = el.parentElement; up !== root; up = up.parentElement)
-        if (getComputedStyle(up).overflowX !== 'visible') return false;
-      return true;
-    })
-    .map((el) => `${el.localName}.${el.className} ${el.textContent.slice(0, 20)}`);
-}"""
-
-
 WIDE = ["aw-toolbar", "aw-lead", "aw-heads", "aw-main", "aw-tabs", "aw-side"]
 NARROW = ["aw-toolbar", "aw-lead", "aw-tabs", "aw-heads", "aw-main"]
 
@@ -187,36 +172,6 @@ def test_tab_goes_through_an_explorer_as_it_is_read(classifier, page_of, width, 
     assert changes == len(visited) - 1, parts  # no part is visited twice
 
 
-def softmax(*shape):
-    return np.random.default_rng(0).dirichlet(np.ones(shape[-1]), shape[:-1]).astype("float32")
-
-
-def with_zeros():
-    numbers = softmax(2, 2, 6, 6)
-    numbers[:, :, 1:4] = 0
-    return aw.from_attentions(numbers, [f"t{i}" for i in range(6)])
-
-
-BAD = {
-    "labels of 500 characters": lambda: aw.from_attentions(
-        softmax(2, 3, 5, 5), ["x" * 500, "a b " * 125, "c", "d", "e"]
-    ),
-    "one token": lambda: aw.from_attentions(softmax(2, 3, 1, 1), ["a"]),
-    "one head": lambda: aw.from_attentions(softmax(4, 1, 5, 5), list("abcde")),
-    "one layer": lambda: aw.from_attentions(softmax(1, 4, 5, 5), list("abcde")),
-    "one of each": lambda: aw.from_attentions(softmax(1, 1, 5, 5), list("abcde")),
-    "rows of zeros": with_zeros,
-    "1 x 1,000": lambda: aw.MixingMap(
-        softmax(2, 2, 1, 1000),
-        query=["q"],
-        key=[f"k{i}" for i in range(1000)],
-        layers=range(2),
-        heads=range(2),
-        method="mine",
-    ),
-}
-
-
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_neither_overflows_nor_grows(page_of, what):
     page = page_of(aw.Explorer(BAD[what]()), viewport={"width": 760, "height": 900})
@@ -232,17 +187,17 @@ def test_bad_input_neither_overflows_nor_grows(page_of, what):
 def test_a_hint_goes_after_the_first_click(minilm, page_of):
     trace = aw.trace(*minilm, "the cat sat on the mat")
     page = page_of(aw.Explorer(trace), aw.Explorer(trace, layer=1))
-    readouts = page.locator(".aw-explorer > .aw-footer > .aw-readout")
+    hints = page.locator(".aw-explorer > .aw-footer > .aw-hint:visible")
     page.mouse.move(0, 0)
     page.wait_for_timeout(150)
-    assert readouts.all_inner_texts() == ["Click a token to see what it reads."] * 2
+    assert hints.all_inner_texts() == ["Click a token to see what it reads."] * 2
     before = height_of_all(page)
     page.locator(".aw-explorer .aw-tok").nth(2).click()
     page.keyboard.press("Escape")
     page.mouse.move(0, 0)
     page.locator("body").click(position={"x": 2, "y": 2})
     page.wait_for_timeout(150)
-    assert not any("Click a token" in text for text in readouts.all_inner_texts())
+    assert hints.count() == 0
     assert height_of_all(page) == before
 
 

@@ -33,7 +33,7 @@ STAGE = """async stub => {
 def stage(open_page):
     page = open_page()
     page.clock.install()
-    page.evaluate(STAGE, stub("Heatmap", ("tools",)))
+    page.evaluate(STAGE, stub("Heatmap", ("tools",), 480))
     return page
 
 
@@ -51,6 +51,13 @@ def test_what_arrives_asks_for_nothing(stage):
     stage.clock.run_for(60_000)
     assert said(stage) == "the view itself"
     assert asked(stage) == []
+
+
+def test_a_skeleton_of_the_height_stands_there_before_the_code(stage, open_page):
+    assert stage.locator("p").bounding_box()["height"] == 480
+    own = open_page()
+    own.evaluate(STAGE.replace("(name) => name", "() => ({height: 300})"), stub("Heatmap", (), 480))
+    assert own.locator("p").bounding_box()["height"] == 300
 
 
 def test_what_fails_says_why_and_what_to_do_until_the_copy_comes(stage):

@@ -47,7 +47,7 @@ class Menu:
         self.shots = shots
         self.root = page.locator(".aw-explorer")
         self.button = self.root.get_by_role("combobox", name="method")
-        self.work = self.root.locator("> .aw-notices > .aw-work")
+        self.work = self.root.locator("> .aw-footer > .aw-work")
 
     def choose(self, name):
         choose(self.root, "method", name)

@@ -110,7 +110,7 @@ def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(tra
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
     page.get_by_text("not in this file; it needs a running kernel").first.wait_for()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
-    page.locator(".aw-removal-grid:not([data-stale])").wait_for()
+    page.locator(".aw-removal-grid:not([data-old])").wait_for()
 
 
 def test_at_760_the_order_is_one_click_away_and_a_row_moves_the_slider(page, trace, found):

@@ -148,7 +148,7 @@ class View(LinkedView):
             self._requests.replace(self._all_handlers())
             return
         super().__init__(
-            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
+            _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
             options=dict(self._options),
             **traits,
@@ -172,6 +172,11 @@ class View(LinkedView):
             ),
         }
         return common | dict(self._handlers())
+
+    def _likely_height(self, store: TileStore) -> int:
+        """Return about how many CSS pixels the content of a view without a height of its own needs."""
+        del store
+        return 40
 
     def _csv(self, **place: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""

@@ -10,6 +10,10 @@ from attnwidgets.views.base.view import View
 if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.wire.store import TileStore
+
+_FEW = 8  # rows whose cells are larger than others
+_TALLEST = 566  # CSS pixels
 
 
 class Heatmap(View):
@@ -25,6 +29,10 @@ class Heatmap(View):
     _VIEW = "Heatmap"
     _MARKS = "cells"
     _OPTIONS = FilterOptions
+
+    def _likely_height(self, store: TileStore) -> int:
+        rows = int(store.sources()[0].content[0].sum())
+        return 101 + 43 * rows if rows <= _FEW else min(_TALLEST, 132 + 28 * rows)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import matrix_sheet

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.metrics.robustness import Robustness
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.wire.store import TileStore
+
+_PER_LINE = 85  # characters
 
 
 class TokenStrip(View):
@@ -57,6 +60,11 @@ class TokenStrip(View):
             )
         self._robustness = robustness
         super().__init__(shown, marks=marks, **options)
+
+    def _likely_height(self, store: TileStore) -> int:
+        labels = store.sources()[0].axes()[1]["labels"]
+        lines = sum(len(label) + 1 for label in labels) // _PER_LINE + 1
+        return 124 + 27 * min(10, lines)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import strip_sheet

@@ -26,6 +26,8 @@ export interface Answers {
   cancel(topic: string): void;
   /** Forget the failures of a topic and, if `andAnswers`, its answers. */
   retry(topic: string, andAnswers?: boolean): void;
+  /** Forget the failures of a topic, and request what is missing. */
+  again(topic: string): void;
 }
 
 interface Flight extends Job {
@@ -42,6 +44,8 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
   const received = new Map<string, Answer<unknown>>();
   const failures = new Map<string, string>();
   const flights = new Map<string, Flight>();
+  /** Requests that were given up, by id. */
+  const lost = new Map<number, Flight>();
   const { model } = ctx;
   let nextId = Math.floor(Math.random() * 2 ** 40);
   const keyOf = (topic: string, args: Record<string, unknown>): string => JSON.stringify([topic, args]);
@@ -49,7 +53,13 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
 
   const wait = (flight: Flight): void => {
     clearTimeout(flight.timer);
-    flight.timer = setTimeout(() => finish(flight, GONE), GONE_AFTER);
+    flight.timer = setTimeout(() => lose(flight), GONE_AFTER);
+  };
+  /** Nobody answers. A busy kernel may still do so later. */
+  const lose = (flight: Flight): void => {
+    lost.set(flight.id, flight);
+    finish(flight, GONE);
+    ctx.tiles.lose();
   };
   const send = (topic: string, key: string, args: Record<string, unknown>): void => {
     const id = nextId++;
@@ -70,7 +80,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     try {
       model.send(question, undefined, []);
     } catch {
-      queueMicrotask(() => finish(flight, GONE)); // the comm is closed
+      queueMicrotask(() => lose(flight)); // the comm is closed
     }
     setTimeout(() => flights.get(topic) === flight && changed(), ANNOUNCED_AFTER);
   };
@@ -83,8 +93,12 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     changed();
   };
   const receive = (reply: QuestionReply, buffers: DataView[]): void => {
-    const flight = [...flights.values()].find(({ id }) => id === reply?.id);
+    const flight = [...flights.values(), ...lost.values()].find(({ id }) => id === reply?.id);
     if (!flight || signal.aborted) return;
+    if (lost.delete(flight.id)) {
+      failures.delete(flight.key);
+      if (!flights.has(flight.topic)) flights.set(flight.topic, flight);
+    }
     if (reply.kind === "progress") {
       wait(flight);
       if (reply.done === null) clearTimeout(flight.timer); // it waits for a running cell, for as long as that takes
@@ -102,11 +116,24 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     );
   };
   model.on("msg:custom", receive as never);
+  // The kernel is back: what it never got is requested again.
+  ctx.onChange(signal, (names) => {
+    if (!names.has("tiles") || ctx.tiles.status().state !== "ok" || lost.size === 0) return;
+    for (const { key } of lost.values()) failures.delete(key);
+    lost.clear();
+    changed();
+  });
   atEnd(signal, () => {
     for (const { timer } of flights.values()) clearTimeout(timer);
     model.off("msg:custom", receive as never);
   });
 
+  const retry = (topic: string, andAnswers = false): void => {
+    const isOfTopic = (key: string): boolean => key.startsWith(`[${JSON.stringify(topic)},`);
+    for (const entries of andAnswers ? [failures, received] : [failures]) {
+      for (const key of [...entries.keys()].filter(isOfTopic)) entries.delete(key);
+    }
+  };
   return {
     get<T>(topic: string, args: Record<string, unknown> = {}) {
       const key = keyOf(topic, args);
@@ -127,11 +154,10 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const flight = flights.get(topic);
       if (flight) model.send({ kind: "cancel", id: 0, job: flight.id }, undefined, []);
     },
-    retry(topic, andAnswers = false) {
-      const isOfTopic = (key: string): boolean => key.startsWith(`[${JSON.stringify(topic)},`);
-      for (const entries of andAnswers ? [failures, received] : [failures]) {
-        for (const key of [...entries.keys()].filter(isOfTopic)) entries.delete(key);
-      }
+    retry,
+    again(topic) {
+      retry(topic);
+      changed();
     },
   };
 }

@@ -71,6 +71,8 @@ export interface TileClient {
   /** Called when a tile arrives or is refused, and when the status changes. */
   subscribe(signal: AbortSignal, cb: () => void): void;
   status(): Status;
+  /** A request of a view to its twin was not answered: look for the kernel. */
+  lose(): void;
 }
 
 export const WAITING_AFTER = 1500;
@@ -416,6 +418,14 @@ export function createTiles(): TileStore {
       atEnd(signal, () => listeners.delete(cb));
     },
     status: () => status,
+    lose() {
+      if (flight) return; // it finds out itself
+      const isNews = status.state !== "no-kernel";
+      setStatus("no-kernel", UNANSWERED);
+      if (!isNews) return;
+      pings = 0;
+      pingLater();
+    },
     failure(source, layer, head) {
       const key = keyOf({ source, layer, head });
       return stopped.has(key) ? "stopped. Go to another layer and back to compute it" : failures.get(key);

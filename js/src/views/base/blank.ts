@@ -7,12 +7,14 @@ const OUTLINE = "M1 1 H63 V47 H1 Z M1 13 H63 M1 24 H63 M1 36 H63 M17 1 V47 M32 1
 
 export interface BlankParts {
   words: string;
+  /** Failures are announced at once. */
+  role?: "alert" | "note";
   /** What the reader can do. */
   advice?: string;
   retry?: () => void;
 }
 
-export function createBlank(signal: AbortSignal, { words, advice, retry }: BlankParts): HTMLElement {
+export function createBlank(signal: AbortSignal, { words, role = "alert", advice, retry }: BlankParts): HTMLElement {
   const [outline, shape] = ["svg", "path"].map((tag) => document.createElementNS(SVG, tag)) as [SVGElement, SVGElement];
   outline.setAttribute("viewBox", "0 0 64 48");
   outline.ariaHidden = "true";
@@ -22,7 +24,7 @@ export function createBlank(signal: AbortSignal, { words, advice, retry }: Blank
   if (retry) on(again, signal, { click: retry });
   return h(
     "div.blank",
-    { role: "alert" },
+    { role },
     outline,
     h("b", words),
     ...(advice ? [h("span.dim", advice)] : []),

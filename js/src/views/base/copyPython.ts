@@ -43,6 +43,7 @@ export function createCopyButton(
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   told.hidden = true;
+  button.disabled = true;
   reserve(button, LABEL, COPIED);
 
   const close = (): void => assign(told, { hidden: true });

@@ -3,8 +3,10 @@
  * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
-import { assign, h, on, reserve, setChildren, setStyles, setText } from "../../dom.ts";
+import { h, on, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
+import { createProgress, createVeil, type Missing, type Skeleton } from "./missing.ts";
+import { only } from "./view.ts";
 
 export interface FrameParts {
   /** Controls of the toolbar, in the order method, stack, layer, head, unit. */
@@ -16,7 +18,9 @@ export interface FrameParts {
   /** Beside the caption's words. */
   tags?: readonly HTMLElement[];
   body: readonly HTMLElement[];
-  /** What to try first: it stands in the footer until the first click, in this notebook or page. */
+  /** The outline of the picture while it is on its way; rows by default. */
+  skeleton?: Skeleton;
+  /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
   hint?: string;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
@@ -30,6 +34,11 @@ export interface Frame {
    * may show next, and the caption reserves room for them.
    */
   show(where: string | ((shown: Resolved) => string), title?: string): string;
+  /**
+   * Say what the picture lacks; null: it is there. What is awaited or failed leaves the earlier picture, dimmed, and is
+   * said in the footer; where there is none, and where there is nothing to show, it stands in the picture's place.
+   */
+  lacks(missing: Missing | null): void;
   readonly readout: Readout;
 }
 
@@ -38,24 +47,55 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
   const caption = h("div.caption", title, ...(parts.tags ?? []), place, note, ...(parts.legend ? [parts.legend] : []));
   const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
-  const body = h("div.body", ...inBody, ...parts.body);
+  const veil = createVeil(ctx, caption, parts.skeleton ?? "rows");
+  const body = h("div.body", ...inBody, ...parts.body, veil.element);
   const isInside = ctx.el !== root;
   const footer = withHint(ctx, root, createReadout(), parts.hint ?? "");
-  const notices = createNotices(ctx);
-  if (isInside) setChildren(root, caption, ...parts.body);
+  const warning = h("div.warning", { role: "note" });
+  const progress = createProgress(ctx.signal);
+  const isPage = ctx.model.get("runtime") === "";
+  let isDrawn = false;
+  let missing: Missing | null = null;
+  if (isInside) setChildren(root, caption, ...parts.body, veil.element);
   else {
+    const kernel = createKernelNote(ctx, root);
     root.classList.add("aw-framed");
     setChildren(
       root,
       h(`div.toolbar${parts.plain ? ".plain" : ""}`, ...inBar, ...(parts.controls ?? []), h("span.end")),
-      notices.element,
+      warning,
       ...(parts.lead ?? []).map((row) => h("div.lead", row)),
       body,
-      h("div.footer", ...footer.elements, h("span.end", ...(parts.actions ?? []))),
+      h("div.footer", progress.element, ...footer.elements, kernel.element, h("span.end", ...(parts.actions ?? []))),
     );
+    // The kernel may be lost, and a job go on, without a change of anything that the view draws.
+    ctx.onChange(ctx.signal, (changed) => {
+      if (only(changed, "hover", "pinned")) return;
+      kernel.show();
+      showProgress();
+    });
+    kernel.show();
   }
+  /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
+  const showProgress = (): void => {
+    // Inside another view, and over the picture, it is said already.
+    const job = isInside || (missing?.job && !isDrawn) ? null : ctx.tiles.job();
+    const own = isDrawn && missing?.job !== null ? missing : null;
+    progress.show(own ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
+  };
   return {
     readout: isInside ? ctx.readout : footer,
+    lacks(now) {
+      // Nothing more will come in a page without a kernel.
+      missing = now && isPage ? { ...now, retry: undefined } : now;
+      if (isInside && missing?.job && missing.job === ctx.tiles.job()) missing = { ...missing, job: undefined };
+      if (!now || now.part) isDrawn = true;
+      else if (now.kind === "none" || now.other) isDrawn = false;
+      const isOld = Boolean(now && isDrawn && !now.part);
+      setFlag(isInside ? root : body, "data-old", isOld && parts.skeleton !== "own");
+      veil.show(isDrawn && !(isInside && isOld) ? null : missing, isDrawn);
+      showProgress();
+    },
     show(where, fallback) {
       const { height } = ctx.options;
       if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
@@ -81,56 +121,68 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
       const said = [source.note, ...notes].filter(Boolean).join(" · ");
       if (setText(note, said)) note.title = said;
-      notices.show();
+      setText(warning, source.warning);
       return name;
     },
   };
 }
 
-/** Warnings about the input, whether the kernel answers, and the progress of what it computes. */
-function createNotices(ctx: ViewContext): { element: HTMLElement; show(): void } {
-  const warning = h("div.warning", { role: "note" });
-  const status = h("div.warning.status", { role: "status" });
-  const [doing, steps, bar] = [h("span", { role: "status" }), h("span", { "aria-hidden": "true" }), h("progress")];
-  const stop = h("button.button", { type: "button" }, "Cancel");
-  const work = h("div.row.work", { hidden: "" }, doing, bar, steps, stop);
-  on(stop, ctx.signal, { click: () => ctx.tiles.cancel() });
+const GONE = "No kernel answers: what is loaded still works.";
+
+/**
+ * Whether the kernel answers, in the footer. While it does not, controls with `data-needs-kernel` do nothing and say
+ * why.
+ */
+function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLElement; show(): void } {
+  const element = h("div.status", { role: "status" });
+  const isGone = (): boolean => ctx.tiles.status().state === "no-kernel";
+  const stop = (event: Event): void => {
+    if (!isGone() || !(event.target as Element).closest("[data-needs-kernel]")) return;
+    if (event instanceof KeyboardEvent && event.key === "Tab") return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  for (const name of ["pointerdown", "mousedown", "click", "dblclick", "keydown"])
+    root.addEventListener(name, stop, { capture: true, signal: ctx.signal });
   return {
-    element: h("div.notices", work, warning, status),
+    element,
     show() {
-      setText(warning, ctx.source().warning);
-      setText(status, ctx.tiles.status().message);
-      const job = ctx.tiles.job();
-      assign(work, { hidden: !job });
-      setText(doing, job ? `${job.text}${job.done === null ? ": waits for the running cell" : ""}` : "");
-      assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
-      setText(steps, job?.total ? `${job.done} of ${job.total}` : "");
+      const { message } = ctx.tiles.status();
+      const words = message || (isGone() ? GONE : "");
+      if (setText(element, words)) element.title = words;
+      setFlag(root, "data-no-kernel", isGone());
+      for (const control of root.querySelectorAll<HTMLElement>("[data-needs-kernel]")) {
+        if (isGone()) [control.ariaDisabled, control.ariaDescription] = ["true", words];
+        else [control.ariaDisabled, control.ariaDescription] = [null, null];
+      }
     },
   };
 }
 
 type Footer = Readout & { elements: HTMLElement[] };
 
-/** A readout that says what to try first while nobody points at anything here or in a linked view, until the first click. */
-function withHint(ctx: ViewContext, root: HTMLElement, inner: Footer, hint: string): Footer {
-  if (!hint) return inner;
-  let last = "";
-  const isHinting = (): boolean =>
-    !ctx.learned.has(hint) && !ctx.cell("pinned") && !ctx.cell("hover") && !root.matches(":hover, :focus-within");
-  const show: Footer["show"] = (text, aloud) => {
-    last = text;
-    if (isHinting()) inner.show(hint, false);
-    else inner.show(text, aloud);
+/** A readout in whose place stands what to try first, while nobody points at anything here or in a linked view. */
+function withHint(ctx: ViewContext, root: HTMLElement, readout: Footer, words: string): Footer {
+  if (!words || ctx.el !== root) return readout;
+  const hint = h("div.hint", words);
+  const show = (): void => {
+    const isPointed = ctx.header().sources.length > 0 && (ctx.cell("pinned") ?? ctx.cell("hover"));
+    const isShown = !ctx.learned.has(words) && !isPointed;
+    hint.hidden = !isShown || root.matches(":hover, :focus-within");
   };
   on(root, ctx.signal, {
     click() {
-      ctx.learned.add(hint);
-      show(last, false);
+      ctx.learned.add(words);
+      show();
     },
-    pointerenter: () => show(last, false),
-    pointerleave: () => show(last, false),
+    pointerenter: show,
+    pointerleave: show,
+    focusin: show,
+    focusout: () => queueMicrotask(show),
   });
-  return { elements: inner.elements, show };
+  ctx.onChange(ctx.signal, show);
+  show();
+  return { elements: [hint, ...readout.elements], show: readout.show };
 }
 
 /** A line of text, and a polite live region that announces only the last of several quick changes. */

@@ -76,6 +76,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     legend: h("span.scale.field", low, ramp, high),
     tags: [panes.element, explanations.form],
     body: [body],
+    hint: "Click a token to compare its value in every row.",
     actions: [copy.element],
   });
   const isOtherText = createWatch();
@@ -111,7 +112,7 @@ export const renderCompareView = view((ctx, root, signal) => {
 
   const draw = (): void => {
     controls.show();
-    explanations.read(picture.element, frame.readout);
+    explanations.read(frame.lacks);
     const { meta, stale } = explanations;
     const title = frame.show(meta ? words.heading() : "");
     assign(root, { ariaLabel: `${title}: one text, several explanations` });

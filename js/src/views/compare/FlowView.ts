@@ -3,12 +3,14 @@
  * followed down to the input: the hovered one, the pinned one, or at first the last that is not special.
  */
 
-import { assign, createWatch, h, keyboard, on, onResize, setFlag, setText } from "../../dom.ts";
+import { assign, createWatch, h, keyboard, on, onResize, setText } from "../../dom.ts";
 import { ByteLru } from "../../wire/lru.ts";
 import type { Tile } from "../../wire/tile.ts";
+import type { Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { failed, type Missing } from "../base/missing.ts";
 import { navigation } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
@@ -58,6 +60,8 @@ export const renderFlowView = view((ctx, root, signal) => {
     controls: [...units.elements, h("label.group.flow-least", "edges of at least", slider, least)],
     legend: counts,
     body: [pane, h("div.flow-outside", earlier, later)],
+    skeleton: "chart",
+    hint: "Click a token to follow where it comes from.",
     actions: [copy.element],
   });
   const { readout } = frame;
@@ -211,6 +215,14 @@ export const renderFlowView = view((ctx, root, signal) => {
     setText(later, after && `${after} ›`);
   };
 
+  const lacking = ({ id, layers }: Source, missing: number): Missing => {
+    const why = layers.map((layer) => tiles.failure(id, layer, "-")).find(Boolean);
+    if (why) return failed("flow", why);
+    const { state, message } = tiles.status();
+    if (state === "no-kernel") return failed("flow", message);
+    const job = { text: "fetching layers", done: layers.length - missing, total: layers.length };
+    return { kind: "awaited", words: job.text, job };
+  };
   const draw = (): void => {
     const source = ctx.source();
     isDue = false;
@@ -220,12 +232,8 @@ export const renderFlowView = view((ctx, root, signal) => {
     setText(least, percent(atLeast()));
     const missing = collect();
     layout();
-    setFlag(plot, "data-stale", missing > 0);
-    if (missing) {
-      const why = source.layers.map((layer) => tiles.failure(source.id, layer, "-")).find(Boolean);
-      readout.show(why || tiles.status().message || `fetching ${missing} layers …`, Boolean(why));
-      return;
-    }
+    frame.lacks(missing ? lacking(source, missing) : null);
+    if (missing) return;
     copy.show();
     if (width <= 0) return;
     paintBase();

@@ -30,10 +30,12 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const strips = createProfileStrips(ctx, signal, explanations, sources);
   const copy = createCopyButton(ctx, signal, () => place());
   const chart = h("div.profile-chart", lines.element);
-  const { show, readout } = createFrame(ctx, root, {
+  const { show, lacks, readout } = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
     tags: [explanations.form],
     body: [chart, strips.element],
+    skeleton: "chart",
+    hint: "Click a layer to show it in every view.",
     actions: [copy.element],
   });
   const isDrawn = createWatch();
@@ -53,7 +55,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
     return { of: "value", line: 0, sources: some, layer, ...args() };
   };
   const draw = (): void => {
-    explanations.read(plot, readout);
+    explanations.read(lacks);
     const { meta, stale } = explanations;
     controls.show();
     const title = show(meta ? where() : "");

@@ -3,11 +3,13 @@
  * and drawn on one scale or each on its own.
  */
 
-import type { Readout, ViewContext } from "../../context.ts";
-import { createWatch, setFlag } from "../../dom.ts";
+import type { ViewContext } from "../../context.ts";
+import { createWatch } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { filtersOf, setFilters, standApart } from "../base/filters.ts";
+import type { Frame } from "../base/frame.ts";
+import { missingAnswer } from "../base/missing.ts";
 import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { peak } from "../text/rowValues.ts";
@@ -44,8 +46,8 @@ export interface ExplanationRows<T> {
   extents: { top: number; signed: boolean }[];
   /** Whether the current answer is still missing. */
   stale: boolean;
-  /** Read the current answer if it is here; otherwise dim `element`, and `readout` says why. */
-  read(element: HTMLElement, readout: Readout): void;
+  /** Read the current answer if it is here; otherwise the view lacks it. */
+  read(lacks: Frame["lacks"]): void;
   /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;
   /** Whether each row has a scale of its own. */
@@ -90,17 +92,12 @@ export function createRows<T extends Said>(
     apart: [],
     extents: [],
     stale: false,
-    read(element, readout) {
+    read(lacks) {
       const wanted = args();
       const answer = answers.get<T>(topic, wanted);
       explanations.stale = !answer;
-      setFlag(element, "data-stale", !answer);
-      if (!answer) {
-        const { text, done, total } = answers.job(topic) ?? { text: "reading" };
-        const why = answers.failure(topic, wanted);
-        readout.show(why ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`, Boolean(why));
-        return;
-      }
+      lacks(answer ? null : missingAnswer(answers, topic, wanted, "values"));
+      if (!answer) return;
       if (answer.meta === explanations.meta) return;
       const { meta } = answer;
       explanations.meta = meta;

@@ -3,12 +3,12 @@
  * sees. One request covers all steps; the slider acts in the browser.
  */
 
-import { assign, h, onResize, quoted, setFlag, setText, shortLabel } from "../../dom.ts";
+import { assign, h, onResize, quoted, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
+import { failed, type Missing } from "../base/missing.ts";
 import { plural } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import {
@@ -48,8 +48,8 @@ export const renderRemovalView = view((ctx, root, signal) => {
     ctx.model.set("options", { ...ctx.model.get("options"), operator: name } as never);
     ctx.model.save_changes();
   });
+  operator.field.dataset.needsKernel = "";
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createFetchStatus(() => answers);
   const player = createStepSlider(signal, () => paint());
   const chart = createChart(
     ctx,
@@ -80,10 +80,12 @@ export const renderRemovalView = view((ctx, root, signal) => {
     body: [
       ...(alone ? [] : [own]),
       side,
-      h("div.removal-curve", state.element, plot),
+      h("div.removal-curve", plot),
       order.element,
       ...(alone ? [] : [seen.element]),
     ],
+    skeleton: "chart",
+    hint: "Move the slider to remove more tokens.",
     actions: [copy.element],
   });
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
@@ -102,10 +104,14 @@ export const renderRemovalView = view((ctx, root, signal) => {
 
   const read = (): void => {
     const [answer, topic, failure] = removalAt(answers, requestOf(ctx));
-    setFlag(grid, "data-stale", Boolean(removal) && !answer);
-    state.show(topic, failure);
+    const job = answers.job(topic);
+    const missing: Missing = failure
+      ? failed("prediction without tokens", failure, () => answers.again(topic))
+      : { kind: "awaited", words: "waiting for the model", job, cancel: () => answers.cancel(topic) };
+    // What chance removes may come later than the curve.
+    const isPart = answer !== null;
+    frame.lacks(isPart && !failure && (answer.baselines || !job) ? null : { ...missing, part: isPart });
     removal = answer ?? removal;
-    setFlag(grid, "data-empty", !removal);
     if (!answer) return;
     player.until(answer.steps.length - 1);
     if (!isOpened) player.go(Math.min(1, answer.steps.length - 1));

@@ -57,6 +57,8 @@ export const renderScorecardView = view((ctx, root, signal) => {
     lead: [chips.element],
     legend: direction,
     body: [h("div.scores-panes", curves, scroll)],
+    skeleton: "chart",
+    hint: "Click a method above to hide or show it.",
     actions: [copy.element],
   });
   let what: Shown;
@@ -97,6 +99,8 @@ export const renderScorecardView = view((ctx, root, signal) => {
     setText(warning, undefinedRows ? `${UNKNOWN}: ${warns || "no example has this score"}` : warns);
     chips.show(what);
     assign(chips.element.parentElement as HTMLElement, { hidden: Boolean(chips.element.hidden) });
+    const advice = "Click one above to show it.";
+    frame.lacks(shown.length > 0 ? null : { kind: "none", words: "Every method is hidden", advice });
     paint();
   };
 

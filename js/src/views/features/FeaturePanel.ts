@@ -8,8 +8,8 @@ import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
+import { missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
 import { fillOf } from "../text/stripColour.ts";
@@ -164,7 +164,6 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   const number = h("input.number", { type: "number", min: "0", "aria-label": "feature" });
   const stepper = h("span.group", { role: "group", "aria-label": "number" }, earlier, number, later);
   const wrap = h("button.button", { type: "button", "aria-pressed": "false" }, "whole contexts");
-  const state = createFetchStatus(() => answers);
   const naming = createFeatureNames(() => answers);
   const facts = h("div.feature-facts", { role: "group", "aria-label": "statistics", tabindex: "0" });
   const contexts = h("div.feature-contexts", { role: "group", "aria-label": "contexts", tabindex: "0" });
@@ -181,7 +180,8 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
   const controls = [stepper, name, wrap];
   const frame = createFrame(ctx, root, {
     controls: [...layer.elements, ...controls],
-    body: [...(isInside ? [h("div.row", ...controls)] : []), card, state.element],
+    body: [...(isInside ? [h("div.row", ...controls)] : []), card],
+    hint: "Click a feature’s name to open it here.",
     actions: [copy.element],
   });
   root.classList.add("aw-feature-panel");
@@ -244,9 +244,9 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     );
     for (const pane of [facts, contexts]) pane.scrollTop = 0;
   };
-  const empty = (words = ""): void => {
+  const empty = (): void => {
     drawnKey = "";
-    setChildren(facts, ...(words ? [h("div.note", words)] : []));
+    setChildren(facts);
     setChildren(contexts);
     frame.readout.show("", false);
   };
@@ -264,13 +264,20 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     earlier.disabled = feature === 0;
     later.disabled = feature + 1 >= (sae?.features ?? 0);
     if (!sae?.counted) {
-      empty("There are no statistics for this SAE: compute them with aw.feature_stats and pass them as stats=.");
+      empty();
+      frame.lacks({
+        kind: "none",
+        words: "There are no statistics for this SAE",
+        advice: "Compute them with aw.feature_stats and pass them as stats=.",
+      });
       return;
     }
     const args = { of, feature };
     const answer = answers.get<Page>("feature", args);
-    state.show("feature", answers.failure("feature", args) ?? naming.why());
-    setFlag(card, "data-stale", !answer);
+    const why = naming.why();
+    const missing = missingAnswer(answers, "feature", args, "statistics of this feature");
+    if (!answer) frame.lacks({ ...missing, other: missing.kind === "failed" });
+    else frame.lacks(why ? { kind: "failed", words: why, part: true } : null);
     const stateKey = JSON.stringify([args, Boolean(answer), sae.names, ctx.theme]);
     if (stateKey === drawnKey) return;
     if (!name.contains(document.activeElement)) {

@@ -8,9 +8,9 @@ import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
+import { missingAnswer } from "../base/missing.ts";
 import { createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { peak } from "../text/rowValues.ts";
@@ -47,7 +47,6 @@ function activationAt({ fired, largest }: Activations, feature: number, token: n
 
 export const renderFeatureStrip = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createFetchStatus(() => answers);
   const controls = together(createSaeControl(ctx, signal), createUnitControl(ctx, signal));
   const tabList = h("div.feature-tabs", { role: "tablist", "aria-label": "features" });
   const text = h("div.texts.feature-text");
@@ -80,7 +79,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     controls: controls.elements,
     lead,
     legend: h("span.scale", "0", ramp, high),
-    body: [...(isInside ? lead : []), h("div.feature-two", side, panel), state.element],
+    body: [...(isInside ? lead : []), h("div.feature-two", side, panel)],
+    hint: "Click a token to see which features fire on it.",
     actions: [copy.element],
   });
   root.classList.add("aw-feature-strip");
@@ -183,7 +183,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     frame.show(`${current.site}${several}`, "SAE features");
     root.ariaLabel = `text coloured by a feature of ${current.site}`;
     const data = activationsOf(ctx, answers);
-    state.show("activations", answers.failure("activations", { of: shownSae(ctx), unit }));
+    const args = { of: shownSae(ctx), unit };
+    frame.lacks(data ? null : missingAnswer(answers, "activations", args, "activations"));
     const start = JSON.stringify([shownSae(ctx), first]);
     if (data && start !== startedFor) {
       const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);

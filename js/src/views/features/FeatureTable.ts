@@ -6,9 +6,9 @@ import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf, wholesOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
+import { type Missing, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { type Activations, activationsOf } from "./activations.ts";
 import { barOf } from "./bars.ts";
@@ -81,7 +81,6 @@ function rowsOf({ meta, buffers }: Answer<Columns>): Row[] {
 export const renderFeatureTable = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
   const naming = createFeatureNames(() => answers);
-  const state = createFetchStatus(() => answers);
   const layer = createSaeControl(ctx, signal);
   const search = h("input.search", { type: "search", placeholder: "number, name or token", "aria-label": "search" });
   const order = createMenu("sort by", signal, (column) => sortBy(column as Column));
@@ -109,7 +108,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   });
   const frame = createFrame(ctx, root, {
     controls: [...layer.elements, h("label.field", search), order.field],
-    body: [scroll, state.element],
+    body: [scroll],
+    hint: "Click a feature to see where it fires.",
     actions: [copy.element],
   });
   root.classList.add("aw-feature-table");
@@ -146,6 +146,20 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     };
   };
 
+  const lacking = (sae: Sae, of: number, unit: string, isHere: boolean): Missing | null => {
+    const awaited = [
+      ...(sae.onText ? [missingAnswer(answers, "activations", { of, unit }, "activations")] : []),
+      ...(sae.counted ? [missingAnswer(answers, "columns", { of }, "statistics")] : []),
+    ];
+    if (!isHere) return awaited.find(({ kind }) => kind === "failed") ?? awaited[0] ?? null;
+    const why = naming.why();
+    if (why) return { kind: "failed", words: why, part: true };
+    if (rows.length > 0) return null;
+    const wanted = search.value.trim();
+    if (wanted) return { kind: "none", words: `No feature matches “${wanted}”`, advice: "Search for less of it." };
+    return { kind: "none", words: "No feature fires on this text" };
+  };
+
   const update = (): void => {
     const { of, sae } = current();
     if (!sae) return;
@@ -153,12 +167,6 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const activations = activationsOf(ctx, answers);
     const stats = sae.counted ? answers.get<Columns>("columns", { of }) : undefined;
     const { unit } = sae.onText ? axisOfText(ctx, sae) : { unit: "" };
-    state.show(
-      sae.onText ? "activations" : "columns",
-      (sae.onText && answers.failure("activations", { of, unit })) ||
-        answers.failure("columns", { of }) ||
-        naming.why(),
-    );
     const token = sae.onText
       ? [tokenAt(ctx, "hover", sae), tokenAt(ctx, "pinned", sae)].find((i) => i >= 0)
       : undefined;
@@ -186,6 +194,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
         (sae.names[feature] ?? "").toLowerCase().includes(wanted),
     );
     rows.sort(inOrder(sae));
+    frame.lacks(lacking(sae, of, unit, Boolean(activations || !sae.onText) && Boolean(stats || !sae.counted)));
     const found = `${rows.length} ${rows.length === 1 ? "feature" : "features"}`;
     frame.show(sae.site, found);
     const label = token === undefined ? "" : quoted(axisOfText(ctx, sae).axis.labels, token, ctx.options.indexBase);

@@ -1,13 +1,13 @@
 /** A slider for one feature, how far it moves the states, and the predictions before and after. */
 
-import { h, iconButton, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { beforeAfter } from "../base/beforeAfter.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
+import { failed, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { nameOfFeature, optionsOf } from "./features.ts";
@@ -51,7 +51,6 @@ const nearestOf = (all: readonly number[], wanted: number): number =>
 
 export const renderSteerView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update());
-  const state = createFetchStatus(() => answers);
   const settings = (): SteerOptions => ctx.options as SteerOptions;
   const [least = -2, most = 5] = settings().ends ?? [];
   const slider = h("input.range", {
@@ -67,7 +66,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   const more = iconButton(signal, "›", "stronger", () => moveTo(slider.valueAsNumber + STEP));
   const strength = h(
     "span.group.steer-strength",
-    { role: "group", "aria-label": "strength" },
+    { role: "group", "aria-label": "strength", "data-needs-kernel": "" },
     less,
     slider,
     figure,
@@ -109,7 +108,8 @@ export const renderSteerView = view((ctx, root, signal) => {
   }
   const frame = createFrame(ctx, root, {
     controls: [strength, kinds],
-    body: [h("div.steer-said", warning), body, state.element],
+    body: [h("div.steer-said", warning), body],
+    hint: "Move the slider to strengthen the feature.",
   });
   root.classList.add("aw-steer");
   root.role = "group";
@@ -191,13 +191,15 @@ export const renderSteerView = view((ctx, root, signal) => {
     root.ariaLabel = `steering of ${label}`;
     measure();
     if (all.length === 0) {
-      setChildren(
-        body,
-        h("div.note", "This model makes no predictions, and no sentences are given: there is nothing to compare."),
-      );
+      const words = "This model makes no predictions, and no sentences are given";
+      frame.lacks({ kind: "none", words, advice: "Give some to compare with, as sentences=." });
       return;
     }
     const ask = (scale: number): Record<string, unknown> => ({ kind, feature: feature(), scale });
+    const retry = (): void => {
+      answers.retry("reach");
+      answers.again("steered");
+    };
     let scale = rested;
     let answer = answers.get<Steered>("steered", ask(scale));
     let why = answers.failure("steered", ask(scale)) ?? answers.failure("reach", { feature: feature() });
@@ -206,10 +208,11 @@ export const renderSteerView = view((ctx, root, signal) => {
       scale = nearestOf(held[kind] ?? [], rested);
       answer = answers.get<Steered>("steered", ask(scale));
       const missing = answers.failure("steered", ask(scale));
-      why = missing ?? (answer ? `Below: ${scaleWords(scale)}, the nearest value stored in this page.` : why);
+      why = missing ?? (answer ? `Shown: ${scaleWords(scale)}, the nearest value stored in this page.` : why);
     }
-    state.show(answers.job("steered") ? "steered" : "reach", why);
-    setFlag(body, "data-stale", !answer);
+    if (answer) frame.lacks(why ? { kind: "failed", words: why, part: true } : null);
+    else if (why) frame.lacks(failed("prediction", why, retry));
+    else frame.lacks(missingAnswer(answers, "steered", ask(scale), "prediction of the model"));
     if (answer) last = { answer, scale };
     const stateKey = JSON.stringify([last?.answer.meta, kind]);
     if (stateKey === drawnKey) return;

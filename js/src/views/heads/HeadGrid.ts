@@ -15,6 +15,7 @@ import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
+import { failed, type Missing } from "../base/missing.ts";
 import { placeWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
@@ -31,6 +32,9 @@ import { createRanked } from "./grid/ranked.ts";
 
 /** Side in px of the enlarged map. */
 const ENLARGED = 148;
+
+/** Every head is filtered out. */
+const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const canvas = h("canvas.cells");
@@ -108,6 +112,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     controls: [controls.menu, filter],
     tags: isAlone ? [] : [controls.menu, filter],
     body: [panel, content],
+    skeleton: "cells",
+    hint: "Click a head to show it in every view.",
     legend: scale.element,
   });
 
@@ -201,6 +207,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (foot) labels.paint(canvas, source, now, pixels, foot * dots);
       legend(source, thumbs ? Math.max(0, ...peaksOf(thumbs).flat()) : 1, why);
     }
+    frame.lacks(now.isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source, special));
     const job = ranking ? null : answers.job(patterns.request()[0]);
     const failed = ranking ? "" : answers.failure(...patterns.request());
     setText(problem, failed || (job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : ""));
@@ -212,6 +219,13 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const next = source.parts && inView ? lacking(source) : null;
     if (next) ctx.tiles.thumbs(source.id, special, [next.layer, next.head]);
     point();
+  };
+
+  const lackingThumbs = ({ id }: Source, special: boolean): Missing => {
+    const { state, message } = ctx.tiles.status();
+    const why = ctx.tiles.thumbsFailure(id, special) ?? (state === "no-kernel" ? message : "");
+    if (why) return failed("thumbnails", why);
+    return { kind: "awaited", words: "loading thumbnails" };
   };
 
   /** For a source sent in parts, the first visible thumbnail that is missing. */

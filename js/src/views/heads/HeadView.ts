@@ -86,6 +86,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     tags: [filterPlace(ctx)],
     legend: drawn,
     body: [main, other.element],
+    hint: "Click a token to see what it reads.",
     actions: [copy.element],
   });
   root.classList.add("aw-headview");

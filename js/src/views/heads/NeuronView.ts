@@ -20,6 +20,7 @@ import type { Cell, HeadKey } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { onAddingClick, togglePin } from "../base/gestures.ts";
+import { failed } from "../base/missing.ts";
 import { headWords, placeWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
@@ -51,7 +52,6 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const formula = h("div.neuron-formula", { role: "status" });
   const lanes = createLanes();
   const keys = createKeyList(signal);
-  const trouble = h("div.warning.status", { role: "status" });
   const copy = createCopyButton(ctx, signal, () => {
     const { layer, head, query } = place();
     return ctx.cell("pinned") && row
@@ -75,7 +75,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, queries, order],
     tags: [where],
-    body: [walk, formula, trouble, body],
+    body: [walk, formula, body],
+    hint: "Click a key to follow its weight, step by step.",
     actions: [copy.element],
   });
   root.classList.add("aw-neuron");
@@ -121,8 +122,17 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const update = (): void => {
     const at = place();
     const answer = rowAt(answers, at);
-    setText(trouble, typeof answer === "string" ? answer : "");
-    body.classList.toggle("aw-stale", typeof answer !== "object");
+    const retry = (): void => {
+      answers.retry("attention_keys");
+      answers.again("attention_row");
+    };
+    frame.lacks(
+      typeof answer === "object"
+        ? null
+        : typeof answer === "string"
+          ? { ...failed("queries and keys", answer, retry), other: true }
+          : { kind: "awaited", words: "waiting for queries and keys", job: answers.job("attention_row") },
+    );
     body.ariaBusy = String(answer === undefined);
     if (typeof answer === "object") {
       if (row !== answer) keys.leave();

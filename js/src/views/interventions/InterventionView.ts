@@ -7,6 +7,7 @@ import { h, on, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { failed } from "../base/missing.ts";
 import { headAddress } from "../base/navigation.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
@@ -18,14 +19,13 @@ import { createRowEditor } from "./row.ts";
 export const renderInterventionView = view((ctx, root, signal) => {
   const alone = root === ctx.el;
   const controls = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
-  const act = h("button.button.knock", { type: "button" });
+  const act = h("button.button.knock", { type: "button", "data-needs-kernel": "" });
   const how = h(
     "select.button",
     { "aria-label": "replacement for a head's output" },
     h("option", { value: "zero" }, "write nothing"),
     h("option", { value: "mean" }, "write its mean over the text"),
   );
-  const why = h("div.warning", { role: "note" });
   const answers = createAnswers(ctx, signal, () => update());
   const refusal = (): string =>
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
@@ -34,10 +34,11 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const copy = createCopyButton(ctx, signal, () => change.place());
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const pulls = h("div.row.active-acts", act, how);
-  const acts = h("div.active-pane", pulls, why, ...(alone ? [bar.element] : []), editor.element);
+  const acts = h("div.active-pane", pulls, ...(alone ? [bar.element] : []), editor.element);
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
     body: [h("div.active-body", acts, ...(alone ? [h("div.active-pane.active-next", change.element)] : []))],
+    hint: "Knock out a head to see what changes.",
     actions: [copy.element],
   });
   root.classList.add("aw-intervention");
@@ -61,7 +62,14 @@ export const renderInterventionView = view((ctx, root, signal) => {
     frame.show("", "What if a head or a row changed");
     // Errors of the connection are already full sentences.
     const unasked = reason === answers.failure("interventions");
-    setText(why, reason && !unasked ? `Nothing can be changed here: ${reason}.` : reason);
+    const retry = (): void => answers.again("interventions");
+    frame.lacks(
+      !reason
+        ? null
+        : unasked
+          ? { ...failed("interventions", reason, retry), other: true }
+          : { kind: "none", words: `Nothing can be changed here: ${reason}` },
+    );
     const head = at && typeof at.head === "number" ? at.head : null;
     const out = at && head !== null && ablated(ctx, at.source.stack, at.layer, head);
     const name = at && head !== null ? `head ${headAddress(ctx, at.layer, head)}` : "a head";

@@ -52,6 +52,7 @@ export function createRowEditor(
     signal,
     () => set(modes.value()),
   );
+  modes.element.dataset.needsKernel = "";
   const onKey = modes.element.children[2]?.lastChild as Text;
   const slider = h("input.range", {
     type: "range",

@@ -38,7 +38,8 @@ import {
 } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
-import { navigation, placeWords, plural, whereWords } from "../base/navigation.ts";
+import { missingTile } from "../base/missing.ts";
+import { navigation, plural, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
@@ -64,14 +65,11 @@ export const renderHeatmap = view((around, root, signal) => {
   const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
   const controls = createNavigation(ctx, signal);
-  const busy = h("div.busy");
-  const figure = createFigure(
-    ctx,
-    "attention map",
-    signal,
-    { back: () => setFilters(ctx, { special: "show" }), move: (rows, cols) => turn(rows, cols), whole: () => toggle() },
-    busy,
-  );
+  const figure = createFigure(ctx, "attention map", signal, {
+    back: () => setFilters(ctx, { special: "show" }),
+    move: (rows, cols) => turn(rows, cols),
+    whole: () => toggle(),
+  });
   const { plot, canvas, crosshair, left, top, shares } = figure;
   const bars = createRowBars();
   const body = h("div.map-body", figure.element, bars.element);
@@ -106,6 +104,8 @@ export const renderHeatmap = view((around, root, signal) => {
     tags: [opens, filterPlace(ctx)],
     legend: scale.element,
     body: [body],
+    skeleton: "own",
+    hint: "Click a cell to pin it and read its number.",
     actions: copy ? [copy.element] : [],
   });
 
@@ -224,21 +224,21 @@ export const renderHeatmap = view((around, root, signal) => {
     tiles.request(source.id, layer, head);
     setFlag(plot, "data-stale", !tile);
     assign(plot, { ariaBusy: String(!tile) });
-    assign(busy, { hidden: tile !== null });
     if (!tile) {
-      const why = tiles.failure(source.id, layer, head);
-      const what = placeWords(ctx, layer, head);
-      setText(busy, why ? `${what}: ${why}` : `loading ${what}`);
       // The picture of another map would be wrong, even dimmed.
       if (paintedSource !== source.id) {
         image = null;
         canvas.width = 0;
       }
       painted = "";
-      setFlag(plot, "data-blank", canvas.width === 0);
+      const isBlank = canvas.width === 0;
+      setFlag(plot, "data-blank", isBlank);
+      if (isBlank) showBars();
+      frame.lacks({ ...missingTile(ctx), other: isBlank });
       return;
     }
     setFlag(plot, "data-blank", false);
+    frame.lacks(null);
     if (!size || !parts) return;
     const map = heatMap(source.signed, ctx.theme, chosen.palette);
     const ends = range(tile, source);

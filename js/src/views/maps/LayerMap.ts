@@ -11,6 +11,7 @@ import { createScale } from "../base/colourScale.ts";
 import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
+import { missingTile } from "../base/missing.ts";
 import { moveLayer, navigation, plural } from "../base/navigation.ts";
 import { joinScale } from "../base/sharedScale.ts";
 import { only, view } from "../base/view.ts";
@@ -62,6 +63,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     tags: [filterPlace(ctx)],
     legend: h("span.ends", back, scale.element),
     body: [element],
+    skeleton: "own",
   });
 
   /** Whether rows are targets rather than tokens. */
@@ -111,6 +113,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
     back.style.visibility = inside() ? "" : "hidden";
     plot.ariaLabel = `${title}, ${about}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
     rows = layers.map(read);
+    frame.lacks(rows.some(Boolean) || source.computed ? null : missingTile(ctx, ctx.layered()));
     if (box.width <= 0) return;
     const filters = filtersOf(ctx);
     const settings = [box.width, box.height, ctx.options.indexBase, filters.special, isWhole];

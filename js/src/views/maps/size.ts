@@ -73,13 +73,14 @@ export function fit(rows: number, cols: number, box: Box, whole = false): Size {
   };
 }
 
-/** px that stands above and below an element in its parent, with its own margins. */
+/** px that stands above and below an element in its parent, with its own margins; not what lies over both. */
 export function heightBeside(el: HTMLElement): number {
   const [own, ...others] = [el, ...(el.parentElement?.children ?? [])];
-  const margins = (one: Element): number => {
-    const { marginTop, marginBottom } = getComputedStyle(one);
-    return (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0);
-  };
-  const around = others.map((one) => (one === own ? 0 : (one as HTMLElement).offsetHeight) + margins(one));
+  const around = others.map((one) => {
+    const { marginTop, marginBottom, position } = getComputedStyle(one);
+    if (position === "absolute") return 0;
+    const margins = (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0);
+    return (one === own ? 0 : (one as HTMLElement).offsetHeight) + margins;
+  });
   return around.reduce((sum, height) => sum + height, 0);
 }

@@ -102,6 +102,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     controls: alone ? [panes.element] : [],
     tags: [back],
     legend: controls,
+    hint: methodWithTargets(ctx.header()) ? "Click an outcome to explain it." : "",
     body: [...(alone ? [] : [panes.element]), outcomes, continuations.element, surprisal.element],
     actions: [copy.element],
   });
@@ -134,7 +135,10 @@ export const renderPredictions = view((ctx, root, signal) => {
     setText(share, topP.value);
     temperature.ariaValueText = warmth.textContent;
     frame.show("", pane === "outcomes" ? title : pane === "surprisal" ? "surprisal of the text" : pane);
-    tell(predicts ? "" : "The model of this trace predicts neither tokens nor classes here.");
+    tell("");
+    const words = "The model of this trace predicts neither tokens nor classes";
+    const advice = "Load it with a language-model or a classification head.";
+    frame.lacks(predicts || specs.length > 0 ? null : { kind: "none", words, advice });
     point();
     copy.show();
     continuations.show(pane === "continuations");

@@ -35,6 +35,7 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
     controls: [title, ...controls.elements, shows.element],
     lead: [text],
     body: [main, side],
+    hint: "Click a token to read its value.",
     actions: [copy.element],
   });
   const update = (): void => {

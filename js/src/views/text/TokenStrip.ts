@@ -27,6 +27,7 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
+import { missingTile } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
@@ -123,12 +124,15 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   root.classList.add("aw-strip-view");
   root.role = "group";
+  const isOfMap = ctx.source().kind === "map";
   const frame = createFrame(ctx, root, {
     plain: true,
     controls: [...units.elements, tools],
     tags: [what, filterWords],
     legend,
     body: [texts, sums],
+    skeleton: "own",
+    hint: isOfMap ? "Click a token to see what it reads." : "Point at a token to read its value.",
     actions: copy ? [copy.element] : [],
   });
   // Of a text inside another view there is the text alone: that view has the rest.
@@ -294,6 +298,10 @@ export const renderTokenStrip = view((around, root, signal) => {
     assign(high, { title: isCut ? `this and more; the largest ${tickText(largest)}` : "" });
   };
 
+  const readWords = (query: number): string => {
+    const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
+    return `what ${nameOf(ctx, ctx.source().query, query)} reads${opening ? ` · ${opening}` : ""}`;
+  };
   const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
@@ -308,8 +316,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
     else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
     else {
-      const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
-      setText(what, `what ${target} reads${opening ? ` · ${opening}` : ""}`);
+      setText(what, readWords(query));
     }
     what.title = what.textContent ?? "";
     const { layer, head } = ctx.resolved();
@@ -400,6 +407,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     }
     reading = read(source);
     setFlag(texts, "data-stale", !reading);
+    // The text itself is there.
+    frame.lacks(reading ? null : { ...missingTile(ctx), part: true });
     if (reading) {
       paint();
       describe(reading);
@@ -407,8 +416,8 @@ export const renderTokenStrip = view((around, root, signal) => {
       return;
     }
     tiles.request(source.id, layer, head);
-    const why = tiles.failure(source.id, layer, head) ?? tiles.status().message;
-    frame.readout.show(why || `fetching ${whereWords(ctx)} …`, false);
+    if (!what.textContent && isOfMap) setText(what, readWords(openingQuery(ctx)));
+    if (isInside) frame.readout.show(missingTile(ctx).words, false);
   };
 
   on(intensity, signal, {

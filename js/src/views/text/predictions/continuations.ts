@@ -28,7 +28,7 @@ export function createContinuations(
   const number = (name: string, value: string, max: string): HTMLInputElement =>
     h("input.button.small", { type: "number", min: "1", max, value, "aria-label": name });
   const [many, length] = [number("how many", "5", "20"), number("tokens", "20", "200")];
-  const write = h("button.button", { type: "button" }, "write");
+  const write = h("button.button", { type: "button", "data-needs-kernel": "" }, "write");
   const stop = h("button.button", { type: "button" }, "Cancel");
   const several = h("label.field", many, "texts of");
   const [message, note, list] = [h("div.line", { role: "status" }), h("div.line"), h("ol.written")];

@@ -1,0 +1,79 @@
+"""A stage for views without Jupyter: their models in a page, and a kernel that does what a test says."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+from attnwidgets.views.page.html import _models
+from attnwidgets.views.wire.runtime import bundle
+from attnwidgets.views.wire.stub import COMMON_PARTS
+
+# `kernel` is "silent" (no message is answered), "refuses", or "works" (it reports progress, and never ends).
+STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub}) => {
+  const load = (code) => import(URL.createObjectURL(new Blob([code], {type: 'text/javascript'})));
+  const {default: {initialize}} = await load(core);
+  const bytes = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  window.sent = [];
+  window.kernel = kernel;
+  const made = {};
+  for (const [id, {kind, state}] of Object.entries(models)) {
+    if (kind === 'store') state.eager = bytes(cold ? '' : eager[id]);
+    if (kind === 'store' && cold) Object.assign(state.header, {tiles: [], thumbs: []});
+    if (kind === 'view') state.runtime = 'anywidget:runtime';
+    const heard = {};
+    const reply = (answer) => setTimeout(() => heard['msg:custom']?.forEach((cb) => cb(answer, [])), 5);
+    made[id] = {
+      get: (name) => state[name],
+      set(name, value) {
+        if (JSON.stringify(state[name]) === JSON.stringify(value)) return;
+        state[name] = value;
+        heard[`change:${name}`]?.forEach((cb) => cb());
+      },
+      save_changes() {},
+      on: (name, cb) => { (heard[name] ??= new Set()).add(cb); },
+      off: (name, cb) => heard[name]?.delete(cb),
+      send(message) {
+        sent.push(message);
+        const {id, kind} = message;
+        if (window.kernel === 'refuses' && kind !== 'ping')
+          reply({kind: 'error', id, message: 'no memory is left'});
+        if (window.kernel === 'works' && kind === 'ping') reply({kind: 'pong', id});
+        else if (window.kernel === 'works')
+          reply({kind: 'progress', id, text: 'value zeroing: layers', done: 3, total: 6});
+      },
+    };
+  }
+  const renderers = initialize({model: {get: () => ({})}});
+  for (const code of parts) renderers.add((await load(`export default ${code}`)).default);
+  const named = (ref) => made[ref.replace('anywidget:', '')];
+  const el = document.createElement('div');
+  document.body.replaceChildren(el);
+  const host = {getModel: async (ref) => named(ref)};
+  const {signal} = new AbortController();
+  const props = {model: made[view], el, signal, host};
+  if (!stub) return renderers.render(props, models[view].view);
+  const exports = {render: (given) => renderers.render(given, models[view].view)};
+  host.getWidget = () => new Promise((come) => { window.come = () => come({exports}); });
+  (await load(stub)).default.render(props);
+}"""
+
+
+def play(page, view, kernel="silent", *, cold=True, late=False):
+    """Draw a view in a page.
+
+    Args:
+        page: The page.
+        view: The view.
+        kernel: What its kernel does.
+        cold: Whether none of its numbers is there yet.
+        late: Whether its code comes only when the page calls `come()`.
+    """
+    models, (name,), stores = _models([view])
+    eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}
+    parts = [bundle(f"{part}.js").strip() for part in (*view.PARTS, *COMMON_PARTS)]
+    given = {"models": models, "view": name, "eager": eager, "kernel": kernel, "cold": cold}
+    given["stub"] = view._esm if late else ""
+    plain = json.loads(json.dumps(given, default=str))
+    page.evaluate(STAGE, {**plain, "core": bundle("attnwidgets.js"), "parts": parts})
+    return page.locator(".aw-root").first

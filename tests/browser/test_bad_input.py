@@ -1,0 +1,51 @@
+"""Every view of maps with bad input, and every view at every width: nothing overlaps or grows without end."""
+
+from __future__ import annotations
+
+import pytest
+
+import attnwidgets as aw
+from tests.sae import made
+from tests.views.every import OTHERS, every_view, make
+
+from .bad_input import BAD, OUTSIDE, OVERLAPS
+
+TALLEST = {1200: 600, 760: 600, 200: 900}
+REFUSED = {  # each with words of its own
+    "CompareView": ("1 x 1,000",),  # one explanation
+    "FlowView": ("1 x 1,000",),
+    "InterventionView": ("1 x 1,000",),  # no model
+    "LayerProfile": ("one layer", "one of each"),
+}
+OF_MAPS = sorted(set(every_view()) - set(OTHERS) - {"Explorer"})
+
+
+def check(page, shots, name):
+    for width, tallest in TALLEST.items():
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(300)
+        page.screenshot(path=shots / f"bad-{name}-{width}.png", full_page=True)
+        problems = []
+        for i, root in enumerate(page.locator(".aw-root").all()):
+            high = root.evaluate("root => root.getBoundingClientRect().height")
+            problems += [f"{i}: {line}" for line in root.evaluate(OUTSIDE) + root.evaluate(OVERLAPS)]
+            problems += [f"{i}: {high} px high"] if high > tallest else []
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            problems.append("wider than the page")
+        assert "\n".join(problems) == "", width
+
+
+@pytest.mark.parametrize("name", OF_MAPS)
+def test_bad_input_neither_overflows_nor_grows(page_of, shots, name):
+    views = [getattr(aw, name)(draw()) for what, draw in BAD.items() if what not in REFUSED.get(name, ())]
+    check(page_of(*views), shots, name)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_width_is_too_small(page_of, shots, minilm, name):
+    if name == "SteerView":
+        sae = made.sae(d_in=384, site="blocks.3.hook_resid_post")
+        view = aw.SteerView(aw.trace(*minilm, "the cat sat"), sae, maximum=3)
+    else:
+        view = make(name, None)
+    check(page_of(view), shots, name)
