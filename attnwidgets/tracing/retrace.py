@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.recording.asked import TEXT, Asked
+from attnwidgets.tracing.recording.run import trace as record
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from attnwidgets.tracing.trace import Trace
-
-TEXT = "a text"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a trace was made of.
-
-    Attributes:
-        kind: `TEXT`, or what was given instead, in words.
-        text: The text as it was given, without a continuation; "" for other kinds.
-        options: The options of `aw.trace` that another text can be traced with.
-    """
-
-    kind: str
-    text: str
-    options: Mapping[str, Any]
 
 
 def refusal(trace: Any) -> str:
@@ -49,9 +33,6 @@ def retraced(trace: Trace, text: str) -> Trace:
         ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or
             too long (the message names both lengths).
     """
-    from attnwidgets.tracing.interventions import require_same_interventions
-    from attnwidgets.tracing.recording.run import trace as record
-
     why = refusal(trace)
     if why or trace.asked is None:
         raise ValueError(f"no other text can be traced: {why}.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.prediction import Prediction
-    from attnwidgets.tracing.retrace import Asked
+    from attnwidgets.tracing.recording.asked import Asked
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference

@@ -15,6 +15,7 @@ from attnwidgets._errors import suggests_keywords
 from attnwidgets._progress import progress
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
+from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
@@ -33,7 +34,6 @@ from attnwidgets.tracing.recording.inputs import (
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
 from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
-from attnwidgets.tracing.retrace import TEXT, Asked
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 
