@@ -75,3 +75,35 @@ def test_a_layer_change_draws_and_does_nothing_else(page_of, trace, view, most):
     turn = page.evaluate(TURN, 2)
     assert turn["made"] <= most
     assert turn["read"] == {}
+
+
+HIDDEN = """() => {
+  window.changed = 0;
+  const watched = { subtree: true, childList: true, attributes: true, characterData: true };
+  const count = (found) => { window.changed += found.length; };
+  new MutationObserver(count).observe(document.querySelector(".aw-answer"), watched);
+}"""
+
+
+def test_a_panel_out_of_sight_is_not_drawn(page_of, trace):
+    """The answer beside the map is made when it is opened, and rests while it is not in sight."""
+    page = page_of(aw.Explorer(trace), viewport={"width": 760, "height": 700})
+    assert page.locator(".aw-answer .aw-meter").count() == 0
+    page.get_by_role("tab", name="in words").click()
+    page.locator(".aw-answer .aw-meter").first.wait_for()
+    first = page.locator(".aw-answer-head .aw-dim").first
+    layer = page.locator("input[aria-label=layer]").input_value()
+    words = first.inner_text()
+    page.get_by_role("tab", name="Heads").click()
+    page.evaluate(HIDDEN)
+    page.evaluate(TURN, 1 if layer != "1" else 2)
+    assert page.evaluate("window.changed") == 0
+    page.get_by_role("tab", name="in words").click()
+    assert first.inner_text() != words, "it is drawn anew when it is opened"
+
+
+def test_the_list_of_a_menu_is_made_when_it_opens(page_of, trace):
+    page = page_of(aw.Explorer(trace))
+    assert page.locator(".aw-menu-item").count() == 0
+    page.get_by_role("combobox", name="other panels").click()
+    assert page.locator(".aw-menu-item:visible").count() >= 2

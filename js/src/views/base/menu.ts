@@ -75,6 +75,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   };
   createPopover(button, list, signal, () => {
     typed = "";
+    fill();
     button.focus({ preventScroll: true });
     move(chosen);
   });
@@ -125,6 +126,21 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     if (badge) option.append(h("span.badge", { "data-of": badge, title: cost }, badge));
     return option;
   };
+  /** The options are made when the list opens: most lists never do. */
+  const fill = (): void => {
+    if (options.length > 0) return;
+    options = items.map(draw);
+    const groups = [...new Set(items.map(({ group = "" }) => group))];
+    setChildren(
+      list,
+      ...groups.flatMap((name) => {
+        const members = options.filter((_, i) => (items[i]?.group ?? "") === name);
+        if (!name) return members;
+        const heading = h("div.menu-heading", { "aria-hidden": "true" }, name);
+        return [h("div.menu-group", { role: "group", "aria-label": name }, heading, ...members)];
+      }),
+    );
+  };
   return {
     field,
     offer(offered, current, next) {
@@ -136,17 +152,10 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
       chosen = items.findIndex((item) => item.value === current);
       setText(value, items[chosen]?.label ?? "");
       reserve(value, ...items.flatMap((item) => (item.value === next ? [item.label] : [])));
-      options = items.map(draw);
-      const groups = [...new Set(items.map(({ group = "" }) => group))];
-      setChildren(
-        list,
-        ...groups.flatMap((name) => {
-          const members = options.filter((_, i) => (items[i]?.group ?? "") === name);
-          if (!name) return members;
-          const heading = h("div.menu-heading", { "aria-hidden": "true" }, name);
-          return [h("div.menu-group", { role: "group", "aria-label": name }, heading, ...members)];
-        }),
-      );
+      options = [];
+      setChildren(list);
+      if (!isOpen(list)) return;
+      fill();
       move(active);
     },
   };

@@ -64,7 +64,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     return [{ name, title, element: h("section", { "data-of": name }, inside), open, roomy: true }];
   };
   const panes = createPanes(signal, heads, middle, [
-    { name: "answer", title: "in words", element: answer.element },
+    { name: "answer", title: "in words", element: answer.element, open: answer.show },
     ...holding("Predictions", "predictions"),
     ...holding("InterventionView", "what if a head or a row changed"),
     ...holding("RemovalView", "what if tokens were removed"),
@@ -115,7 +115,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls.show();
     chips.show();
     copy.show();
-    answer.show();
+    if (panes.isOpen("answer")) answer.show();
     follow.show();
     find.show();
     line.show();
@@ -133,6 +133,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     const many = hasManyTargets(ctx);
     map.hidden = attributed && !many;
     layers.hidden = !attributed || many || ctx.layered().source.layers.length < 2;
+    drawMaps();
     panes.offer(
       (name) => {
         if (name === "FeatureStrip") return Boolean(saes);
@@ -141,11 +142,14 @@ export const renderExplorer = view((ctx, root, signal) => {
       !(attributed || one),
     );
   };
+  /** Draw the maps that are in sight for the first time. */
+  const drawMaps = (): void => {
+    if (!map.hidden && !map.firstChild) renderHeatmap(inner, map);
+    if (!layers.hidden && !layers.firstChild) ctx.views.LayerMap?.(inner, layers);
+  };
   answers.get("interventions"); // fetched early, so that it is there when needed
   update();
   renderTokenStrip(inner, text);
-  renderHeatmap(inner, map);
-  ctx.views.LayerMap?.(inner, layers);
   // The grid speaks while one is in it.
   const ofGrid: Readout = {
     show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),

@@ -13,8 +13,8 @@ export interface Panel {
   name: string;
   title: string;
   element: HTMLElement;
-  /** Fill it, when it is first opened. */
-  open?: () => void;
+  /** Draw it, whenever it is opened. */
+  open: () => void;
   /** Whether it needs more room than a column. */
   roomy?: boolean;
 }
@@ -25,6 +25,8 @@ export interface Panes {
   offer(isOffered: (name: string) => boolean, hasHeads: boolean): void;
   /** Follow the width of the page. */
   fit(width: number): void;
+  /** Whether this panel is in sight. */
+  isOpen(name: string): boolean;
 }
 
 /** The first panel is shown at first; a menu beside its tab leads to the others. */
@@ -47,18 +49,17 @@ export function createPanes(
   let chosen = first?.name ?? "";
   let offered: readonly Panel[] = panels;
   let isHeadless = false;
-  let isWide = true;
+  let isWide = false;
 
+  const isOpen = (name: string): boolean => name === chosen && (isWide || element.dataset.tab === "side");
   const show = (name: string): void => {
     now = name;
     // Where there are no heads, their place is the panel's.
     const wanted = name === "heads" && isHeadless ? chosen : name;
     const panel = offered.find((candidate) => candidate.name === wanted);
-    if (panel) {
-      chosen = wanted;
-      panel.open?.();
-    }
+    if (panel) chosen = wanted;
     element.dataset.tab = panel ? "side" : name;
+    if (isOpen(chosen)) panels.find((candidate) => candidate.name === chosen)?.open();
     setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));
     for (const other of panels) other.element.hidden = other.name !== chosen;
     // On a wide page the panel always stands beside the map.
@@ -76,6 +77,7 @@ export function createPanes(
   });
   return {
     element,
+    isOpen,
     fit(width) {
       // Read and tabbed through as it stands: from left to right, and tabs before what they choose.
       const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];

@@ -151,8 +151,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const hasBars = root === ctx.el && box.width >= WIDE;
     size = figure.layout({ query, key, labels, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
     parts = [query, key];
-    const left = box.width - figure.element.offsetWidth;
-    assign(bars.element, { hidden: !(hasBars && left >= BARS_ROOM) });
+    assign(bars.element, { hidden: !hasBars || box.width - figure.element.offsetWidth < BARS_ROOM });
     follow();
     mark();
   };

@@ -20,15 +20,18 @@ export interface RowBars {
 
 export function createRowBars(): RowBars {
   const title = h("b");
-  const lines = Array.from({ length: MOST + 1 }, () => {
-    const [name, bar, value] = [h("span.bar-name"), h("i.bar"), h("span.bar-value")];
-    return { element: h("div.bar-line", name, h("span.bar-room", bar), value), name, bar, value };
-  });
   const element = h("div.row-bars", { "aria-hidden": "true" }, title);
-  element.append(...lines.map((line) => line.element));
+  const line = () => {
+    const [name, bar, value] = [h("span.bar-name"), h("i.bar"), h("span.bar-value")];
+    const made = { element: h("div.bar-line", name, h("span.bar-room", bar), value), name, bar, value };
+    element.append(made.element);
+    return made;
+  };
+  const lines: ReturnType<typeof line>[] = [];
   return {
     element,
     show(words, values, labels, apart, names) {
+      while (lines.length <= MOST) lines.push(line());
       setText(title, words);
       const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
       const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);

@@ -101,10 +101,11 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       const unit = now.bar / (now.numbers ? ends || 1 : Math.max(1, ends));
       const thick = Math.max(1, Math.min(THICKEST, cellHeight - 2));
       const hasNumbers = Boolean(now.numbers) && cellHeight >= 12;
-      const font = `12px ${styleValue(ctx, bars, "font-family")}`;
-      const [quiet, ink] = [styleValue(ctx, bars, "--aw-apart") || "#98a2ae", styleValue(ctx, bars, "color")];
+      const font = hasNumbers ? `12px ${styleValue(ctx, bars, "font-family")}` : "";
+      const ink = hasNumbers ? styleValue(ctx, bars, "color") : "";
+      const quiet = styleValue(ctx, ctx.el, "--aw-apart") || "#98a2ae";
       // Setting the font of a canvas on the page makes the page compute its styles.
-      if (hasNumbers) pen.font = font;
+      if (font) pen.font = font;
       pen.textBaseline = "middle";
       pen.textAlign = "right";
       rows.forEach(({ part, all: whole, error }, row) => {

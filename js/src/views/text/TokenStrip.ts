@@ -17,6 +17,7 @@ import {
   setFlag,
   setStyles,
   setText,
+  whenShown,
 } from "../../dom.ts";
 import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
@@ -119,6 +120,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   let builtFor = "";
   let bound = new AbortController();
   let reading: Reading | null = null;
+  let isShown = false;
   let hoveredKey = -1;
   const [isBuilt, isRead, isPainted, isElsewhere] = [createWatch(), createWatch(), createWatch(), createWatch()];
 
@@ -172,7 +174,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     bound.abort();
     bound = new AbortController();
     // A text that is a line shorter in another unit keeps its room.
-    setStyles(texts, { "min-height": `${texts.getBoundingClientRect().height}px` });
+    if (texts.firstChild) setStyles(texts, { "min-height": `${texts.getBoundingClientRect().height}px` });
     setChildren(texts);
     [hoveredKey, reading] = [-1, null];
     const same = source.query === source.key;
@@ -311,7 +313,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     queries?.mark("aw-query", query);
     for (const strip of keys) strip.mark("aw-key", key);
     const pinned = ctx.cell("pinned");
-    if (isElsewhere(keys, pinned?.query, pinned?.key, query < 0)) keepInSight(pinned, preview ? query : -1);
+    if (isShown && isElsewhere(keys, pinned?.query, pinned?.key, query < 0)) keepInSight(pinned, preview ? query : -1);
     if (stacked()) setText(what, "one scale for all");
     else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
     else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
@@ -429,6 +431,11 @@ export const renderTokenStrip = view((around, root, signal) => {
   });
   ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => bound.abort());
+  // Where a text stands is known once the page has laid it out.
+  whenShown(texts, signal, () => {
+    isShown = true;
+    if (reading) describe(reading);
+  });
   return update;
 });
 

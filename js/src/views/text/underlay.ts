@@ -55,6 +55,7 @@ export function createUnderlay(
 ): Underlay {
   let paints: Paints = { fill: () => NOTHING, line: false, edge: undefined };
   let size = "";
+  let isMeasurable = false;
   let frame = 0;
   const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
   const lazy = count > LAZY_ABOVE;
@@ -93,8 +94,10 @@ export function createUnderlay(
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;
     size = now;
+    isMeasurable = box.width > 0;
     for (const sheet of sheets) sheet.measured = false;
-    later();
+    // The page is laid out just now, and not yet painted.
+    draw();
   };
   onResize(strip, signal, resized);
   if (lazy) {
@@ -115,7 +118,8 @@ export function createUnderlay(
   return {
     paint(fill, line = false, edge = undefined) {
       paints = { fill, line, edge };
-      draw();
+      // Before the page knows the size of the strip, measuring would make it lay out all of the view once more.
+      if (isMeasurable) draw();
     },
   };
 }
