@@ -211,9 +211,9 @@ def trace(
         require_rule(words)
         rule, words = words, None
     budget = byte_budget(memory)
-    given, own_reader = opened(model)
+    inside, own_reader = opened(model)
     loaded, reader = load_named(
-        given,
+        inside,
         own_reader if tokenizer is None else tokenizer,
         needs_reader=input_ids is None and not _is_ids(text),
     )
