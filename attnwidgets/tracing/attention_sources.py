@@ -130,16 +130,16 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _of_modules(table: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the weights that attention modules returned beside their output (nnsight's cache of modules)."""
-    has_decoder = any("decoder" in str(path).lower() for path in table)
-    by_layer: dict[str, dict[int, Any]] = {}
+    found = []
     for path, entry in table.items():
         match = _MODULE.fullmatch(str(path))
-        if match is None or "att" not in match["module"].lower():
-            continue
         weights = [part for part in _parts(entry.output) if _is_softmax(part)]
-        if weights:
-            stack = _stack_of(match["before"], match["module"]) if has_decoder else "self"
-            by_layer.setdefault(stack, {})[int(match["layer"])] = weights[-1]
+        if match is not None and "att" in match["module"].lower() and weights:
+            found.append((match["before"].lower(), match["module"].lower(), int(match["layer"]), weights[-1]))
+    both = all(any(side in before for before, *_ in found) for side in ("encoder", "decoder"))
+    by_layer: dict[str, dict[int, Any]] = {}
+    for before, module, layer, values in found:
+        by_layer.setdefault(_stack_of(before, module) if both else "self", {})[layer] = values
     if not by_layer:
         raise ValueError(
             "attentions is a cache of modules, none of which returned attention weights, as under sdpa. Load "
@@ -151,9 +151,9 @@ def _of_modules(table: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _stack_of(before: str, module: str) -> str:
     """Return the stack of an attention module of an encoder-decoder, by the two parts of its path."""
-    if "decoder" not in before.lower():
+    if "decoder" not in before:
         return "encoder"
-    return "cross" if re.search("enc|cross", module, re.IGNORECASE) else "decoder"
+    return "cross" if re.search("enc|cross", module) else "decoder"
 
 
 def _parts(output: Any) -> Sequence[Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.prediction import Prediction
+    from attnwidgets.tracing.retrace import Asked
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
@@ -52,6 +53,7 @@ class Trace:
             head.
         inputs: The model's inputs for this text alone, to run it again.
         interventions: Descriptions of the interventions in force while it was recorded.
+        asked: What `aw.trace` was asked; None if the trace was made otherwise.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -66,6 +68,7 @@ class Trace:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
     interventions: tuple[str, ...] = field(default=(), repr=False)
+    asked: Asked | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()

@@ -13,6 +13,7 @@ from attnwidgets.tracing.attention_files import is_dump
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
 from attnwidgets.views.base.options import FilterOptions, write_out
+from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
 from attnwidgets.views.heads.handlers import head_handlers
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
+_OF_FEATURES = "the features beside it are of this text; features= takes the SAE itself as well"
 
 
 class Explorer(Intervening):
@@ -51,11 +53,15 @@ class Explorer(Intervening):
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`.
 
+    With a kernel, the pencil beside the text (or a double click on it) lets the reader type another, which is
+    traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
+    list are computed and sent when a text is chosen.
+
     A long text (more than 1,448 tokens) opens in sentences if it has several, with a note; `unit="token"`, or
     a choice in the view, shows its tokens: maps in which a cell is the largest of several, and exact rows.
 
     Args:
-        shown: A trace, a MixingMap or Attributions.
+        shown: A trace, a MixingMap or Attributions; or a list of traces, between which a menu switches.
         features: An SAE, or the result of `aw.sae_features`; the text is then also shown coloured by its
             features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
         stats: The result of `aw.feature_stats` for these SAEs.
@@ -80,6 +86,7 @@ class Explorer(Intervening):
         methods: Sequence[str] = (),
         **options: Unpack[FilterOptions],
     ) -> None:
+        shown = self._begun(shown, features)
         self._predicts = shown if is_trace(shown) else None
         self._intervened = TraceInterventions.of(shown)
         self._features = (
@@ -96,6 +103,45 @@ class Explorer(Intervening):
         if self._features is not None:
             show_features(self, self._features, None)
 
+    def _begun(self, shown: Any, features: Any) -> Any:
+        """Return the trace to begin with, of those in a list."""
+        self._features_given = features
+        if not isinstance(shown, (list, tuple)) or not shown or not all(map(is_trace, shown)):
+            return shown
+        if self._text_refusal(shown[0]) == _OF_FEATURES:
+            raise TypeError(
+                "Explorer(features=...) holds the features of one text, and several were given: give the SAE."
+            )
+        self._texts = Texts(list(dict.fromkeys(shown)))
+        return shown[0]
+
+    def _text_refusal(self, trace: Any) -> str:
+        """Return why no other text can be typed, in words, or ""."""
+        from attnwidgets.sae.feature_activations import FeatureActivations
+        from attnwidgets.tracing.retrace import refusal
+
+        given = self._features_given
+        listed = given if isinstance(given, (list, tuple)) else [given]
+        return _OF_FEATURES if any(isinstance(one, FeatureActivations) for one in listed) else refusal(trace)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        traits = super()._connect(fixed=fixed)
+        if self._texts is not None:
+            self._options["texts"] = self._texts.describe(self._text_refusal(self._texts.base))
+        return traits
+
+    def _show_other(self, text: str | None = None, index: int | None = None) -> Answer:
+        """Show another text: one that is typed, or one of the menu."""
+        texts = self._texts
+        if texts is None:
+            raise ValueError("this view was given a map, which is of one text; give it the trace.")
+        if index is None and not str(text or "").strip():
+            raise ValueError("the text is empty.")
+        if index is None and self._text_refusal(texts.base):
+            raise ValueError(f"no other text can be typed: {self._text_refusal(texts.base)}.")
+        self.show_text(str(text) if index is None else int(index))
+        return {"shown": texts.shown}, []
+
     def _first_unit(self) -> str:
         main = self._explanations[0]
         is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
@@ -111,6 +157,7 @@ class Explorer(Intervening):
         )
         handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
         handlers |= {"follow": Handler(self._follow, runs_model=True)}
+        handlers |= {"text": Handler(self._show_other, runs_model=True)}
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers
@@ -163,11 +210,11 @@ def explore(
     Args:
         what: A hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp or
             TransformerLens: what `aw.trace` takes. Or a model's output, a cache of TransformerLens or
-            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a
-            MixingMap, Attributions.
+            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a list
+            of traces, a MixingMap, Attributions.
         tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which have
             their own: `aw.explore(pipeline, "The cat sat")`.
-        text: The text; see `aw.trace` for this and the following parameters.
+        text: The text, or a list of texts to switch between; see `aw.trace` for this and what follows.
         tokens: Labels of given attention; by default those of `text` in `tokenizer`.
         text_pair: The second text of a pair.
         words: The text split into words, or the rule that splits it.
@@ -187,8 +234,7 @@ def explore(
         methods: As in `aw.Explorer`.
 
     Raises:
-        TypeError: Several texts, arguments out of order, an unknown keyword, or one that does not go with
-            `what`.
+        TypeError: Arguments out of order, an unknown keyword, or one that does not go with `what`.
         ValueError, IndexError: As `aw.trace`, `aw.from_attentions` and `aw.Explorer`.
 
     Example:
@@ -222,7 +268,7 @@ def explore(
 
 
 def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:
-    """Return what an Explorer shows of what somebody has: a trace or an explanation.
+    """Return what an Explorer shows of what somebody has: a trace, a list of traces, or an explanation.
 
     Args:
         what: A model, or what holds one; given attention; a trace or explanation.
@@ -235,19 +281,14 @@ def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[s
     from attnwidgets.tracing.recording.run import trace
     from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
 
-    is_result = is_trace(what) or isinstance(what, (MixingMap, Attributions))
+    parts = what if isinstance(what, (list, tuple)) and what else [what]
+    is_result = all(is_trace(part) or isinstance(part, (MixingMap, Attributions)) for part in parts)
     given = not is_result and (is_dump(what) or (holds_attention(what) and not is_model(what)))
     if not is_result and not given:
         if tokens is not None:
             raise TypeError("tokens= labels given attention; a model's tokens are those of its tokenizer.")
-        record: Any = trace  # none of its overloads alone: whether it is one text is checked below
-        traced = record(what, tokenizer, text, **reading)
-        if isinstance(traced, list):
-            raise TypeError(
-                f"explore() shows one text and was given {len(traced)}; for several: "
-                "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
-            )
-        return traced
+        record: Any = trace  # none of its overloads alone
+        return record(what, tokenizer, text, **reading)
     defaults = signature(explore).parameters
     goes = ("words", "memory") if given else ()
     unused = [n for n, value in reading.items() if n not in goes and value is not defaults[n].default]

@@ -33,6 +33,7 @@ from attnwidgets.tracing.recording.inputs import (
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
 from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
+from attnwidgets.tracing.retrace import TEXT, Asked
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 
@@ -62,9 +63,24 @@ def trace(
 @overload
 def trace(
     model: Any,
-    tokenizer: Any = ...,
-    text: list[str] | tuple[str, ...] = ...,
+    tokenizer: Any,
+    text: list[str] | tuple[str, ...],
     *,
+    text_pair: Sequence[str] | None = ...,
+    words: str | None = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> list[Trace]: ...
+
+
+@overload
+def trace(
+    model: Any,
+    *,
+    text: list[str] | tuple[str, ...],
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
     target_text: str | None = ...,
@@ -225,6 +241,25 @@ def trace(
     samples = [replace(sample, rule=rule) for sample in samples]
     with forced(force):
         traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
+    given = {
+        "a picture": image,
+        "sound": audio,
+        "token ids": input_ids,
+        "chat messages": messages,
+        "a pair of texts": text_pair,
+        "a list of words": words,
+    }
+    kind = next((kind for kind, value in given.items() if value is not None), TEXT)
+    options = {
+        "words": rule,
+        "target_text": target_text,
+        "max_new_tokens": max_new_tokens,
+        "truncation": truncation,
+        "memory": memory,
+    }
+    for number, traced in enumerate(traces):
+        own = text if single else text[number] if kind == TEXT else ""
+        traced.asked = Asked(kind, own if kind == TEXT else "", options)
     return traces[0] if single else traces
 
 

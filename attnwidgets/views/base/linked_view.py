@@ -17,9 +17,12 @@ from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
 
 
@@ -36,7 +39,9 @@ class LinkedView(anywidget.AnyWidget):
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
 
     _trace: Any = None  # that it was given, if it was
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
     _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
+    show_text: Callable[[Any], None]  # of `View`
     _holder: str  # its name among those that use the store and the selection
     _options: dict[str, Any]
     _wanted: dict[str, Any]  # the layer, head and unit that it was given
@@ -109,10 +114,12 @@ class LinkedView(anywidget.AnyWidget):
         return {"store": store, "selection": selection}
 
     def _leave(self) -> None:
-        """Leave the store and the selection, which end with their last view."""
-        self.selection.release(self._holder)
-        self.store.release(self._holder)
-        self.selection.forget(self.store)
+        """Leave the stores and the selections of all its texts, which end with their last view."""
+        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(held):
+            selection.release(self._holder)
+            store.release(self._holder)
+            selection.forget(store)
 
     def _first_unit(self) -> str:
         """Return the unit that is shown at first, if nobody has chosen one."""
@@ -155,7 +162,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def trace(self) -> Any:
-        """The trace that this view was given.
+        """The trace that this view shows: the one that it was given, or that of another text.
 
         Raises:
             AttributeError: It was given an explanation, which does not hold its trace.
@@ -195,6 +202,75 @@ class LinkedView(anywidget.AnyWidget):
         if stack not in stacks:
             raise ValueError(f"stack={stack!r} is not one of {', '.join(map(repr, stacks))}.")
         return stacks[stack]
+
+    def at(
+        self,
+        *,
+        text: int | str | None = None,
+        method: str | None = None,
+        unit: str | None = None,
+        stack: str | None = None,
+        layer: int | None = None,
+        head: int | str | None = None,
+        heads: Sequence[tuple[int, int]] = (),
+        pins: Sequence[Any] = (),
+        span: Any = None,
+        target: int | str | None = None,
+        foil: int | str | None = None,
+        inside: bool = False,
+        feature: int | None = None,
+        interventions: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Self:
+        """Move the shared selection, all of it at once, and return this view, to be shown by the same line.
+
+        `view.link()`, and **Copy link** in the menu, return a line of code with it. See `view.selection` for
+        each value. Pins, heads, a span, a target and a foil that are not given are let go.
+
+        Args:
+            text: Text that is shown, as `show_text` takes it; None, here and below: as it is.
+            method: Method that is shown.
+            unit: Unit that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several.
+            layer: Layer that is shown.
+            head: Head that is shown: a number, "mean" or "max".
+            heads: Heads chosen together, as `(layer, head)`.
+            pins: Pinned cells: `(query, key)`, counted in `unit`, or `(query, key, unit)`.
+            span: Chosen elements: `(start, stop)`, counted in `unit`, or `(start, stop, unit, side)`.
+            target: Class or token that is explained, by name or number.
+            foil: Class or token rather than which it is explained.
+            inside: Whether attributions are shown inside the model, at the layer.
+            feature: Feature of a sparse autoencoder.
+            interventions: Active interventions, as dicts.
+
+        Raises:
+            IndexError, ValueError, TypeError: As those of the selection; nothing is moved then.
+
+        Example:
+            >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
+            >>> view = aw.Explorer(trace).at(method="rollout", layer=3, pins=[(3, 1)])
+            >>> view.selection.method, view.selection.pinned
+            ('rollout', Cell(query=3, key=1, unit='token'))
+        """
+        if text is not None:
+            self.show_text(text)
+        self.selection.move(
+            {
+                "method": method,
+                "unit": unit,
+                "stack": stack,
+                "layer": layer,
+                "head": head,
+                "heads": heads,
+                "pins": pins,
+                "span": span,
+                "target": target,
+                "foil": foil,
+                "inside": inside,
+                "feature": feature,
+                "interventions": interventions,
+            }
+        )
+        return self
 
     def sources(self) -> list[Source]:
         """Return what this view offers: its methods in its units."""
@@ -237,7 +313,7 @@ class LinkedView(anywidget.AnyWidget):
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:
-    """Let views of different traces share one selection, the first view's.
+    """Let views of different traces share one selection, the first view's. For an address, see `view.link()`.
 
     Where a view lacks the selected layer, head or position, it shows the nearest one it has.
 

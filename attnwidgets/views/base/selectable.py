@@ -102,7 +102,9 @@ def outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None:
 
 
 def cell_of(name: str, value: Any, unit: str) -> Cell | None:
-    """Return a cell as a reader or the browser wrote it: `(query, key)`, `(query, key, unit)` or a dict.
+    """Return a cell as a reader or the browser wrote it.
+
+    These are `(query, key)`, `(query, key, unit)`, `(query, key, unit, layer)` or a dict.
 
     Args:
         name: What it was given as, for the error.
@@ -116,6 +118,7 @@ def cell_of(name: str, value: Any, unit: str) -> Cell | None:
         return value
     if isinstance(value, dict) and {"query", "key"} <= value.keys():
         return Cell(value["query"], value["key"], value.get("unit", unit), value.get("layer"))
-    if isinstance(value, (tuple, list)) and len(value) in {2, 3}:
-        return Cell(value[0], value[1], value[2] if len(value) == 3 else unit)  # noqa: PLR2004
+    if isinstance(value, (tuple, list)) and 2 <= len(value) <= 4:  # noqa: PLR2004
+        rest = list(value[2:])
+        return Cell(value[0], value[1], rest[0] if rest else unit, rest[1] if len(rest) > 1 else None)
     raise ValueError(f"{name}={value!r} is neither None nor (query, key) nor (query, key, unit).")

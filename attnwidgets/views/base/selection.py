@@ -23,11 +23,13 @@ from attnwidgets.views.base.selectable import (
 )
 from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.keys import key_for_target, target_of
+from attnwidgets.views.wire.keys import base_of, key_for_target, target_of
 from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.interventions.specs import Reach, Spec
     from attnwidgets.views.wire.sources import Source
@@ -53,9 +55,6 @@ def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
 _OUTCOME: dict[str, Any] = {"sync": True, "to_json": outcome_to_json, "from_json": outcome_from_json}
 
 
-_NOT_CHOSEN = {"feature", "opening", "hover"}  # left out of what is printed
-
-
 class Selection(SharedModel):
     """Layer, head, unit, method, stack, pinned cells, heads, span and target, shared among linked views.
 
@@ -63,6 +62,8 @@ class Selection(SharedModel):
     a number, `"mean"`, `"max"` or `"-"` (no head axis); numbers are the model's own, from 0. `pinned` is None
     or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the browser and is never
     sent to Python.
+
+    A cell may also name the one layer in which it is pinned: `(query, key, unit, layer)`.
 
     `pins` are all pinned cells in the order in which they were chosen, in one unit, at most 400; `pinned` is
     the last of them, and setting it leaves only this one. `heads` are heads chosen together, as
@@ -173,6 +174,44 @@ class Selection(SharedModel):
         with self.hold_sync():
             self.pins, self.heads, self.span = (), (), None
 
+    def move(self, place: Mapping[str, Any]) -> None:
+        """Move everything at once, or nothing if something is out of range; see `View.at`.
+
+        Args:
+            place: Traits by name. Without pins, heads, a span, a target or a foil there are none; the others
+                stay where they are. A method is one without its target.
+        """
+        before = {name: getattr(self, name) for name in self._chosen_names()}
+        wanted = {"heads": (), "pins": (), "span": None, "target": None, "foil": None, "inside": False}
+        wanted |= {name: value for name, value in place.items() if value is not None}
+        with self.hold_sync():
+            try:
+                self._move(wanted)
+            except BaseException:
+                for name in ("foil", "target"):  # while there is a target, a method is of it
+                    setattr(self, name, None)
+                for name, value in before.items():
+                    setattr(self, name, value)
+                raise
+
+    def _move(self, place: dict[str, Any]) -> None:
+        target, foil = (self._outcome(name, place.pop(name)) for name in ("target", "foil"))
+        method = place.pop("method", base_of(self.method))
+        for name, outcome in (("foil", foil), ("target", target)):
+            if outcome is None and getattr(self, name) is not None:
+                setattr(self, name, None)
+        if "layer" in place:
+            self.layer = place.pop("layer")
+        # Its own target at once: the method's explanation of another one would be computed for nothing.
+        self.method = self._about(method, target, foil) if target or foil else method
+        for name, outcome in (("target", target), ("foil", foil)):
+            if outcome is not None:
+                setattr(self, name, outcome)
+        # The heads belong to a stack, and pins are counted in the unit, if they do not say so.
+        for name in ("stack", "unit", "head", "heads", "pins", "span", "inside", "feature", "interventions"):
+            if name in place:
+                setattr(self, name, place[name])
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply what the browser sent, except for hover."""
         # The browser sends everything that was set since the last time, hover included. Python has no use
@@ -180,10 +219,12 @@ class Selection(SharedModel):
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
-        # Its own traits in the order in which they are declared.
-        names = [name for name in vars(Selection) if name in self.keys and name not in _NOT_CHOSEN]
-        state = (f"{name}={getattr(self, name)!r}" for name in names)
+        state = (f"{name}={getattr(self, name)!r}" for name in self._chosen_names() if name != "feature")
         return f"Selection({', '.join(state)})"
+
+    def _chosen_names(self) -> list[str]:
+        """Return the names of what a reader can choose, in the order in which they are declared."""
+        return [name for name in vars(Selection) if name in self.keys and name not in {"opening", "hover"}]
 
     # -- validation --------------------------------------------------------------------------------
 

@@ -12,12 +12,14 @@ import anywidget
 from traitlets import Bytes, Dict, Unicode
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.csv_export import part_of_csv
 from attnwidgets.views.base.expressions import cell_paths, expression
 from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.linked_view import LinkedView
+from attnwidgets.views.base.links import address, link_paths
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
 from attnwidgets.views.base.options import (
@@ -29,16 +31,18 @@ from attnwidgets.views.base.options import (
     checked_names,
     write_out,
 )
+from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
     from pathlib import Path
 
     from matplotlib.figure import Figure
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme, ThemeName
@@ -76,10 +80,25 @@ class View(LinkedView):
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
+    _requests: RequestHandlers
+    _made_by: tuple[type, Any]  # its class, and what it was given to show
+
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
     options = Dict().tag(sync=True, echo_update=False)
     opening: Any = Bytes(None, allow_none=True).tag(sync=True)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a view that remembers its options: those of the same view of another text."""
+        self = super().__new__(cls, *args, **kwargs)
+        self._holder = uuid4().hex
+        first = next(iter(signature(cls).parameters), "")
+        shown = args[0] if args else kwargs.get(first)
+        self._made_with = args[1:], {name: value for name, value in kwargs.items() if name != first}
+        self._made_by = cls, shown
+        if is_trace(shown):
+            self._texts = Texts([shown])
+        return self
 
     def __init__(
         self,
@@ -93,7 +112,6 @@ class View(LinkedView):
         if given["index_base"] not in {0, 1}:
             raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
         methods, units = checked_names("methods", methods), checked_names("units", given["units"])
-        self._holder = uuid4().hex
         self._take(shown, methods, units)
         self._options = PLAIN_OPTIONS | {
             "indexBase": given["index_base"],
@@ -123,7 +141,12 @@ class View(LinkedView):
         return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
-        """Open the widget, with the store and the selection of `_connect`."""
+        """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
+        if "_requests" in vars(self):
+            self.store, self.selection = traits["store"], traits["selection"]
+            self.options = dict(self._options)
+            self._requests.replace(self._all_handlers())
+            return
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS)),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
@@ -132,17 +155,23 @@ class View(LinkedView):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
+        if self._texts is not None:
+            follow(self)
+        self._requests = RequestHandlers(self._all_handlers(), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
+        CELLS.mark(self)
+
+    def _all_handlers(self) -> dict[str, Handler]:
+        """Return the handlers of every view, and those of this one."""
         common = {
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
             "expression": Handler(
-                partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
+                partial(expression, self._expressible), for_page=self._expressions, prefetched=tuple
             ),
         }
-        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
-        self.on_msg(lambda _, content, __: self._requests.receive(content))
-        CELLS.mark(self)
+        return common | dict(self._handlers())
 
     def _csv(self, **place: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""
@@ -163,12 +192,16 @@ class View(LinkedView):
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
     def _handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
+        """Return the handlers of this view's own requests, by topic; called by `__init__`."""
         return {}
 
     def _numbers(self) -> Kinds:
         """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
         return {"cell": partial(cell_paths, self, self._trace, self._registered)}
+
+    def _expressible(self) -> Kinds:
+        """Return what can be copied as Python: the numbers, and the view at its place."""
+        return {**self._numbers(), "place": partial(link_paths, self)}
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the pinned cell, whose expression a page contains."""
@@ -180,6 +213,37 @@ class View(LinkedView):
             if fits and state.layer in source.ready and pinned.query < source.shape[0]:
                 cell = {"query": pinned.query, "key": pinned.key}
                 yield {"of": "cell", "source": source.id, "layer": state.layer, "head": head, **cell}
+
+    @property
+    def traces(self) -> tuple[Any, ...]:
+        """The traces of the texts that this view can show: those it was given, then those typed since."""
+        return () if self._texts is None else tuple(self._texts.traces)
+
+    def show_text(self, text: Any) -> None:
+        """Show another text, in this view and in those linked with it, as the reader does by typing it.
+
+        Layer, head, method and filters stay; pins stay where the same token is still there. Your own objects
+        are unchanged: `view.trace` is the trace of the text that is shown. A view of a map made from a trace
+        keeps its map.
+
+        Args:
+            text: A text, which is traced as the view's first trace was; a place in `traces`; or a trace.
+
+        Raises:
+            TypeError: This view was given no trace, or `text` is something else.
+            IndexError: There is no such place.
+            ValueError: No other text can be traced (the message says why), or the text is empty or too long.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "He sat down."))
+            >>> view.show_text("She sat down.")
+            >>> view.trace.tokens
+            ('[CLS]', 'she', 'sat', 'down', '.', '[SEP]')
+            >>> view.show_text(0)
+            >>> view.trace.text
+            'He sat down.'
+        """
+        show(self, text)
 
     def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
         """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
@@ -239,13 +303,16 @@ class View(LinkedView):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._requests.opening(OPENING_BYTES)
+        self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
+
+    def _requests_at_opening(self) -> bytes | None:
+        return self._requests.opening(OPENING_BYTES)
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
@@ -327,6 +394,36 @@ class View(LinkedView):
 
         draw = partial(self._figure, columns, theme)
         return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]
+
+    def link(self, page: str | PathLike[str] | None = None, *, number: int = 1) -> str:
+        """Return what opens this view again at its method, unit, layer, head, pins, span and target.
+
+        The menu's **Copy link** copies the same. To let views follow each other instead, see `aw.link`.
+        Filters, colours and the order of heads are not in a link, and interventions only in a line of code.
+
+        Args:
+            page: A page with this view, written by `to_html`: its file or its address. None: a line of code.
+            number: Which view of the page it is, counted from 1, from top to bottom.
+
+        Returns:
+            The address, such as `"trace.html#method=rollout&unit=word&layer=3&head=5&pin=3,1"`, counted from
+            0. A page with another text or other methods says what it lacks, and shows the rest. Or a line of
+            code in the names of the notebook, such as `aw.Explorer(trace).at(layer=3, head=5)`; outside of a
+            notebook the view is called `view`.
+
+        Raises:
+            ValueError: `number` is below 1.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> view.at(layer=3, head=5, pins=[(3, 1)]).link("cat.html")
+            'cat.html#method=attention&unit=token&layer=3&head=5&pin=3,1&of=a6e92b68'
+        """
+        if page is None:
+            return str(expression(self._expressible, "place")[0]["code"])
+        if number < 1:
+            raise ValueError(f"number={number}: views of a page are counted from 1.")
+        return address(self, page, number)
 
     def to_html(
         self,

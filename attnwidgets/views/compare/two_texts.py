@@ -160,7 +160,9 @@ class TwoTexts(View):
     def _handlers(self) -> Mapping[str, Handler]:
         answers: dict[str, Callable[..., Answer]] = {"rows": self._rows, "maps": self._maps}
         return {
-            "texts": Handler(self._texts, for_page=self._stacks_and_units, prefetched=self._shown_texts),
+            "texts": Handler(
+                self._aligned_texts, for_page=self._stacks_and_units, prefetched=self._shown_texts
+            ),
             "predictions": Handler(
                 self._predictions, for_page=self._shown_outcomes, prefetched=self._shown_outcomes
             ),
@@ -176,7 +178,7 @@ class TwoTexts(View):
             },
         }
 
-    def _texts(self, stack: str, unit: str) -> Answer:
+    def _aligned_texts(self, stack: str, unit: str) -> Answer:
         """Answer with the columns of queries and keys: `Texts` of js/src/views/compare/twoTexts/texts.ts."""
         queries, keys = self._pair.alignments(stack, unit)
         meta = {"keys": _columns(keys), "queries": None, "query": self._pair.default_query(stack, queries)}

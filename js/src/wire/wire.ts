@@ -343,6 +343,32 @@ export interface Opens {
   note: string;
 }
 
+/** Additional options of an Explorer of a trace. */
+export interface ExplorerOptions extends ViewOptions {
+  texts?: Texts;
+}
+
+/** The texts between which an Explorer switches. */
+export interface Texts {
+  /** Empty if there is only one. */
+  items: TextItem[];
+  /** The place of the shown one, and of the one before it. */
+  shown: number;
+  previous: number | null;
+  /** The shown text without its continuation; null: that of the header. */
+  text: string | null;
+  /** Why no other text can be typed, or "". */
+  refusal: string;
+}
+
+/** One text of several: its beginning, and what the model predicts first. */
+export interface TextItem {
+  text: string;
+  tokens: number;
+  model: string;
+  prediction: Prediction | null;
+}
+
 /** Additional options of a HeadGrid. */
 export interface HeadGridOptions extends ViewOptions {
   grid: GridOptions;
