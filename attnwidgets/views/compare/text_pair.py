@@ -259,7 +259,8 @@ def two_texts_of(shown: Any) -> list[Any] | None:
     axes = [trace.axes()[0] for trace in shown]
     if axes[0].tokens == axes[1].tokens:
         return None
-    if aligned_by(*shown) == "element":
+    has_tokenizer = all(trace.tokenizer is not None for trace in shown)
+    if has_tokenizer and aligned_by(*shown) == "element":
         return list(shown)
     spelled = [
         "".join(

@@ -163,6 +163,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     do at += by;
     while (differing && same[at]);
     if (at < 0 || at >= same.length) return;
+    over = { query: -1, key: -1 }; // the pointer rests while keys are pressed
     pin({ query: spot.query, key: at });
     rowsPicture.reveal(at);
   }

@@ -59,6 +59,8 @@ export interface RowsPicture {
 const [NARROWEST, WIDEST] = [46, 76];
 /** Columns drawn beyond what is in sight. */
 const BEYOND = 3;
+/** Share of the scale below which a difference is only said to be small. */
+const LEAST = 1e-3;
 /** px: what the number of a bar takes above or below it. */
 const NUMBER = 16;
 
@@ -150,7 +152,9 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
   const bar = (now: Shown, column: number): HTMLElement[] => {
     const value = now.filtered[2][column] ?? Number.NaN;
     if (Number.isNaN(value)) return [];
-    const text = h("span.two-amount", signedText(value));
+    // A bar that cannot be seen has no number that could be read off it.
+    const isTiny = value !== 0 && Math.abs(value) < LEAST * now.top;
+    const text = h("span.two-amount", isTiny ? "≈ 0" : signedText(value));
     if (now.apart[column]) {
       setFlag(text, "data-apart", true);
       setStyles(text, { top: `${size.zero - NUMBER - 1}px` });
