@@ -89,6 +89,7 @@ from .views.text.token_strip import TokenStrip as TokenStrip
 from .views.text.relevance_map import RelevanceMap as RelevanceMap
 from .views.text.predictions import Predictions as Predictions
 from .views.compare.compare_view import CompareView as CompareView, compare as compare
+from .views.compare.two_texts import TwoTexts as TwoTexts
 from .views.compare.layer_profile import LayerProfile as LayerProfile
 from .views.compare.flow_view import FlowView as FlowView
 from .views.interventions.intervention_view import InterventionView as InterventionView
@@ -99,7 +100,7 @@ from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
 from .views.base.selection import Selection as Selection
-from .views.base.view import link as link
+from .views.base.linked_view import link as link
 
 # Files, pages, and other tools
 from . import compat as compat

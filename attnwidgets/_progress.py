@@ -51,6 +51,13 @@ def progress(items: Iterable[T], desc: str, total: int | None = None) -> Generat
             report.close()
 
 
+def report(done: int, total: int | None, desc: str) -> None:
+    """Tell the observer, if there is one, of a step within a step of `progress`. It may raise `Cancelled`."""
+    observer = _OBSERVER.get()
+    if observer is not None:
+        observer(done, total, desc)
+
+
 class _Bar:
     """An observer that draws tqdm's bar, created only once the work turns out to be long."""
 

@@ -13,6 +13,7 @@ PROGRAM = """
 from typing import Any
 
 import attnwidgets as aw
+from attnwidgets.statistics.table import HeadStatistics
 from attnwidgets.tracing.from_attentions import GivenTrace
 from typing_extensions import assert_type
 
@@ -30,7 +31,17 @@ assert_type(aw.trace(model, tokenizer, messages=[{"role": "user", "content": "Hi
 assert_type(aw.trace(model, tokenizer, "a text", image=tensor), aw.Trace)
 assert_type(aw.trace(model, input_ids=[1, 2]), aw.Trace)
 assert_type(aw.trace(model, input_ids=[[1, 2], [3, 4]]), aw.Trace | list[aw.Trace])
+assert_type(aw.trace("folder", "a text"), aw.Trace)
+assert_type(aw.trace("folder", ["one", "two"]), list[aw.Trace])
+assert_type(aw.trace("folder", text=["one", "two"]), list[aw.Trace])
 assert_type(aw.from_attentions(tensor, ["a", "b"]), GivenTrace)
+assert_type(aw.from_attentions("folder"), GivenTrace)
+trace: aw.Trace
+assert_type(aw.rollout(trace, residual_weight=0.8), aw.MixingMap)
+assert_type(aw.rollout([trace, trace]), list[aw.MixingMap])
+assert_type(aw.saliency((trace,)), list[aw.Attributions])
+assert_type(aw.head_statistics([trace], "entropy"), list[HeadStatistics])
+aw.rollout(trace, residual_wieght=0.8)  # type: ignore[call-overload]
 aw.trace(model, tokenizer, "a text", truncate=True)  # type: ignore[call-overload]
 aw.from_attentions(tensor, token=["a", "b"])  # type: ignore[call-arg]
 """

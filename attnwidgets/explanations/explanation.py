@@ -195,6 +195,34 @@ class Explanation(Table, Viewable):
 
         return in_words(self)
 
+    def diff(self, other: Self) -> Self:
+        """Return these numbers less those of another text, by the columns in which the texts are aligned.
+
+        Elements of two texts are aligned by edit distance; tokens of two models, by the characters that they
+        spell. What only one text has counts whole, so that sums differ by what the values differ by; the
+        residual is the difference of both. Elements that differ are named by both: "keys − key".
+
+        Args:
+            other: An explanation of the other text, by the same method in the same unit: attributions of the
+                same target, or a map of the same layers and heads.
+
+        Raises:
+            TypeError: It is of another kind, or this kind has no texts to align.
+            ValueError: Method, unit, stack, target, layers or heads differ.
+
+        Example:
+            >>> model = aw.demo_model("classifier")
+            >>> he, she = (aw.trace(*model, f"{name} was a brilliant nurse.") for name in ("He", "She"))
+            >>> aw.attention(he).diff(aw.attention(she)).key_labels[:3]
+            ('[CLS]', 'he − she', 'was')
+        """
+        from attnwidgets.explanations.results.aligned import Aligned
+
+        if not hasattr(self, "available_units"):
+            raise TypeError(f"{self.kind} has no texts to align; diff() is of maps and attributions.")
+        difference: Self = Aligned(self, other).difference()
+        return difference
+
     def save(self, path: str | Path) -> Path:
         """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix."""
         from attnwidgets.explanations.results.archive import save

@@ -1,4 +1,4 @@
-"""The colours of a figure's page: those of the browser's light and dark theme (`tokens.css`)."""
+"""The colours of a figure's page. What is marked or measured has the colours of `tokens.css`."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ LIGHT = Theme(
     line="#d8dee4",
     empty="#ededed",
     left_out="#e6e6e6",
-    accent="#0b6bcb",
-    amount="#2f6ca8",
-    speaks_for="#c4640f",
-    against="#6f56b5",
-    apart="#9aa4af",
+    accent="#0969c7",
+    amount="#246cb3",
+    speaks_for="#c17536",
+    against="#8f79d5",
+    apart="#98a2ad",
 )
 DARK = Theme(
     name="dark",
@@ -66,10 +66,10 @@ DARK = Theme(
     empty="#1c2128",
     left_out="#2a3038",
     accent="#6cb2ff",
-    amount="#5d9fdb",
-    speaks_for="#ee9a4f",
-    against="#a897ea",
-    apart="#66717d",
+    amount="#74a5d6",
+    speaks_for="#bd7946",
+    against="#8f7dce",
+    apart="#7d8793",
 )
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 

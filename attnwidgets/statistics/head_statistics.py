@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.statistics.row_shares import Queries, Roles, source_of
 from attnwidgets.statistics.statistic import compute, named
 from attnwidgets.statistics.table import HeadStatistics
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+@takes_lists
 def head_statistics(
     shown: Any,
     names: str | Iterable[str] | None = None,
@@ -35,7 +37,7 @@ def head_statistics(
     is in memory at a time, beyond those the trace keeps in its own byte budget.
 
     Args:
-        shown: A trace (its attention), or a MixingMap without negative values.
+        shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         names: Names of some statistics (`aw.statistics.statistics()` lists them with their definitions); by
             default all that are defined for this map.
         unit: Read the map by "word", "sentence", ...; by default in its own unit.
@@ -47,6 +49,7 @@ def head_statistics(
         HeadStatistics [statistic, layer, head]: `stats["entropy"]`, `stats.top("previous_token", 5)`,
         `stats.to_dataframe()`, `stats.plot()`. Statistics that are not defined here (no special tokens, only
         one sentence) are in `.left_out`, with the reason. `stats.statistics` has range and meaning of each.
+        For a list, a list in the same order; `aw.statistics.averaged` makes one table of it.
 
     Raises:
         ValueError: If a statistic is unknown or named but not defined here, values are negative, or the unit,

@@ -15,7 +15,7 @@ from attnwidgets.statistics.row_shares import Float, Roles, divided, rows_of, so
 from attnwidgets.statistics.table import RankedHead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -286,16 +286,29 @@ def head_patterns(
     return patterns_of(source, unit, PATTERNS)
 
 
-def patterns_of(source: MixingMap, unit: str, among: Iterable[Pattern]) -> HeadPatterns:
-    """Return some patterns of a map in a unit; those read from a few cells of each row cost little."""
+def patterns_of(
+    source: MixingMap, unit: str, among: Iterable[Pattern], queries: int | None = None
+) -> HeadPatterns:
+    """Return some patterns of a map in a unit; those read from a few cells of each row cost little.
+
+    Args:
+        source: The map.
+        unit: The unit to read it in.
+        among: The patterns; with `queries` only those that have `targets`.
+        queries: Number of evenly spaced queries that are read; None: all. Means are then over these.
+    """
     roles = Roles(source.to(unit), "text")
     reasons = {one.name: reason for one in among if (reason := one.refusal(roles))}
     patterns = tuple(one for one in among if one.name not in reasons)
     counted = np.flatnonzero(roles.counted)
-    pairs = {one.name: _pairs(roles, one.targets, counted) for one in patterns if one.targets is not None}
+    read = (
+        None if queries is None else counted[np.unique(np.linspace(0, len(counted) - 1, queries, dtype=int))]
+    )
+    rows = np.arange(roles.queries) if read is None else read
+    pairs = {one.name: _pairs(roles, one.targets, rows) for one in patterns if one.targets is not None}
     heads = 1 if source.heads is None else len(source.heads)
     values = np.full((len(patterns), len(source.layers), heads), np.nan)
-    for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns"):
+    for layer, first, numbers in values_by_layer(source, unit, roles, "head patterns", read):
         totals = numbers.sum(axis=2, dtype=np.float64)
         whole = rows_of(numbers, roles, "a layer") if len(pairs) < len(patterns) else None
         for place, one in enumerate(patterns):
@@ -311,15 +324,16 @@ def patterns_of(source: MixingMap, unit: str, among: Iterable[Pattern]) -> HeadP
 Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
 
 
-def _pairs(roles: Roles, targets: Callable[[Roles, int], list[int]], queries: Sequence[int] | Any) -> Pairs:
-    """Return queries and the keys that they read by a pattern, as two lists of one length."""
-    found = [(q, k) for q in map(int, queries) for k in targets(roles, q) if k <= q or not roles.causal]
+def _pairs(roles: Roles, targets: Callable[[Roles, int], list[int]], rows: NDArray[np.intp]) -> Pairs:
+    """Return places among rows and the keys that these read by a pattern, as two lists of one length."""
+    counted = [(place, int(query)) for place, query in enumerate(rows) if roles.counted[query]]
+    found = [(at, key) for at, q in counted for key in targets(roles, q) if key <= q or not roles.causal]
     both = np.array(found, dtype=np.intp).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
 def towards(values: Any, totals: Float, pairs: Pairs) -> Float:
-    """Return the mean share that goes to the keys of pairs, over the queries that have any [head]."""
+    """Return the mean share that goes to the keys of pairs, over the rows that have any [head]."""
     queries, keys = pairs
     of_pairs = totals[:, queries]
     shares = np.maximum(values[:, queries, keys], 0.0) / np.where(of_pairs > 0, of_pairs, 1.0)

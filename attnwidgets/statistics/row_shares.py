@@ -210,10 +210,14 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
 
 
 def values_by_layer(
-    source: MixingMap, unit: str, roles: Roles, desc: str
+    source: MixingMap, unit: str, roles: Roles, desc: str, queries: NDArray[np.intp] | None = None
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """Yield (index of the layer, index of the first head, values [head, query, key]); see `by_layer`."""
-    size = roles.queries * roles.keys * np.dtype(np.float64).itemsize
+    """Yield (index of the layer, index of the first head, values [head, query, key]); see `by_layer`.
+
+    `queries` are the rows to read; None: all.
+    """
+    rows = None if queries is None else queries.tolist()
+    size = (roles.queries if rows is None else len(rows)) * roles.keys * np.dtype(np.float64).itemsize
     heads = max(1, _CHUNK_BYTES // max(size, 1))
     for index, number in enumerate(progress(source.layers, desc=desc)):
         if source.knows_rows and source.heads is not None and _is_long(source):
@@ -221,10 +225,11 @@ def values_by_layer(
             of_layer = source.heads[: len(source.rows(number, None, [0]))]
             for first in range(0, len(of_layer), heads):
                 some = source.select(layer=number, head=of_layer[first : first + heads])
-                yield index, first, some.to(unit).rows(number)
+                yield index, first, some.to(unit).rows(number, queries=rows)
             continue
         # A map of this layer only, so that aggregation to words keeps nothing in memory.
-        values = source.select(layer=number).to(unit).layer(number)
+        one = source.select(layer=number).to(unit)
+        values = one.layer(number) if rows is None else one.rows(number, queries=rows)
         values = values if source.heads is not None else values[None]
         for first in range(0, len(values), heads):
             yield index, first, values[first : first + heads]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnwidgets._errors import suggest
+from attnwidgets.tracing.recording.wrappers import is_table
 
 OUTPUTS = {
     "self": "attentions",
@@ -16,10 +17,21 @@ OUTPUTS = {
 }
 """The attribute of a model's output that holds the attention of each stack."""
 
-_PATTERN = re.compile(r"(?P<stack>\w+)\.(?P<layer>\d+)\.(?P<module>attn|cross_attn)\.hook_pattern")
-_STACKS = {("blocks", "attn"): "self", ("encoder", "attn"): "encoder", ("decoder", "attn"): "decoder"}
-_STACKS["decoder", "cross_attn"] = "cross"
+_PATTERN = re.compile(r"(?P<stack>\w+)\.(?P<layer>\d+)\.(?P<module>(self_|cross_)?attn)\.hook_pattern")
+# TransformerLens' names: in a decoder or encoder, then in its own and its bridge's encoder-decoders.
+_STACKS = {("blocks", "attn"): "self"}
+_STACKS |= {
+    ("encoder", "attn"): "encoder",
+    ("decoder", "attn"): "decoder",
+    ("decoder", "cross_attn"): "cross",
+}
+_STACKS |= {("encoder_blocks", "attn"): "encoder", ("decoder_blocks", "self_attn"): "decoder"}
+_STACKS["decoder_blocks", "cross_attn"] = "cross"
+# The number of a layer in the path of a module, and whose attention the module computes.
+_MODULE = re.compile(r"(?P<before>.*?)\.(?P<layer>\d+)\.(?P<module>.+)")
 _SHOWN = 6
+_MAPS = 4  # dimensions of attention weights
+_ROUNDING = 0.02  # of a row's sum, in half precision
 
 
 def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
@@ -44,6 +56,8 @@ def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
         return {"self": attentions}
     if any(_is_hook(name) for name in table):
         return _of_hooks(table)
+    if table and all(hasattr(entry, "output") and hasattr(entry, "inputs") for entry in table.values()):
+        return _of_modules(table)
     stacks = {name: stack for stack, output in OUTPUTS.items() for name in (stack, output)}
     for name in table:
         if name not in stacks:
@@ -69,13 +83,21 @@ def _present(weights: Mapping[str, Any], no_weights: str) -> dict[str, Any]:
     return kept
 
 
+def holds_attention(value: Any) -> bool:
+    """Return whether a value may be an argument of `aw.from_attentions`, as a model, text or path is not."""
+    is_array = not isinstance(value, str) and (
+        isinstance(value, Sequence) or (hasattr(value, "shape") and hasattr(value, "__array__"))
+    )
+    return is_array or is_table(value) or any(hasattr(value, name) for name in OUTPUTS.values())
+
+
 def _table(attentions: Any) -> Mapping[Any, Any] | None:
-    """Return a mapping, also of an object that only behaves like one (TransformerLens' ActivationCache)."""
+    """Return a mapping, also of an object that only behaves like one (caches of TransformerLens, nnsight)."""
     if isinstance(attentions, Mapping):
         return attentions
-    like = all(callable(getattr(attentions, name, None)) for name in ("items", "keys", "__getitem__"))
-    # A table of numbers (a DataFrame) has items too.
-    return dict(attentions.items()) if like and not hasattr(attentions, "__array__") else None
+    # A table of numbers (a DataFrame) has keys too.
+    like = is_table(attentions) and not hasattr(attentions, "__array__")
+    return {name: attentions[name] for name in attentions.keys()} if like else None  # noqa: SIM118 - no mapping
 
 
 def _is_hook(name: object) -> bool:
@@ -103,14 +125,63 @@ def _of_hooks(table: Mapping[Any, Any]) -> dict[str, Any]:
             f"{', ...' if len(table) > _SHOWN else ''}); keep blocks.0.attn.hook_pattern and so on, as "
             'run_with_cache(text, names_filter=lambda name: name.endswith("hook_pattern")) does.'
         )
+    return _in_order(by_layer, "hook_pattern")
+
+
+def _of_modules(table: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the weights that attention modules returned beside their output (nnsight's cache of modules)."""
+    found = []
+    for path, entry in table.items():
+        match = _MODULE.fullmatch(str(path))
+        weights = [part for part in _parts(entry.output) if _is_softmax(part)]
+        if match is not None and "att" in match["module"].lower() and weights:
+            found.append((match["before"].lower(), match["module"].lower(), int(match["layer"]), weights[-1]))
+    both = all(any(side in before for before, *_ in found) for side in ("encoder", "decoder"))
+    by_layer: dict[str, dict[int, Any]] = {}
+    for before, module, layer, values in found:
+        by_layer.setdefault(_stack_of(before, module) if both else "self", {})[layer] = values
+    if not by_layer:
+        raise ValueError(
+            "attentions is a cache of modules, none of which returned attention weights, as under sdpa. Load "
+            'the model with attn_implementation="eager" and cache one forward pass, or let '
+            "aw.trace(model, text) record it: it takes the model of nnsight itself."
+        )
+    return _in_order(by_layer, "attention module")
+
+
+def _stack_of(before: str, module: str) -> str:
+    """Return the stack of an attention module of an encoder-decoder, by the two parts of its path."""
+    if "decoder" not in before:
+        return "encoder"
+    return "cross" if re.search("enc|cross", module) else "decoder"
+
+
+def _parts(output: Any) -> Sequence[Any]:
+    return output if isinstance(output, tuple) else ()
+
+
+def _is_softmax(values: Any) -> bool:
+    """Return whether these are rows of attention [batch, head, query, key], and not a position bias."""
+    if not hasattr(values, "detach") or values.dim() != _MAPS or not values.numel():
+        return False
+    sums = values.detach().float().sum(-1)
+    return bool((values >= 0).all()) and bool(((sums - 1).abs() < _ROUNDING).all())
+
+
+def _in_order(by_layer: Mapping[str, Mapping[int, Any]], what: str) -> dict[str, Any]:
+    """Return each stack's layers as a list.
+
+    Raises:
+        ValueError: If a layer is missing; names it.
+    """
     for stack, layers in by_layer.items():
         missing = sorted(set(range(max(layers))) - set(layers))
         if missing:
             known, lacking = (", ".join(map(str, numbers)) for numbers in (sorted(layers), missing))
             whose = "" if stack == "self" else f" of the {stack}"
             raise ValueError(
-                f"attentions is a cache of hooks with patterns of layers {known}{whose}, without those of "
-                f"{lacking}. Cache every layer's hook_pattern, or pass the patterns as a list, whose layers "
+                f"attentions is a cache with patterns of layers {known}{whose}, without those of "
+                f"{lacking}. Cache every layer's {what}, or pass the patterns as a list, whose layers "
                 "are then numbered from 0."
             )
     return {stack: [layers[number] for number in sorted(layers)] for stack, layers in by_layer.items()}

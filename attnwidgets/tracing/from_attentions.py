@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnwidgets._errors import suggests_keywords
+from attnwidgets.tracing.attention_files import FileLayer, read_attention
 from attnwidgets.tracing.attention_sources import OUTPUTS, stacks_of
 from attnwidgets.tracing.free_memory import byte_budget
 from attnwidgets.tracing.layers import GivenLayer, Stack
 from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.recording.borrow import own_tokenizer
+from attnwidgets.tracing.recording.inputs import id_rows, text_tokenizer
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
 from attnwidgets.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.layers import Layer
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
 # key).
@@ -70,9 +77,11 @@ def from_attentions(
             (query, key), a vector (key,); torch, numpy or lists; a tuple with one array per layer; a model's
             output object; a mapping of stacks ("encoder", "decoder", "cross") to any of these; a
             TransformerLens cache, whose `hook_pattern`s are read layer by layer and whose other hooks are
-            ignored; or the nested tuples of `generate()`, whose steps are joined. Numbers in float64, as
-            Python's own floats are, are kept in it; all others in float32.
-        tokens: Labels of both sides.
+            ignored; an nnsight cache of modules, run with eager attention; the nested tuples of `generate()`,
+            whose steps are joined; or the path of saved attention, safetensors and JSON, whose layers are
+            read when they are needed (docs/file_layout.md). Numbers in float64, as Python's own floats are,
+            are kept in it; all others in float32.
+        tokens: Labels of both sides. Saved attention has its own; labels given here come before those.
         query_tokens: Labels of the rows, if they differ from the columns' (an output sentence).
         key_tokens: Labels of the columns (an input sentence).
         words: The word of each token, as in `encoding.word_ids()` (None stands alone), or a list of lists of
@@ -85,7 +94,8 @@ def from_attentions(
     Raises:
         ValueError: For an unsupported shape (the message lists the supported ones), empty or missing weights
             (says why), NaN or infinity (says where), a number of tokens that does not fit, a mapping with an
-            unknown name, or a cache without some layer's pattern (named).
+            unknown name, a cache or file without some layer (named), or a damaged file.
+        FileNotFoundError: If there is no file or folder of that name.
         TypeError: For an unknown keyword (names the nearest), or labels that are not a list.
 
     Example:
@@ -98,6 +108,15 @@ def from_attentions(
     """
     if isinstance(words, str):
         require_rule(words)
+    if isinstance(attentions, (str, Path)):
+        given: dict[str, Any] = {
+            "tokens": tokens,
+            "query_tokens": query_tokens,
+            "key_tokens": key_tokens,
+            "words": words,
+        }
+        given |= {"boundary": boundary, "second_text": second_text, "model_id": model_id or None}
+        return _from_file(Path(attentions), {n: v for n, v in given.items() if v is not None}, memory)
     sources = stacks_of(attentions, _SDPA)
     _require_lists(tokens=tokens, query_tokens=query_tokens, key_tokens=key_tokens)
     first, second = query_tokens or tokens, key_tokens or tokens
@@ -108,7 +127,12 @@ def from_attentions(
         row_labels, column_labels = {"encoder": (second, second), "decoder": (first, first)}.get(
             stack, (first, second)
         )
-        _, queries, keys = read.layers[0].shape
+        (queries, keys), *others = {layer.shape[1:]: None for layer in read.layers}
+        if others:
+            raise ValueError(
+                f"{OUTPUTS[stack]} differ in size from layer to layer: {queries} queries and {keys} keys, "
+                f"then {others[0][0]} and {others[0][1]}"
+            )
         if read.steps and row_labels is not None and len(row_labels) == queries + 1:
             warning = "the last generated token was never read by the model, so it has no row"
             row_labels = row_labels[:-1]
@@ -128,6 +152,47 @@ def from_attentions(
     return GivenTrace(table, model_id=well_formed(str(model_id)), warning=warning, memory=byte_budget(memory))
 
 
+def _from_file(path: Path, given: dict[str, Any], memory: str | int) -> GivenTrace:
+    """Return saved attention as a trace; given labels come before the saved ones."""
+    saved = read_attention(path)
+    labels = {name: value for name, value in saved.labels.items() if name not in ("about", "input_ids")}
+    tokens = ("tokens", "query_tokens", "key_tokens")
+    if any(name in given for name in tokens):
+        labels = {name: value for name, value in labels.items() if name not in tokens}
+    made = from_attentions(saved.stacks, **{**labels, **given}, memory=memory)
+    ids = saved.labels.get("input_ids")
+    if ids is not None:
+        side = made.axes("cross")[1] if "cross" in made.stacks else made.axes()[0]
+        if len(ids) != len(side):
+            raise ValueError(
+                f"input_ids in {str(path)!r} has {len(ids)} entries, and the attention {len(side)}"
+            )
+        made.input_ids = torch.tensor(ids)
+    return made
+
+
+def labels_of(tokenizer: Any, text: Any) -> list[str] | None:
+    """Return labels for given attention: a text's tokens, ids as tokens, or a list of strings as it is.
+
+    Raises:
+        ValueError: If there is no tokenizer for a text or ids.
+    """
+    is_text = isinstance(text, str)
+    if text is None or not (is_text or _is_ids(text)):
+        return text if text is None else list(text)
+    reader = own_tokenizer(text_tokenizer(tokenizer))
+    if reader is None:
+        raise ValueError(
+            "a text or ids label given attention by their tokenizer: give it, or the labels as tokens=[...]"
+        )
+    rows, _ = id_rows(reader(text)["input_ids"] if is_text else text)
+    return [str(token) for token in reader.convert_ids_to_tokens(rows[0])]
+
+
+def _is_ids(text: Any) -> bool:
+    return not isinstance(text, Sequence) or (len(text) > 0 and not isinstance(text[0], str))
+
+
 def _require_lists(**given: Any) -> None:
     """Raise a TypeError for labels that are not a list."""
     for name, labels in given.items():
@@ -139,7 +204,7 @@ def _require_lists(**given: Any) -> None:
 class _Read:
     """Layers [head, query, key], whether they came as generation steps, and the index of the first step."""
 
-    layers: list[GivenLayer]
+    layers: Sequence[Layer]
     steps: bool = False
     boundary: int | None = None
 
@@ -194,6 +259,8 @@ def _read(values: Any, where: str) -> _Read:
     _refuse_missing(values, where)
     if _is_list(values):
         first = values[0]
+        if isinstance(first, FileLayer):
+            return _Read(list(values))
         if _is_list(first) and _is_array(first[0]):
             return _stitch(values, where)
         if _is_array(first):

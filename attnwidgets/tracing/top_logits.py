@@ -89,9 +89,13 @@ def probabilities(trace: Trace, logits: Tensor) -> Tensor:
         trace: A trace that predicts tokens or classes.
         logits: Its own logits, or others for the same input.
     """
-    if logits.dim() > 1:
-        return logits[_place(trace)].double().softmax(-1)
-    return logits.double().sigmoid() if several_true(trace) else logits.double().softmax(-1)
+    chosen = predicted_logits(trace, logits).double()
+    return chosen.sigmoid() if logits.dim() == 1 and several_true(trace) else chosen.softmax(-1)
+
+
+def predicted_logits(trace: Trace, logits: Tensor) -> Tensor:
+    """Return the logits [outcome] of a trace's prediction, out of its own or of others for the same input."""
+    return logits[_place(trace)] if logits.dim() > 1 else logits
 
 
 def label_of(trace: Trace, outcome: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.prediction import Prediction
+    from attnwidgets.tracing.retrace import Asked
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
@@ -52,6 +53,7 @@ class Trace:
             head.
         inputs: The model's inputs for this text alone, to run it again.
         interventions: Descriptions of the interventions in force while it was recorded.
+        asked: What `aw.trace` was asked; None if the trace was made otherwise.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -66,6 +68,7 @@ class Trace:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
     interventions: tuple[str, ...] = field(default=(), repr=False)
+    asked: Asked | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -347,13 +350,22 @@ class Trace:
             return again(self)
 
     def diff(self, other: Trace) -> Difference:
-        """Return the difference between this trace and another of the same input: predictions and attention.
+        """Return the difference between this trace and another: in predictions and in attention.
+
+        Tokens of two texts are aligned by edit distance, tokens of two tokenizers by the characters that they
+        spell (`.alignment`). What has no partner counts whole, so that nothing is left out of a sum.
 
         Args:
-            other: What `rerun` returned, or a trace of the same tokens by another model of the same shape.
+            other: What `rerun` returned, or a trace of another text, or by another model of the same shape.
 
         Raises:
-            ValueError: If its tokens differ.
+            ValueError: If they have no stack in common, or the texts differ too much to be aligned.
+
+        Example:
+            >>> model = aw.demo_model("classifier")
+            >>> good, bad = (aw.trace(*model, f"The film was {word}.") for word in ("good", "not good"))
+            >>> good.diff(bad).alignment
+            <Alignment of 8 columns by token; 'nothing' for 'not'>
         """
         from attnwidgets.tracing.trace_difference import difference
 

@@ -1,4 +1,4 @@
-"""The difference between two traces of one input: in predictions and in attention."""
+"""The difference between two traces, of one text or of two: in predictions and in attention."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from attnwidgets.tracing.top_logits import label_of, probabilities
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+from attnwidgets.tracing.row_selection import blocks
+from attnwidgets.tracing.text.alignment import align
+from attnwidgets.tracing.top_logits import label_of, predicted_logits, probabilities
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.text.alignment import Alignment, By
     from attnwidgets.tracing.trace import Trace
 
 
 SHOWN = 100
 """Number of outputs that a difference names, of the most probable ones and of those that moved most."""
+SAID = 5
+"""Number of changes of the text that its first line names."""
 
 
 class Moved(NamedTuple):
@@ -45,10 +54,15 @@ class Difference:
         predictions: The most probable outputs of both and those that moved most, by how far they moved.
         total_variation: Half the sum of |p - p'| over all outputs at the predicted position, 0 to 1; NaN
             without logits.
-        largest_logit_change: The largest |difference| of any logit; NaN without logits.
+        largest_logit_change: The largest |difference| of any logit; NaN without logits. Of two texts, of the
+            logits at the predicted positions.
         attention: How far attention rows moved, by stack [layer, head]: half the sum of |a - a'| over a
-            row's keys, averaged over queries, 0 to 1.
+            row's keys, averaged over queries, 0 to 1. Of two texts, over the queries that both have; a key
+            that one of them lacks counts whole. Stacks of other sizes are left out.
+        unpaired: The part of `attention` on keys that only one of the texts has [layer, head].
+        alignments: By stack, how the queries and the keys of the two texts are aligned.
         interventions: Descriptions of the interventions in force in only one of the traces.
+        warning: What could not be compared, and why; "" if nothing.
     """
 
     title: str
@@ -56,7 +70,15 @@ class Difference:
     total_variation: float
     largest_logit_change: float
     attention: dict[str, NDArray[np.float64]]
+    unpaired: dict[str, NDArray[np.float64]]
+    alignments: dict[str, tuple[Alignment, Alignment]]
     interventions: tuple[str, ...]
+    warning: str = ""
+
+    @property
+    def alignment(self) -> Alignment:
+        """How the tokens of the two traces are aligned: the queries of their first stack in common."""
+        return next(iter(self.alignments.values()))[0]
 
     @property
     def flipped(self) -> bool:
@@ -68,68 +90,174 @@ class Difference:
         return before.id != after.id
 
     def __repr__(self) -> str:
-        head = "; ".join(self.interventions) or "the same interventions"
+        changes = [f"{one or 'nothing'!r} for {two or 'nothing'!r}" for one, two in self.alignment.changes()]
+        more = ["..."] if len(changes) > SAID else []
+        texts = ", ".join([*changes[:SAID], *more])
+        head = "; ".join([*self.interventions, *([texts] if texts else [])]) or "the same interventions"
         rows = [f"  {out.label!r}: {out.before:.1%} to {out.after:.1%}" for out in self.predictions[:5]]
         for stack, moved in self.attention.items():
             shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
             rows.append(f"  {stack} attention, share of a row that moved, by layer: {shares}")
-        return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows])
+        said = [f"  {self.warning}"] if self.warning else []
+        return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows, *said])
 
 
 def difference(first: Trace, other: Trace) -> Difference:
-    """Return the difference between two traces of one input.
+    """Return the difference between two traces.
 
     Raises:
-        ValueError: If their tokens or stacks differ.
+        ValueError: If they have no stack in common.
     """
-    for stack in first.stacks:
-        tokens = [
-            [axis.tokens for axis in trace.axes(stack)] if stack in trace.stacks else None
-            for trace in (first, other)
-        ]
-        if tokens[0] != tokens[1]:
-            raise ValueError(
-                f"other is a trace of other tokens (stack {stack!r}); compare with trace.rerun(...), or "
-                "with a trace of the same text."
-            )
-    moved: list[Moved] = []
-    variation = largest = float("nan")
-    predict = first.predictions_title and other.predictions_title
-    if predict and first.logits is not None and other.logits is not None:
-        before, after = (
-            probabilities(trace, logits).numpy()
-            for trace, logits in ((first, first.logits), (other, other.logits))
+    common = [stack for stack in first.stacks if stack in other.stacks]
+    if not common:
+        raise ValueError(
+            f"other has the stacks {', '.join(other.stacks)}, this trace {', '.join(first.stacks)}: there is "
+            "nothing to compare."
         )
-        gap = np.abs(after - before)
-        variation = float(gap.sum() / 2)
-        largest = float((first.logits.double() - other.logits.double()).abs().max())
-        labels = {output.id: output.label for trace in (first, other) for output in trace.predictions(SHOWN)}
-        for number in np.argsort(-gap, kind="stable")[:SHOWN].tolist():
-            labels.setdefault(number, label_of(first, number))
-        moved = [
-            Moved(label, float(before[number]), float(after[number]), number)
-            for number, label in labels.items()
-        ]
-        moved.sort(key=lambda output: -abs(output.after - output.before))
+    by = aligned_by(first, other)
+    alignments = {stack: _alignments(first, other, stack, by) for stack in common}
+    alike = [stack for stack in common if _sizes(first, stack) == _sizes(other, stack)]
+    shares = {stack: _attention(first, other, stack, alignments[stack]) for stack in alike}
+    missing = [
+        f"attention of the stack {stack!r}: [layer, head] {_sizes(first, stack)} and {_sizes(other, stack)}"
+        for stack in common
+        if stack not in alike
+    ]
+    moved: tuple[Moved, ...] = ()
+    variation = largest = float("nan")
+    if predict(first) and predict(other):
+        reason = why_other_outputs(first, other)
+        if reason:
+            missing.append(f"predictions: {reason}")
+        else:
+            is_one_text = not any(part.differing for both in alignments.values() for part in both)
+            moved, variation, largest = _outputs(first, other, everywhere=is_one_text)
     in_force = set(first.interventions) ^ set(other.interventions)
     return Difference(
         first.predictions_title,
-        tuple(moved),
+        moved,
         variation,
         largest,
-        {name: _attention(first, other, name) for name in first.stacks},
+        {stack: both[0] for stack, both in shares.items()},
+        {stack: both[1] for stack, both in shares.items()},
+        alignments,
         tuple(said for said in (*first.interventions, *other.interventions) if said in in_force),
+        f"not compared: {'; '.join(missing)}" if missing else "",
     )
 
 
-def _attention(first: Trace, other: Trace, stack: str) -> NDArray[np.float64]:
-    """Return how far rows moved [layer, head]; NaN for heads that a layer does not have."""
-    shares = np.full((first.n_layers(stack), first.n_heads(stack)), np.nan)
-    for layer in range(len(shares)):
-        rows = [
-            (weights.double() - other.attention_rows(layer, None, queries, stack).double()).abs().sum(-1)
-            for queries, weights in first.attention_blocks(layer, stack)
-        ]
-        moved = torch.cat(rows, dim=-1).mean(-1) / 2
-        shares[layer, : len(moved)] = moved.numpy()
-    return shares
+def aligned_by(first: Trace, other: Trace) -> By:
+    """Return how the tokens of two traces are aligned: by character if their tokenizers differ."""
+    one, two = (text_tokenizer(trace.tokenizer) for trace in (first, other))
+    if one is two or one is None or two is None:
+        return "element"
+    return "element" if one.get_vocab() == two.get_vocab() else "character"
+
+
+def predict(trace: Trace) -> bool:
+    """Return whether a trace has predictions, and the logits that they come from."""
+    return bool(trace.predictions_title) and trace.logits is not None
+
+
+def why_other_outputs(first: Trace, other: Trace) -> str:
+    """Return why the outputs of two traces that predict are not the same ones; "" if they are."""
+    if first.logits is None or other.logits is None:
+        return "one of them has no logits"
+    sizes = [trace.logits.shape for trace in (first, other) if trace.logits is not None]
+    kinds = ["classes" if len(size) == 1 else "tokens" for size in sizes]
+    counts = [size[-1] for size in sizes]
+    if kinds[0] != kinds[1] or counts[0] != counts[1]:
+        return f"{counts[0]} {kinds[0]} and {counts[1]} {kinds[1]}"
+    if kinds[0] == "tokens":
+        return "" if aligned_by(first, other) == "element" else "the tokens of two tokenizers"
+    names = [[label_of(trace, number) for number in range(counts[0])] for trace in (first, other)]
+    return "" if names[0] == names[1] else "classes with other names"
+
+
+def _alignments(first: Trace, other: Trace, stack: str, by: By) -> tuple[Alignment, Alignment]:
+    """Return the alignments of the queries and of the keys of a stack; one where these are one axis."""
+    (query, key), (other_query, other_key) = first.axes(stack), other.axes(stack)
+    queries = align(query, other_query, by=by)
+    is_one = query is key and other_query is other_key
+    return queries, queries if is_one else align(key, other_key, by=by)
+
+
+def _sizes(trace: Trace, stack: str) -> list[int]:
+    return [trace.n_layers(stack), trace.n_heads(stack)]
+
+
+def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Moved, ...], float, float]:
+    """Return the outputs by how far they moved, half the sum of that, and the largest change of a logit.
+
+    Args:
+        first: A trace that predicts.
+        other: Another, with the same outputs.
+        everywhere: Whether logits of all positions are compared, not only where the models predict.
+    """
+    logits = [trace.logits for trace in (first, other) if trace.logits is not None]
+    before, after = (
+        probabilities(trace, own).numpy() for trace, own in zip((first, other), logits, strict=True)
+    )
+    gap = np.abs(after - before)
+    if not everywhere or logits[0].shape != logits[1].shape:
+        logits = [predicted_logits(trace, own) for trace, own in zip((first, other), logits, strict=True)]
+    largest = float((logits[0].double() - logits[1].double()).abs().max())
+    labels = {output.id: output.label for trace in (first, other) for output in trace.predictions(SHOWN)}
+    for number in np.argsort(-gap, kind="stable")[:SHOWN].tolist():
+        labels.setdefault(number, label_of(first, number))
+    moved = [
+        Moved(label, float(before[number]), float(after[number]), number) for number, label in labels.items()
+    ]
+    moved.sort(key=lambda output: -abs(output.after - output.before))
+    return tuple(moved), float(gap.sum() / 2), largest
+
+
+def _attention(
+    first: Trace, other: Trace, stack: str, alignments: tuple[Alignment, Alignment]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how far rows moved [layer, head], and how far on keys of one text only.
+
+    Both are NaN for heads that a layer does not have, and where the texts have no query in common.
+    """
+    queries, keys = alignments
+    paired = [(column.first, column.second) for column in queries.columns if column.first and column.second]
+    alone = torch.tensor([not column.first or not column.second for column in keys.columns])
+    shares = np.full((2, first.n_layers(stack), first.n_heads(stack)), np.nan)
+    for layer in range(shares.shape[1]) if paired else ():
+        row_bytes = 8 * first.n_heads(stack, layer) * len(keys)
+        moved = []
+        for some in blocks(len(paired), row_bytes):
+            one, two = (
+                _by_column(trace, layer, stack, [row[side] for row in paired[some]], keys.groups(side))
+                for side, trace in enumerate((first, other))
+            )
+            gap = (one - two).abs()
+            moved.append(torch.stack([gap.sum(-1), gap[..., alone].sum(-1)]))
+        means = torch.cat(moved, dim=-1).mean(-1) / 2
+        shares[:, layer, : means.shape[1]] = means.numpy()
+    return shares[0], shares[1]
+
+
+def _by_column(
+    trace: Trace, layer: int, stack: str, queries: Sequence[tuple[int, ...]], keys: Sequence[tuple[int, ...]]
+) -> Tensor:
+    """Return weights [head, column of queries, column of keys]: means over queries, sums over keys.
+
+    Args:
+        trace: The trace of one of the texts.
+        layer: Number of the layer.
+        stack: Name of the stack.
+        queries: The queries in each of some columns.
+        keys: The keys in every column.
+    """
+    chosen = [query for column in queries for query in column]
+    values = trace.attention_rows(layer, None, chosen, stack).double()
+    if keys != tuple((i,) for i in range(values.shape[-1])):
+        owner = torch.zeros(values.shape[-1], dtype=torch.long)
+        for number, group in enumerate(keys):
+            owner[list(group)] = number
+        values = values.new_zeros(*values.shape[:-1], len(keys)).index_add_(-1, owner, values)
+    if len(chosen) == len(queries):
+        return values
+    parts = values.split([len(column) for column in queries], dim=-2)
+    return torch.stack([part.mean(-2) for part in parts], dim=-2)

@@ -6,10 +6,14 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.attention_files import is_dump
+from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.views.base.accepts import attention_of
 from attnwidgets.views.base.options import FilterOptions, write_out
+from attnwidgets.views.base.texts import Texts
 from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
 from attnwidgets.views.heads.handlers import head_handlers
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
+_OF_FEATURES = "the features beside it are of this text; features= takes the SAE itself as well"
 
 
 class Explorer(Intervening):
@@ -48,11 +53,15 @@ class Explorer(Intervening):
     with an undo, the predictions are compared before and after, and `explorer.interventions()` returns them
     for `trace.rerun`; see `InterventionView`.
 
+    With a kernel, the pencil beside the text (or a double click on it) lets the reader type another, which is
+    traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
+    list are computed and sent when a text is chosen.
+
     A long text (more than 1,448 tokens) opens in sentences if it has several, with a note; `unit="token"`, or
     a choice in the view, shows its tokens: maps in which a cell is the largest of several, and exact rows.
 
     Args:
-        shown: A trace, a MixingMap or Attributions.
+        shown: A trace, a MixingMap or Attributions; or a list of traces, between which a menu switches.
         features: An SAE, or the result of `aw.sae_features`; the text is then also shown coloured by its
             features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
         stats: The result of `aw.feature_stats` for these SAEs.
@@ -77,6 +86,7 @@ class Explorer(Intervening):
         methods: Sequence[str] = (),
         **options: Unpack[FilterOptions],
     ) -> None:
+        shown = self._begun(shown, features)
         self._predicts = shown if is_trace(shown) else None
         self._intervened = TraceInterventions.of(shown)
         self._features = (
@@ -93,6 +103,45 @@ class Explorer(Intervening):
         if self._features is not None:
             show_features(self, self._features, None)
 
+    def _begun(self, shown: Any, features: Any) -> Any:
+        """Return the trace to begin with, of those in a list."""
+        self._features_given = features
+        if not isinstance(shown, (list, tuple)) or not shown or not all(map(is_trace, shown)):
+            return shown
+        if self._text_refusal(shown[0]) == _OF_FEATURES:
+            raise TypeError(
+                "Explorer(features=...) holds the features of one text, and several were given: give the SAE."
+            )
+        self._texts = Texts(list(dict.fromkeys(shown)))
+        return shown[0]
+
+    def _text_refusal(self, trace: Any) -> str:
+        """Return why no other text can be typed, in words, or ""."""
+        from attnwidgets.sae.feature_activations import FeatureActivations
+        from attnwidgets.tracing.retrace import refusal
+
+        given = self._features_given
+        listed = given if isinstance(given, (list, tuple)) else [given]
+        return _OF_FEATURES if any(isinstance(one, FeatureActivations) for one in listed) else refusal(trace)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        traits = super()._connect(fixed=fixed)
+        if self._texts is not None:
+            self._options["texts"] = self._texts.describe(self._text_refusal(self._texts.base))
+        return traits
+
+    def _show_other(self, text: str | None = None, index: int | None = None) -> Answer:
+        """Show another text: one that is typed, or one of the menu."""
+        texts = self._texts
+        if texts is None:
+            raise ValueError("this view was given a map, which is of one text; give it the trace.")
+        if index is None and not str(text or "").strip():
+            raise ValueError("the text is empty.")
+        if index is None and self._text_refusal(texts.base):
+            raise ValueError(f"no other text can be typed: {self._text_refusal(texts.base)}.")
+        self.show_text(str(text) if index is None else int(index))
+        return {"shown": texts.shown}, []
+
     def _first_unit(self) -> str:
         main = self._explanations[0]
         is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
@@ -108,6 +157,7 @@ class Explorer(Intervening):
         )
         handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
         handlers |= {"follow": Handler(self._follow, runs_model=True)}
+        handlers |= {"text": Handler(self._show_other, runs_model=True)}
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers
@@ -129,10 +179,11 @@ class Explorer(Intervening):
 
 
 def explore(
-    model: Any,
-    tokenizer: Any,
-    text: Any,
+    what: Any,
+    tokenizer: Any = None,
+    text: Any = None,
     *,
+    tokens: Sequence[str] | None = None,
     text_pair: str | None = None,
     words: str | Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
     messages: Sequence[Mapping[str, Any]] | None = None,
@@ -151,12 +202,20 @@ def explore(
     methods: Sequence[str] = (),
     **options: Unpack[FilterOptions],
 ) -> Explorer:
-    """Trace a text and return its Explorer: `aw.Explorer(aw.trace(model, tokenizer, text))` in one call.
+    """Return the Explorer of whatever you have: `aw.explore("gpt2", "The cat sat")`.
+
+    A model runs once on the text, as `aw.Explorer(aw.trace(model, tokenizer, text))` does; numbers from
+    elsewhere are shown as `aw.Explorer(aw.from_attentions(attentions, tokens))` does.
 
     Args:
-        model: A model, or the name or folder of one.
-        tokenizer: Its tokenizer or processor, or None where `model` is a name.
-        text: The text; see `aw.trace` for this and the following parameters.
+        what: A hub id, a folder, a model, a transformers pipeline, a model of nnsight, nnterp or
+            TransformerLens: what `aw.trace` takes. Or a model's output, a cache of TransformerLens or
+            nnsight, arrays, a folder of saved attention: what `aw.from_attentions` takes. Or a trace, a list
+            of traces, a MixingMap, Attributions.
+        tokenizer: Its tokenizer or processor; not needed for a name, a pipeline or a wrapper, which have
+            their own: `aw.explore(pipeline, "The cat sat")`.
+        text: The text, or a list of texts to switch between; see `aw.trace` for this and what follows.
+        tokens: Labels of given attention; by default those of `text` in `tokenizer`.
         text_pair: The second text of a pair.
         words: The text split into words, or the rule that splits it.
         messages: Chat messages, formatted with the tokenizer's template.
@@ -175,44 +234,76 @@ def explore(
         methods: As in `aw.Explorer`.
 
     Raises:
-        TypeError: Several texts, or an unknown keyword.
-        ValueError, IndexError: As `aw.trace` and `aw.Explorer`.
+        TypeError: Arguments out of order, an unknown keyword, or one that does not go with `what`.
+        ValueError, IndexError: As `aw.trace`, `aw.from_attentions` and `aw.Explorer`.
 
     Example:
         >>> explorer = aw.explore(*aw.demo_model("classifier"), "A wonderful film.", methods=["rollout"])
         >>> explorer.selection.method
         'rollout'
+        >>> weights = np.full((2, 4, 3, 3), 1 / 3)  # layer, head, query, key
+        >>> aw.explore(weights, tokens=["The", "cat", "sat"]).trace.tokens
+        ('The', 'cat', 'sat')
     """
-    from attnwidgets.tracing.recording.run import trace
-
     refuse_unknown(
         "explore", options.keys() - FilterOptions.__annotations__.keys(), signature(explore).parameters
     )
-    record: Any = trace  # none of its overloads alone: whether it is one text is checked below
-    traced = record(
-        model,
-        tokenizer,
-        text,
-        text_pair=text_pair,
-        words=words,
-        messages=messages,
-        input_ids=input_ids,
-        attention_mask=attention_mask,
-        target_text=target_text,
-        image=image,
-        audio=audio,
-        sampling_rate=sampling_rate,
-        max_new_tokens=max_new_tokens,
-        truncation=truncation,
-        memory=memory,
-        force=force,
-    )
-    if isinstance(traced, list):
+    reading: dict[str, Any] = {
+        "text_pair": text_pair,
+        "words": words,
+        "messages": messages,
+        "input_ids": input_ids,
+        "attention_mask": attention_mask,
+        "target_text": target_text,
+        "image": image,
+        "audio": audio,
+        "sampling_rate": sampling_rate,
+        "max_new_tokens": max_new_tokens,
+        "truncation": truncation,
+        "memory": memory,
+        "force": force,
+    }
+    shown = _shown(what, tokenizer, text, tokens, reading)
+    return Explorer(shown, features=features, stats=stats, methods=methods, **options)
+
+
+def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:
+    """Return what an Explorer shows of what somebody has: a trace, a list of traces, or an explanation.
+
+    Args:
+        what: A model, or what holds one; given attention; a trace or explanation.
+        tokenizer: A tokenizer, or the text.
+        text: The text, or the tokenizer.
+        tokens: Labels of given attention.
+        reading: The other arguments of `aw.trace`.
+    """
+    from attnwidgets.tracing.from_attentions import from_attentions, labels_of
+    from attnwidgets.tracing.recording.run import trace
+    from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
+
+    parts = what if isinstance(what, (list, tuple)) and what else [what]
+    is_result = all(is_trace(part) or isinstance(part, (MixingMap, Attributions)) for part in parts)
+    given = not is_result and (is_dump(what) or (holds_attention(what) and not is_model(what)))
+    if not is_result and not given:
+        if tokens is not None:
+            raise TypeError("tokens= labels given attention; a model's tokens are those of its tokenizer.")
+        record: Any = trace  # none of its overloads alone
+        return record(what, tokenizer, text, **reading)
+    defaults = signature(explore).parameters
+    goes = ("words", "memory") if given else ()
+    unused = [n for n, value in reading.items() if n not in goes and value is not defaults[n].default]
+    if is_result:
+        inputs = {"text": text, "tokenizer": tokenizer, "tokens": tokens}
+        unused += [name for name, value in inputs.items() if value is not None]
+    if unused:
         raise TypeError(
-            f"explore() shows one text and was given {len(traced)}; for several: "
-            "[aw.Explorer(t) for t in aw.trace(model, tokenizer, texts)]."
+            f"{unused[0]}= is for a model that runs on a text, and a {type(what).__name__} was given."
         )
-    return Explorer(traced, features=features, stats=stats, methods=methods, **options)
+    if is_result:
+        return what
+    reader, text = sorted_arguments(what, tokenizer, text, has_input=tokens is not None)
+    labels = labels_of(reader, text) if tokens is None else tokens
+    return from_attentions(what, labels, **{name: reading[name] for name in goes})
 
 
 write_out(explore, FilterOptions, [Explorer])

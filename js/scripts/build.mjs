@@ -3,7 +3,8 @@
  * `--check` writes nothing and fails if the bundles differ from the committed ones; `--watch` builds again on every save,
  * with larger style sheets, since packing them is slow: build once more before a commit.
  */
-import { readFile, watch, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, readFile, rename, watch, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -31,8 +32,23 @@ const shared = {
   write: false,
 };
 
-/** A JavaScript expression for each style sheet: packing is slow, and several builds need the same one. */
+/** A promise of a JavaScript expression for each style sheet: packing is slow, and several builds need the same one. */
 const expressions = new Map();
+const packer = await readFile(new URL("pack.mjs", import.meta.url));
+
+/** The packed expression of a style sheet, from an earlier build if the sheet and the packer were the same then. */
+async function packedOnce(text) {
+  const name = createHash("sha256").update(packer).update(text).digest("hex");
+  const folder = join(root, "node_modules/.cache/attnwidgets");
+  const file = join(folder, name);
+  const known = await readFile(file, "utf8").catch(() => null);
+  if (known !== null) return known;
+  const expression = packed(text);
+  await mkdir(folder, { recursive: true });
+  await writeFile(`${file}.${process.pid}`, expression);
+  await rename(`${file}.${process.pid}`, file);
+  return expression;
+}
 
 /** Style sheets travel as one minified string that refers back to its own repetitions. */
 function minifiedCss() {
@@ -42,8 +58,8 @@ function minifiedCss() {
       plugin.onLoad({ filter: /\.css$/ }, async ({ path }) => {
         const { outputFiles } = await build({ entryPoints: [path], bundle: true, minify: true, write: false });
         const text = isolated(outputFiles[0].text.trim());
-        if (!expressions.has(text)) expressions.set(text, watches ? JSON.stringify(text) : packed(text));
-        return { contents: `export default ${expressions.get(text)}`, loader: "js" };
+        if (!expressions.has(text)) expressions.set(text, watches ? JSON.stringify(text) : packedOnce(text));
+        return { contents: `export default ${await expressions.get(text)}`, loader: "js" };
       });
     },
   };

@@ -45,6 +45,8 @@ export interface ViewContext {
   readonly tiles: TileClient;
   /** Hints that the reader has followed, in any view of this notebook or page. */
   readonly learned: Set<string>;
+  /** What outlasts a change to another text or selection, when the view is drawn anew. */
+  readonly lasting: Map<string, unknown>;
   readonly theme: Theme;
   header(): Header;
   source(): Source;
@@ -104,13 +106,15 @@ const DEFAULT_OPTIONS: ViewOptions = {
 
 /**
  * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel; `views` are
- * the views it may contain, `learned` the hints followed in any of them.
+ * the views it may contain, `learned` the hints followed in any of them, `lasting` what this view keeps when it is
+ * drawn anew.
  */
 export async function createContext(
   props: ViewProps,
   pool: TilePool,
   views: ViewContext["views"],
   learned: Set<string>,
+  lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { model, el, signal, host } = props;
   const opening = unpackAnswers(model.get("opening"));
@@ -169,6 +173,7 @@ export async function createContext(
       selection,
       tiles,
       learned,
+      lasting,
       get options() {
         const now = model.get("options");
         if (now !== read) [read, options] = [now, { ...DEFAULT_OPTIONS, ...now, ...overrides }];

@@ -51,7 +51,9 @@ function mount(
     addStyle(root, style());
     whenShown(root, signal, () => addStyle(root, style()));
     settleTableCell(root, signal);
+    const lasting = new Map<string, unknown>();
     let end = new AbortController();
+    let latest = end;
     const showError = (error: unknown): void => {
       const why = error instanceof Error ? error.message : String(error);
       const { height } = model.get("options");
@@ -62,18 +64,25 @@ function mount(
       setChildren(root, createBlank(signal, { words, advice, retry: () => void redraw().catch(showError) }));
       console.error(error);
     };
-    /** Rejects if the store or the selection does not arrive. */
+    /** Rejects if the store or the selection does not arrive. What was drawn stays until its successor can be. */
     const redraw = async (): Promise<void> => {
-      end.abort();
-      end = new AbortController();
-      const drawSignal = AbortSignal.any([signal, end.signal]);
+      const next = new AbortController();
+      if (latest !== end) latest.abort();
+      latest = next;
+      const drawSignal = AbortSignal.any([signal, next.signal]);
       let ctx: ViewContext | undefined;
       try {
-        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views, learned);
-        if (!drawSignal.aborted) renderView(ctx, drawSignal);
+        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views, learned, lasting);
+        if (drawSignal.aborted) return;
+        end.abort();
+        end = next;
+        renderView(ctx, drawSignal);
       } catch (error) {
         if (drawSignal.aborted) return;
-        if (!ctx) throw error;
+        if (!ctx) {
+          end.abort();
+          throw error;
+        }
         showError(error);
       }
     };
@@ -97,10 +106,22 @@ function mount(
       (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);
       views.Tools?.(ctx, corner);
     };
-    // `aw.link` gives a displayed view another selection, and a view displayed again may have another store.
-    for (const name of ["selection", "store"]) model.on(`change:${name}`, () => void redraw().catch(showError));
+    // Another text has another store and selection, `aw.link` gives a view another selection: both may come at once.
+    let isDue = false;
+    const soon = (): void => {
+      if (isDue) return;
+      isDue = true;
+      queueMicrotask(() => {
+        isDue = false;
+        redraw().catch(showError);
+      });
+    };
+    for (const name of ["selection", "store"]) model.on(`change:${name}`, soon);
     await redraw(); // the view's own module shows a static copy if this fails
-    return () => end.abort();
+    return () => {
+      end.abort();
+      latest.abort();
+    };
   };
 }
 

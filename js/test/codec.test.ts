@@ -60,7 +60,7 @@ test("approximate numbers print only the digits the code supports", () => {
 });
 
 test("thumbnails with an unexpected number of bytes are rejected", () => {
-  const meta = { source: "a", rows: 1, cols: 2, gamma: 0.5, signed: true, scale: [[1, 1], [1]] };
+  const meta = { source: "a", rows: 1, cols: 2, gamma: 0.5, signed: true, scale: [[1, 1], [1]], special: false };
   assert.deepEqual([...(decodeThumbs(meta, view([1, 2, 3, 4, 5, 255]))?.codes ?? [])], [1, 2, 3, 4, 5, -1]);
   assert.equal(decodeThumbs(meta, view([1, 2])), null);
 });

@@ -89,11 +89,10 @@ test("heads can be named as in papers", () => {
 });
 
 test("a thumbnail's colours are those of its own scale, or of one for all", () => {
-  const meta = { source: "s", rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[0.5, 0.25]] };
+  const meta = { source: "s", rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[0.5, 0.25]], special: false };
   const atlas: Atlas = {
     source: SOURCE,
-    sheet: { meta, codes: new Uint8Array(4) },
-    peaks: [[0.5, 0.25]],
+    sheet: { meta, codes: Uint8Array.from([0, 255, 255, 0]) },
     map: "viridis",
     common: null,
     mode: "sqrt",

@@ -6,13 +6,13 @@ import { base64Slice } from "../src/host/standalone.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
 import { standApart } from "../src/views/base/filters.ts";
 import { thumbSide } from "../src/views/heads/grid/arrange.ts";
-import { thumbOffsets } from "../src/views/heads/grid/atlas.ts";
 import { createAxisPart } from "../src/views/maps/axisPart.ts";
 import { cellText, inkOn } from "../src/views/maps/ink.ts";
 import { gather, maxPool, paintCells, paintFrame } from "../src/views/maps/paint.ts";
 import { rowShare } from "../src/views/maps/shares.ts";
 import { fit } from "../src/views/maps/size.ts";
 import { HIDDEN } from "../src/wire/codec.ts";
+import { thumbOffsets } from "../src/wire/sheets.ts";
 
 const channel = (pixel: number): [number, number, number] => [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
 
@@ -255,7 +255,7 @@ test("legends round up to a readable end that no value exceeds", () => {
 });
 
 test("thumbnails are consecutive, also if layers differ in their heads", () => {
-  const meta = { source: "", rows: 2, cols: 3, gamma: 0.5, signed: false };
+  const meta = { source: "", rows: 2, cols: 3, gamma: 0.5, signed: false, special: false };
   assert.deepEqual(thumbOffsets({ ...meta, scale: [[1, 1], [1]] }), [[0, 6], [12]]);
   assert.ok(thumbSide(12, 12, 600, 640, 72) * 12 <= 600);
   assert.ok(thumbSide(48, 12, 2000, 640, 72) * 48 <= 640);

@@ -3,6 +3,7 @@ import { beforeEach, mock, test } from "node:test";
 import { ByteLru } from "../src/wire/lru.ts";
 import { createPool } from "../src/wire/tilePool.ts";
 import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/wire/tiles.ts";
+import type { Axis, Source } from "../src/wire/wire.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = SOURCE.id;
@@ -151,31 +152,31 @@ test("an exact row is float32 and cached; a refused one is requested once", asyn
   assert.equal(kernel.sent.length, 2);
 });
 
-const SHEET = { source: ID, rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[1], [1]] };
+const SHEET = { source: ID, rows: 1, cols: 2, gamma: 0.5, signed: false, scale: [[1], [1]], special: false };
 
 test("missing thumbnails are requested once, and cached", () => {
   let told = 0;
   store.subscribe(life.signal, () => (told += 1));
-  assert.equal(store.thumbs(ID), undefined);
-  assert.equal(store.thumbs(ID), undefined);
+  assert.equal(store.thumbs(ID, false), undefined);
+  assert.equal(store.thumbs(ID, false), undefined);
   const asked = kernel.last;
   assert.deepEqual([kernel.sent.length, asked.kind], [1, "thumbs"]);
   store.request(ID, 1, 0);
   assert.equal(kernel.sent.length, 1, "one request is in flight");
   kernel.reply({ kind: "thumbs", id: asked.id, ...SHEET }, Uint8Array.from([1, 2, 3, 4]));
-  assert.deepEqual([...(store.thumbs(ID)?.codes ?? [])], [1, 2, 3, 4]);
+  assert.deepEqual([...(store.thumbs(ID, false)?.codes ?? [])], [1, 2, 3, 4]);
   assert.ok(told > 0);
   assert.deepEqual([kernel.sent.length, kernel.last.kind], [2, "tile"]);
 });
 
 test("refused or truncated thumbnails have a reason and are not requested again", () => {
-  store.thumbs(ID);
+  store.thumbs(ID, false);
   kernel.reply({ kind: "error", id: kernel.last.id, message: "too many heads" });
   assert.equal(store.failure(ID), "too many heads");
-  assert.equal(store.thumbs(ID), undefined);
+  assert.equal(store.thumbs(ID, false), undefined);
   assert.equal(kernel.sent.length, 1);
   const other = "attention/word/self";
-  store.thumbs(other);
+  store.thumbs(other, false);
   kernel.reply({ kind: "thumbs", id: kernel.last.id, ...SHEET, source: other }, Uint8Array.from([1]));
   assert.match(store.failure(other) ?? "", /truncated/);
 });
@@ -184,24 +185,48 @@ test("thumbnails among the eager bytes cost no message", () => {
   kernel.eager = new DataView(Uint8Array.from([9, 1, 2, 3, 4]).buffer);
   kernel.header = { ...HEADER, thumbs: [{ ...SHEET, offset: 1, length: 4 }] };
   kernel.emit("change:header");
-  assert.deepEqual([...(store.thumbs(ID)?.codes ?? [])], [1, 2, 3, 4]);
+  assert.deepEqual([...(store.thumbs(ID, false)?.codes ?? [])], [1, 2, 3, 4]);
   assert.equal(kernel.sent.length, 0);
+});
+
+test("thumbnails with special tokens also serve those who leave them out, if nothing is pooled", () => {
+  const axis = { labels: ["[CLS]", "a", "b"], special: [1, 0, 0], spans: null };
+  const codes = [9, 1, 2, 8, 3, 4, 7, 5, 6];
+  const whole = { ...SHEET, rows: 3, cols: 3, scale: [[1]], special: true, offset: 0, length: 9 };
+  const source = { ...HEADER.sources[0], id: ID, query: "x", key: "x" } as Source;
+  kernel.eager = new DataView(Uint8Array.from(codes).buffer);
+  const header = { ...HEADER, axes: { x: axis as unknown as Axis }, sources: [source] };
+  kernel.header = { ...header, thumbs: [whole] };
+  kernel.emit("change:header");
+  const some = store.thumbs(ID, false);
+  assert.deepEqual([some?.meta.rows, some?.meta.cols, some?.meta.special], [2, 2, false]);
+  assert.deepEqual([...(some?.codes ?? [])], [3, 4, 5, 6]);
+  assert.deepEqual([...(store.thumbs(ID, true)?.codes ?? [])], codes);
+  assert.equal(kernel.sent.length, 0);
+  kernel.header = {
+    ...header,
+    axes: { x: { ...axis, labels: [], special: [1, 0, 0, 0, 0, 0] } as unknown as Axis },
+    thumbs: [whole],
+  };
+  kernel.emit("change:header");
+  assert.equal(store.thumbs(ID, false), undefined, "blocks of several tokens cannot be taken apart");
+  assert.equal(kernel.last.kind === "thumbs" && kernel.last.special, false);
 });
 
 test("parts of thumbnails are joined in any order", () => {
   const part = (layer: number, head: number, scale: number[][], ...codes: number[]): void => {
-    assert.ok(store.thumbs(ID, [layer, head]) === store.thumbs(ID, null), "what is here is returned");
+    assert.ok(store.thumbs(ID, false, [layer, head]) === store.thumbs(ID, false, null), "what is here is returned");
     const asked = kernel.last;
     assert.deepEqual(asked.kind === "thumbs" && asked.from, [layer, head]);
     kernel.reply({ kind: "thumbs", id: asked.id, ...SHEET, scale, part: [layer, head] }, Uint8Array.from(codes));
   };
-  assert.equal(store.thumbs(ID, null), undefined);
+  assert.equal(store.thumbs(ID, false, null), undefined);
   assert.equal(kernel.sent.length, 0, "nothing is asked for that is not on the page");
   part(1, 0, [[], [3]], 5, 6);
   part(0, 0, [[1], []], 1, 2);
   part(1, 1, [[], [4]], 7, 8);
   part(0, 1, [[2], []], 3, 4);
-  const sheet = store.thumbs(ID, null);
+  const sheet = store.thumbs(ID, false, null);
   assert.deepEqual(sheet?.meta.scale, [
     [1, 2],
     [3, 4],
@@ -211,20 +236,20 @@ test("parts of thumbnails are joined in any order", () => {
 });
 
 test("a part that adds nothing ends the requests", () => {
-  store.thumbs(ID, [0, 0]);
+  store.thumbs(ID, false, [0, 0]);
   kernel.reply(
     { kind: "thumbs", id: kernel.last.id, ...SHEET, scale: [[1], []], part: [0, 0] },
     Uint8Array.from([1, 2]),
   );
-  store.thumbs(ID, [1, 0]);
+  store.thumbs(ID, false, [1, 0]);
   kernel.reply(
     { kind: "thumbs", id: kernel.last.id, ...SHEET, scale: [[1], []], part: [0, 0] },
     Uint8Array.from([1, 2]),
   );
   assert.match(store.failure(ID) ?? "", /no more/);
-  store.thumbs(ID, [1, 0]);
+  store.thumbs(ID, false, [1, 0]);
   assert.equal(kernel.sent.length, 2);
-  assert.deepEqual([...(store.thumbs(ID, null)?.codes ?? [])], [1, 2]);
+  assert.deepEqual([...(store.thumbs(ID, false, null)?.codes ?? [])], [1, 2]);
 });
 
 test("no row request waits forever", async () => {

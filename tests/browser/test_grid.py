@@ -246,3 +246,43 @@ def test_a_right_click_reaches_no_menu_of_the_page(grid):
     )
     root.locator(".aw-grid-plot").click(button="right", position={"x": 5, "y": 5})
     assert page.evaluate("window.opened") == 0
+
+
+def sunk(count):
+    """Attention of two heads in which everything reads [CLS], and the rest the token before."""
+    one = 0.05 * np.eye(count, k=-1, dtype=np.float32)
+    one[:, 0] += 1 - one.sum(axis=1)
+    return np.stack([[one, one]])
+
+
+def treat_special(page, how):
+    """Choose in the menu what becomes of special tokens."""
+    page.locator(".aw-tools-button").click()
+    page.locator("label", has_text="special tokens").locator("select").select_option(how)
+
+
+FIRST_CELL = """c => {
+  const [r, g, b] = c.getContext('2d').getImageData(1, Math.round(c.height / 2), 1, 1).data;
+  return r + g + b;
+}"""
+"""Lightness of the left edge of the first thumbnail, half-way down."""
+
+
+def test_thumbnails_show_special_tokens_where_the_map_does(open_page, tmp_path):
+    labels = ["[CLS]", *(f"t{i}" for i in range(11))]
+    for how, is_dark in (("apart", False), (False, True)):
+        view = aw.HeadGrid(aw.from_attentions(sunk(12), labels), hide_special=how)
+        page = open_page(view.to_html(tmp_path / f"{how}.html").as_uri())
+        canvas = page.locator(".aw-grid-plot[aria-busy=false] > canvas")
+        assert (canvas.evaluate(FIRST_CELL) < 300) is is_dark
+        treat_special(page, "apart" if is_dark else "show")
+        assert (canvas.evaluate(FIRST_CELL) < 300) is not is_dark, "both are in the page"
+
+
+def test_a_page_says_which_thumbnails_of_a_long_text_it_holds(open_page, tmp_path):
+    labels = ["[CLS]", *(f"t{i}" for i in range(79))]
+    page = open_page(aw.HeadGrid(aw.from_attentions(sunk(80), labels)).to_html(tmp_path / "x.html").as_uri())
+    page.locator(".aw-grid-plot[aria-busy=false]").wait_for()
+    assert page.locator(".aw-grid-axes").inner_text() == "heads across, layers down"
+    treat_special(page, "show")
+    page.get_by_text("shown without special tokens").wait_for()

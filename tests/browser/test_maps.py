@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.views.base import opening
 
 TEXT = "the cat sat on the mat"
 LONG = f"{TEXT} and then it went out of the house to look at birds " * 4
@@ -143,3 +144,14 @@ def test_odd_maps_stay_inside_their_view(map_page, width):
     page = map_page(aw.Heatmap(wide), width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".aw-plot").bounding_box()["height"] <= 44
+
+
+@pytest.mark.parametrize("kind", [aw.Heatmap, aw.Explorer])
+def test_a_head_chosen_from_some_queries_says_so(map_page, monkeypatch, kind):
+    monkeypatch.setattr(opening, "MOST_WEIGHTS", 100)
+    view = kind(aw.from_attentions(softmax((2, 2, 80, 80)), [f"t{i}" for i in range(80)]))
+    page = map_page(view)
+    said = page.locator(".aw-heatmap .aw-note", has_text="chosen from 64 of 80 queries")
+    said.wait_for()
+    page.locator(".aw-heatmap .aw-plot").press("ArrowLeft" if view.selection.head else "ArrowRight")
+    said.wait_for(state="hidden")  # another head was not

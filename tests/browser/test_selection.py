@@ -8,7 +8,11 @@ import pytest
 import attnwidgets as aw
 
 TOKENS = 12
-DRAWN = "el => [...el.querySelectorAll('.aw-chosen path')].map(path => path.getAttribute('d'))"
+# Lines as a reader sees them: with a colour, and without a filled area.
+DRAWN = """el => [...el.querySelectorAll('.aw-chosen path')].map(path => {
+  const { stroke, fill } = getComputedStyle(path);
+  return stroke === 'none' || fill !== 'none' ? '' : path.getAttribute('d');
+})"""
 
 
 @pytest.fixture
@@ -86,7 +90,9 @@ def test_a_drag_pins_the_cells_it_covers_but_not_too_many(page, trace):
     page.mouse.move(*at(plot, 1, 1))
     page.mouse.down()
     page.mouse.move(*at(plot, 6, 6))
-    assert page.locator(".aw-picking").get_attribute("data-words") == "6 × 6"
+    band = page.locator(".aw-picking")
+    assert band.get_attribute("data-words") == "6 × 6"
+    assert band.bounding_box()["height"] == pytest.approx(plot.bounding_box()["height"] / 2, abs=2)
     page.keyboard.press("Escape")
     page.mouse.up()
     assert page.locator(".aw-picking").count() == 0

@@ -11,7 +11,7 @@ import torch
 import attnwidgets as aw
 from attnwidgets.statistics.free_attention import effective_attention, least_overlapping_row
 from tests.explanations.made import random_classifier
-from tests.intervene.test_interventions import logits, t5, text, vit
+from tests.intervene.made import logits, t5, text, vit
 from tests.tracing import tiny
 
 

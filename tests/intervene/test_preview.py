@@ -9,7 +9,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
-from tests.intervene.test_interventions import logits, t5, text, vit
+from tests.intervene.made import logits, t5, text, vit
 
 LAYERS = {"BERT": "bert.encoder.layer", "GPT-2": "transformer.h", "Llama": "model.layers"}
 

@@ -40,7 +40,7 @@ def test_links_inside_the_repository_lead_somewhere(root, name):
     assert not missing
 
 
-@pytest.mark.parametrize("name", ["tracing", "mixing", "heads", "own_methods"])
+@pytest.mark.parametrize("name", ["tracing", "file_layout", "mixing", "heads", "own_methods"])
 def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)

@@ -219,6 +219,28 @@ def test_an_encoders_empty_cross_attention_is_absent() -> None:
         from_attentions(SimpleNamespace(attentions=(), cross_attentions=()))
 
 
+@pytest.mark.parametrize(("family", "table"), [("Llama", tiny.TEXT), ("Marian", tiny.SEQ2SEQ)])
+def test_an_output_of_a_decoder_run_with_sdpa_says_so(family: str, table: Any) -> None:
+    model = tiny.build(table[family], implementation="sdpa")
+    ids = {"input_ids": torch.tensor([[5, 6, 7]])}
+    ids |= {"decoder_input_ids": torch.tensor([[0, 8]])} if table is tiny.SEQ2SEQ else {}
+    with torch.no_grad():
+        out = model(**ids, output_attentions=True)
+    with pytest.raises(ValueError, match=r"the output holds none.*sdpa.*attn_implementation"):
+        from_attentions(out)
+    with torch.no_grad():
+        out = tiny.build(table[family], implementation="eager")(**ids, output_attentions=True)
+    found = from_attentions(out)
+    expected = {"self"} if table is tiny.TEXT else {"encoder", "decoder", "cross"}
+    assert set(found.stacks) == expected
+    assert all(found.n_layers(stack) == 2 for stack in expected)
+
+
+def test_layers_of_different_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in size from layer to layer: 4 queries and 4 keys, then 2"):
+        from_attentions([stochastic(H, N, N), stochastic(H, 2, 2)])
+
+
 class Cache:
     """TransformerLens' ActivationCache as far as it matters: no mapping, but with a mapping's methods."""
 
@@ -263,13 +285,69 @@ def test_a_transformerlens_cache_is_its_patterns_layer_by_layer(wrap: Any, batch
         torch.testing.assert_close(found.attention_layer(layer), weights[layer])
 
 
-def test_a_cache_of_an_encoder_decoder_has_its_stacks() -> None:
-    names = ("encoder.0.attn", "decoder.0.attn", "decoder.0.cross_attn")
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("encoder.0.attn", "decoder.0.attn", "decoder.0.cross_attn"),
+        ("encoder_blocks.0.attn", "decoder_blocks.0.self_attn", "decoder_blocks.0.cross_attn"),  # a bridge's
+    ],
+)
+def test_a_cache_of_an_encoder_decoder_has_its_stacks(names: tuple[str, ...]) -> None:
     weights = [stochastic(1, H, 3, 3), stochastic(1, H, 2, 2, causal=True), stochastic(1, H, 2, 3)]
     cache = {f"{name}.hook_pattern": each for name, each in zip(names, weights, strict=True)}
     found = from_attentions(cache, query_tokens=["x", "y"], key_tokens=["a", "b", "c"])
     assert set(found.stacks) == {"encoder", "decoder", "cross"}
     torch.testing.assert_close(found.attention_layer(0, "cross"), weights[2][0])
+
+
+class Visited:
+    """nnsight's cache of modules: a table that has no items, whose entries hold what each module returned."""
+
+    def __init__(self, outputs: dict[str, Any]) -> None:
+        self.outputs = outputs
+
+    def keys(self) -> list[str]:
+        return list(self.outputs)
+
+    def __getitem__(self, path: str) -> Any:
+        return SimpleNamespace(output=self.outputs[path], inputs=None)
+
+
+def visited(table: Any, family: str, implementation: str) -> tuple[Visited, Any]:
+    """Return what every module of a model returned, and the model's own output."""
+    model, outputs = tiny.build(table[family], implementation=implementation), {}
+    for path, module in model.named_modules():
+        if path:
+            module.register_forward_hook(
+                lambda _, inputs, output, path=path: outputs.__setitem__(f"model.{path}", output)
+            )
+    ids = {"input_ids": torch.tensor([[5, 6, 7]])}
+    ids |= {"decoder_input_ids": torch.tensor([[0, 8]])} if table is tiny.SEQ2SEQ else {}
+    with torch.no_grad():
+        out = model(**ids, output_attentions=True)
+    return Visited(outputs), out
+
+
+@pytest.mark.parametrize("family", ["BERT", "GPT-2", "OPT", "Llama", "T5", "Marian"])
+def test_a_cache_of_modules_is_the_weights_that_attention_returned(family: str) -> None:
+    table = tiny.SEQ2SEQ if family in tiny.SEQ2SEQ else tiny.TEXT
+    cache, out = visited(table, family, "eager")
+    found, expected = from_attentions(cache), from_attentions(out)
+    assert set(found.stacks) == set(expected.stacks)
+    for stack in expected.stacks:
+        assert found.n_layers(stack) == 2
+        for layer in range(2):
+            assert torch.equal(found.attention_layer(layer, stack), expected.attention_layer(layer, stack))
+
+
+def test_a_cache_of_modules_without_weights_or_a_layer_says_what_to_do() -> None:
+    cache, _ = visited(tiny.TEXT, "Llama", "sdpa")
+    with pytest.raises(ValueError, match=r"none of which returned attention weights.*eager.*aw\.trace"):
+        from_attentions(cache)
+    cache, _ = visited(tiny.TEXT, "Llama", "eager")
+    del cache.outputs["model.model.layers.0.self_attn"]
+    with pytest.raises(ValueError, match=r"layers 1, without those of 0.*attention module"):
+        from_attentions(cache)
 
 
 @pytest.mark.parametrize(

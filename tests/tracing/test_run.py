@@ -307,7 +307,7 @@ def test_wrong_arguments_are_answered(bert: Any) -> None:
         trace(model, tokenizer, "the cat", max_new_token=3)
     with pytest.raises(TypeError, match="model must be"):
         trace(object(), tokenizer, "the cat")
-    with pytest.raises(ValueError, match="needs a tokenizer"):
+    with pytest.raises(ValueError, match="needs the model's tokenizer"):
         trace(model, None, "the cat")
     with pytest.raises(TypeError, match=r"text must be a string, .*not a dict; pass pictures as image="):
         trace(model, tokenizer, {"pixel_values": torch.zeros(1, 3, 8, 8)})

@@ -36,6 +36,11 @@ def _queries():
     return [aw.from_qkv(eye, eye, eye)]
 
 
+def _two_texts():
+    given = [[[[1.0, 0.0], [0.5, 0.5]]]]
+    return [[aw.from_attentions(given, ["a", name]) for name in ("b", "c")]]
+
+
 @functools.cache
 def _masked():
     model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
@@ -49,5 +54,6 @@ OTHERS = {
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
+    "TwoTexts": _two_texts,
     **dict.fromkeys(("FeaturePanel", "FeatureStrip", "FeatureTable"), lambda: [aw.sae_features(*_masked())]),
 }

@@ -8,7 +8,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base.filters import filtered, stands_apart
-from attnwidgets.views.still.matrices import matrix_map
+from attnwidgets.views.still.matrices import grid_sheet, matrix_map
 from attnwidgets.views.still.view_state import ViewState
 from attnwidgets.views.wire.codec import GAMMA
 from attnwidgets.views.wire.thumbnails import thumbnails
@@ -81,3 +81,37 @@ def test_a_figure_accounts_for_all_of_a_row(minilm_trace, special):
     plain, _ = matrix_map(ViewState.of(aw.Heatmap(minilm_trace, hide_special=False)), LIGHT)
     assert plain.values.shape == (len(special), len(special))
     assert not len(plain.apart)
+
+
+def test_thumbnails_follow_a_map_that_shows_special_tokens(minilm_trace, special):
+    view = aw.HeadGrid(minilm_trace, hide_special=False)
+    source = view.sources()[0]
+    sheet = thumbnails(source, special=True)
+    assert (sheet.rows, sheet.cols, sheet.special) == (len(special), len(special), True)
+    values = aw.attention(minilm_trace).layer(2)
+    np.testing.assert_allclose(sheet.scale[2], values.max(axis=(1, 2)), rtol=1e-5)
+    apart, shown = (grid_sheet(one, LIGHT).parts[0].values for one in (aw.HeadGrid(minilm_trace), view))
+    assert apart.shape != shown.shape, "so does the figure"
+
+
+def test_a_long_grid_opens_with_the_thumbnails_of_its_map(softmax):
+    labels = ["[CLS]", *(f"t{i}" for i in range(78)), "[SEP]"]
+    for how, is_special in (("apart", False), (False, True)):
+        trace = aw.from_attentions(softmax((2, 3, 80, 80)), labels)
+        view = aw.HeadGrid(trace, hide_special=how)
+        opening = next(it for it in view.store.header["thumbs"] if it["source"] == view.sources()[0].id)
+        assert (opening["special"], opening["rows"]) == (is_special, 64)
+        source = view.sources()[0]
+        request = {"kind": "thumbs", "id": 1, "source": source.id, "special": not is_special}
+        meta, [data] = view.store.answer(request)
+        assert (meta["special"], len(data)) == (not is_special, 2 * 3 * 64 * 64), "the others are on request"
+
+
+def test_short_thumbnails_are_the_tiles_themselves(minilm_trace, special):
+    view = aw.HeadGrid(minilm_trace, unit="token", units=["token"])
+    [opening] = view.store.header["thumbs"]
+    assert (opening["special"], opening["rows"]) == (True, len(special))
+    layers, heads, length, _ = aw.attention(minilm_trace).shape
+    assert len(view.store.eager) == layers * (heads + 2) * length**2, (
+        "one byte a value, with mean and maximum"
+    )

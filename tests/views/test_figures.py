@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 import attnwidgets as aw
-from attnwidgets.figures.theme import LIGHT
+from attnwidgets.figures.theme import LIGHT, THEMES
 from tests.views.every import every_view, make
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -23,6 +24,15 @@ HOSTILE = ["<b>&", "$x_1$", "nul\0", "\u202eevil", "a\ud800b", "\ufffe", "x" * 5
 
 def texts(path):
     return [el.text or "" for el in ET.parse(path).getroot().iter(f"{SVG}text")]
+
+
+def test_a_figure_marks_and_measures_in_the_colours_of_the_browser():
+    style = Path(__file__).parents[2] / "js" / "src" / "styles" / "tokens.css"
+    light, dark, *_ = style.read_text(encoding="utf-8").split("}")
+    tokens = {"accent": "accent", "amount": "amount", "for": "speaks_for", "against": "against"}
+    for name, block in (("light", light), ("dark", dark)):
+        for token, field in (tokens | {"apart": "apart"}).items():
+            assert f"--aw-{token}: {getattr(THEMES[name], field)};" in block, (name, token)
 
 
 @pytest.mark.parametrize("columns", [1, 2])

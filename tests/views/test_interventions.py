@@ -12,7 +12,7 @@ import torch
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 from attnwidgets.views.interventions import handlers
-from tests.intervene.test_interventions import t5, vit
+from tests.intervene.made import t5, vit
 from tests.tracing import tiny
 
 OUT = {"kind": "ablate", "layer": 1, "head": 2}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.statistics.patterns import PATTERNS, patterns_of
 from attnwidgets.views.base import opening
 from attnwidgets.views.still.view_state import ViewState
 
@@ -44,8 +45,50 @@ def test_what_was_chosen_is_never_overridden():
     assert (second.selection.layer, second.selection.head) == (1, 3)
 
 
-def test_too_many_weights_are_not_searched(monkeypatch):
-    monkeypatch.setattr(opening, "MOST_WEIGHTS", 3 * 4 * 36 - 1)
+def stepped(count):
+    """Three layers of four heads: 2.1 reads the token before, at most queries; 0.3 at a few of them."""
+    values = np.full((3, 4, count, count), 1 / count, dtype=np.float32)
+    before = np.eye(count, k=-1, dtype=np.float32)
+    before[0, 0] = 1
+    some = np.arange(count) % 10 == 0
+    values[2, 1] = np.where(some[:, None], values[2, 1], before)
+    values[0, 3] = np.where(some[:, None], before, values[0, 3])
+    return values
+
+
+def test_of_too_many_weights_some_queries_are_read(monkeypatch):
+    values = stepped(200)
+    whole = opening.opening_of(
+        aw.attention(aw.from_attentions(values, [f"t{i}" for i in range(200)])), "token"
+    )
+    monkeypatch.setattr(opening, "MOST_WEIGHTS", 3 * 4 * 200**2 - 1)
+    sampled = aw.Heatmap(aw.from_attentions(values, [f"t{i}" for i in range(200)])).selection.opening
+    assert (
+        (sampled.layer, sampled.head, sampled.words)
+        == (whole.layer, whole.head, whole.words)
+        == (
+            2,
+            1,
+            "reads the token before",
+        )
+    )
+    assert (whole.note, sampled.note) == ("", "chosen from 64 of 200 queries")
+    read = np.linspace(0, 199, 64, dtype=int)
+    assert sampled.value == pytest.approx(np.mean([values[2, 1, q, q - 1] for q in read if q]), rel=1e-5)
+    again = aw.Heatmap(aw.from_attentions(values, [f"t{i}" for i in range(200)])).selection.opening
+    assert again == sampled, "the same text opens the same"
+
+
+def test_as_many_queries_as_there_are_is_all_of_them():
+    shown = aw.attention(recorded())
+    among = [pattern for pattern in PATTERNS if pattern.targets]
+    whole, sampled = (patterns_of(shown, "token", among, queries).values for queries in (None, 6))
+    np.testing.assert_allclose(sampled, whole, rtol=1e-6)
+
+
+def test_few_long_elements_are_not_sampled(monkeypatch):
+    monkeypatch.setattr(opening, "MOST_WEIGHTS", 0)
+    monkeypatch.setattr(opening, "SAMPLED_WEIGHTS", 3 * 4 * 6 * 7)
     selection = aw.Heatmap(recorded()).selection
     assert (selection.layer, selection.head, selection.opening.words) == (0, 0, "")
     assert "too long" in selection.opening.note

@@ -18,7 +18,7 @@ def shown_by(view):
 
 def test_a_view_shows_the_filters_that_it_takes_and_no_others():
     assert set(shown_by(aw.Heatmap)) >= COLOURS | FILTERS
-    assert set(shown_by(aw.HeadGrid)) & (COLOURS | FILTERS) == COLOURS
+    assert set(shown_by(aw.HeadGrid)) & (COLOURS | FILTERS) == COLOURS | {"hide_special"}
     assert not set(shown_by(aw.LayerSlider)) & (COLOURS | FILTERS)
     assert {"title", "layout", "height", "metric", "shown"} == set(shown_by(aw.ScorecardView))
 

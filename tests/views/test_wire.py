@@ -54,15 +54,21 @@ def test_the_runtime_carries_code_and_where_its_parts_are(wire):
 def test_header_and_options_have_the_fields_of_wire(wire, given):
     view = aw.Explorer(given())
     header = view.store.header
-    assert sorted(view.options) == sorted(interface(wire, "ViewOptions"))
+    plain = interface(wire, "ViewOptions")
+    assert sorted(view.options) == sorted([*plain, *interface(wire, "ExplorerOptions")])
+    assert sorted(view.options["texts"]) == sorted(interface(wire, "Texts"))
+    [item, _] = aw.Explorer([given(), given()]).options["texts"]["items"]
+    assert sorted(item) == sorted(interface(wire, "TextItem"))
     own = interface(wire, "TokenStripOptions")
-    assert sorted(aw.TokenStrip(given()).options) == sorted([*view.options, *own])
+    assert sorted(aw.TokenStrip(given()).options) == sorted([*plain, *own])
     own = interface(wire, "HeadGridOptions")
     grid = aw.HeadGrid(given()).options
-    assert sorted(grid) == sorted([*view.options, *own])
+    assert sorted(grid) == sorted([*plain, *own])
     assert sorted(grid["grid"]) == sorted(interface(wire, "GridOptions"))
     own = interface(wire, "HeadViewOptions")
-    assert sorted(aw.HeadView(given()).options) == sorted([*view.options, *own])
+    assert sorted(aw.HeadView(given()).options) == sorted([*plain, *own])
+    own = interface(wire, "TwoTextsOptions")
+    assert sorted(make("TwoTexts", given).options) == sorted([*plain, *own])
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
     assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))

@@ -10,7 +10,7 @@ import pkgutil
 import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from attnwidgets._errors import refuse_unknown, suggest
 from attnwidgets._selecting import listed
@@ -19,6 +19,7 @@ from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.registry.memory_estimates import sizes_of
 from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
+from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
 from attnwidgets.tracing.free_memory import forced, room_for, spoken_bytes
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.registry.memory_estimates import Takes
     from attnwidgets.explanations.registry.questions import Question, Speed
 
+T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R", bound=Explanation)
 
@@ -37,7 +39,7 @@ class Method:
 
     Attributes:
         name: Its name in `aw.explain` and the views.
-        function: Takes a trace and keyword options.
+        function: Takes a trace (or a list of traces) and keyword options.
         paper: The publication.
         needs: What the trace must have, in words.
         returns: The kind of result, with its axes.
@@ -176,9 +178,10 @@ def method(
     cost: str,
     speed: Speed,
     takes: Takes | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+) -> Callable[[Callable[Concatenate[T, P], R]], OfTraces[T, P, R]]:
     """Register a function as the method `name`; unknown keywords are refused with the nearest valid one.
 
+    Called with a list of traces it returns a list of results, in the same order.
     Calls that do not fit into memory are refused as well, unless `force=True`, which every method accepts.
     Placeholders in the function's docstring are filled in: see `documented`.
 
@@ -197,9 +200,9 @@ def method(
         ValueError: If another function has the name, or a requirement or placeholder is unknown.
     """
 
-    def register(function: Callable[P, R]) -> Callable[P, R]:
+    def register(function: Callable[Concatenate[T, P], R]) -> OfTraces[T, P, R]:
         @functools.wraps(documented(function))
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def of_one(*args: Any, **kwargs: Any) -> R:
             takes_force = "force" in inspect.signature(function).parameters
             force = bool(kwargs.get("force") if takes_force else kwargs.pop("force", False))
             require_known(name, function, kwargs)
@@ -207,6 +210,7 @@ def method(
             with entry.in_room(trace, stack if isinstance(stack, str) else None, force=force):
                 return function(*args, **kwargs)
 
+        checked: Any = takes_lists(of_one)  # the signature of `function`
         other = _METHODS.get(name)
         if other is not None and other.function.__module__ != function.__module__:
             raise ValueError(
@@ -264,6 +268,8 @@ def remove(name: str) -> None:
 def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
     """Return every method by name, with its needs, results and costs; shown as a table.
 
+    Every method takes a trace, or a list of traces, for which it returns a list of results in the same order.
+
     Args:
         trace: If given, the table also says which methods can explain it, why the others cannot, and how much
             memory they take.
@@ -289,8 +295,16 @@ def methods(trace: Any = None, *, stack: str | None = None) -> MethodTable:
     )
 
 
-def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
-    """Explain a trace by the method `name`.
+@overload
+def explain(trace: list[Any] | tuple[Any, ...], name: str, /, **options: Any) -> list[Explanation]: ...
+
+
+@overload
+def explain(trace: Any, name: str, /, **options: Any) -> Explanation: ...
+
+
+def explain(trace: Any, name: str, /, **options: Any) -> Explanation | list[Explanation]:
+    """Explain a trace by the method `name`; a list of traces gives a list of results.
 
     Args:
         trace: What `aw.trace` returned; methods that read a map also accept a MixingMap.
@@ -298,7 +312,8 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
         options: The method's own keywords, and `force=True` to run it even if memory may be too short.
 
     Returns:
-        What the method returns: a MixingMap or Attributions.
+        What the method returns: a MixingMap or Attributions; for a list of traces, a list of them in the same
+        order. So does every method of `aw.methods()` that is called by its own name.
 
     Raises:
         ValueError: If there is no such method (the message names the nearest and lists all), or memory is too
@@ -309,6 +324,8 @@ def explain(trace: Any, name: str, /, **options: Any) -> Explanation:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> aw.explain(trace, "rollout", residual_weight=0.8).method
         'rollout'
+        >>> [result.shape for result in aw.rollout([trace, trace])]
+        [(6, 9, 9), (6, 9, 9)]
     """
     return methods()[name].function(trace, **options)
 

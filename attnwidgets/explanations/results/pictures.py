@@ -82,7 +82,12 @@ class Atlas:
     note: str
 
 
-def atlas_of(shown: MixingMap, *, common: bool = False) -> Atlas:
+def atlas_of(
+    shown: MixingMap,
+    *,
+    common: bool = False,
+    kept: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None,
+) -> Atlas:
     """Return thumbnails, max-pooled and each scaled to its own largest value, so that patterns show.
 
     Masked cells and pruned heads stay empty.
@@ -90,8 +95,12 @@ def atlas_of(shown: MixingMap, *, common: bool = False) -> Atlas:
     Args:
         shown: A map.
         common: Whether all thumbnails share one scale.
+        kept: Which queries and which keys they show; None: all.
     """
-    pooled = [_thumbnails(shown.layer(number)) for number in shown.layers]
+    layers = (shown.layer(number) for number in shown.layers)
+    pooled = [
+        _thumbnails(layer if kept is None else layer[..., kept[0], :][..., kept[1]]) for layer in layers
+    ]
     wide, high = max(len(layer) for layer in pooled), len(pooled)
     rows, columns = pooled[0].shape[-2:]
     gap = max(1, round(0.08 * max(rows, columns)))

@@ -13,6 +13,7 @@ from attnwidgets._notebook import running_shell
 from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.registry import Method, default_stack, methods, put, require_known
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
+from attnwidgets.explanations.registry.several_traces import are_several, for_each
 from attnwidgets.explanations.registry.wrap_result import as_explanation
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.explanations.user_methods.check_report import CheckReport, InvariantError
@@ -46,9 +47,9 @@ def register(
 ) -> Callable[[F], F]:
     """Register your own function of a trace as a method: `@aw.register("mine")` above its `def`.
 
-    It is then in `aw.methods()`, `aw.explain(trace, "mine")` and the Explorer's menu. The function itself
-    stays as it was. It takes a trace and any keyword options with defaults, and returns numbers (numpy, torch
-    or lists) or a MixingMap or Attributions:
+    It is then in `aw.methods()`, `aw.explain(trace, "mine")` (also for a list of traces) and the Explorer's
+    menu. The function itself stays as it was. It takes a trace and any keyword options with defaults, and
+    returns numbers (numpy, torch or lists) or a MixingMap or Attributions:
 
         [layer, head, query, key], [layer, query, key]    a map
         [query, key]                                      a map of one layer, numbered as the last
@@ -197,8 +198,13 @@ class UserMethod:
 
         return (Need("default stack", "a keyword stack= for other stacks than the default", other),)
 
-    def __call__(self, trace: Any, **options: Any) -> Explanation:
-        """Return the function's labelled result; the first one is checked if no check was possible before."""
+    def __call__(self, trace: Any, **options: Any) -> Any:
+        """Return the function's labelled result, of several traces a list.
+
+        The first one is checked if no check was possible before.
+        """
+        if are_several(trace):
+            return for_each(self._name, lambda one: self(one, **options), trace)
         require_known(self._name, self._function, options)
         require_trace(trace, self._name)
         result = self._explain(trace, **options)

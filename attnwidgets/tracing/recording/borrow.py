@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
+from attnwidgets.tracing.recording.wrappers import inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,19 +24,24 @@ _held: ContextVar[tuple[Mapping[int, nn.Module], ...]] = ContextVar("held", defa
 
 
 def unwrap(model: Any) -> nn.Module:
-    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel wrappers."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None and isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            inner = model.module
-        if inner is None:
-            break
+    """Return the module inside `torch.compile`, DataParallel or another wrapper; see `wrappers`."""
+    while (inner := inside(model)) is not model:
         model = inner
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"model must be a transformers model, a hub id or a folder, not {type(model).__name__}"
+            "model must be a hub id, a folder, a transformers model or pipeline, or a model of nnsight, "
+            f"nnterp or TransformerLens, not {type(model).__name__}{_instead(model)}"
         )
     return model
+
+
+def _instead(given: Any) -> str:
+    """Return what to do with what is no model, or ""."""
+    if hasattr(given, "attention_layer"):
+        return ": it is a trace already; aw.Explorer(trace) shows it, trace.rerun() runs its model again"
+    if holds_attention(given):
+        return "; aw.from_attentions(attentions, tokens) takes outputs, caches and arrays"
+    return ""
 
 
 def configs_of(model: nn.Module) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._progress import report
 from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.attention_sources import OUTPUTS
 from attnwidgets.tracing.free_memory import require_room
@@ -214,7 +215,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
     try:
-        with recording(model) as session:
+        with recording(model, readers=[_progress_of(model)]) as session:
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
         # A KeyError comes from modules that choose their attention class by the implementation's name.
@@ -249,6 +250,14 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         if recorded is not None and not bool(recorded.isnan().any()):
             _proved.add(proof)
     return Pass(outputs, tuple(session.calls))
+
+
+def _progress_of(model: nn.Module) -> Reader:
+    """Return what reports the layers of a pass, in a view that waits for it and may cancel it."""
+    config: Any = getattr(model, "config", None)
+    text = getattr(config, "text_config", None) or config
+    total = None if getattr(config, "is_encoder_decoder", False) else getattr(text, "num_hidden_layers", None)
+    return lambda number, _: report(number, total, "tracing, by layers")
 
 
 def _changed(model: nn.Module) -> bool:

@@ -32,12 +32,15 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
+from attnwidgets.tracing.retrace import TEXT, Asked
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
+_PAIRS = (("text", "text_pair"), ("question", "context"))
 BATCH = 8
 """Number of texts of a list that run together."""
 
@@ -45,9 +48,39 @@ BATCH = 8
 @overload
 def trace(
     model: Any,
-    tokenizer: Any = ...,
-    text: list[str] | tuple[str, ...] = ...,
+    tokenizer: list[str] | tuple[str, ...],
     *,
+    text_pair: Sequence[str] | None = ...,
+    words: str | None = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> list[Trace]: ...
+
+
+@overload
+def trace(
+    model: Any,
+    tokenizer: Any,
+    text: list[str] | tuple[str, ...],
+    *,
+    text_pair: Sequence[str] | None = ...,
+    words: str | None = ...,
+    target_text: str | None = ...,
+    max_new_tokens: int = ...,
+    truncation: bool = ...,
+    memory: str | int = ...,
+    force: bool = ...,
+) -> list[Trace]: ...
+
+
+@overload
+def trace(
+    model: Any,
+    *,
+    text: list[str] | tuple[str, ...],
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
     target_text: str | None = ...,
@@ -99,7 +132,7 @@ def trace(
 
 @suggests_keywords
 def trace(
-    model: Any,  # a model, a hub id or a folder
+    model: Any,  # a hub id, a folder, a model, a pipeline, ...
     tokenizer: Any = None,
     text: Any = None,
     *,
@@ -120,11 +153,13 @@ def trace(
     """Run a model once and record its attention; the model and tokenizer are left exactly as they were.
 
     Args:
-        model: A transformers model (also compiled, PEFT-wrapped or dispatched), a hub id or a folder.
-        tokenizer: Its tokenizer or processor, a hub id or a folder. None loads the one saved with a model
-            given by name; raw ids need none.
-        text: The text to read; a list of texts returns a list of traces, run in batches. Token ids are
-            accepted as well.
+        model: A hub id or a folder; a transformers model (also compiled, PEFT-wrapped or dispatched) or
+            pipeline; a model of nnsight or nnterp; a TransformerBridge of TransformerLens.
+        tokenizer: Its tokenizer or processor, a hub id or a folder. None takes the one saved with a model
+            given by name, or that of a pipeline or wrapper; raw ids need none. May be left out:
+            `aw.trace("gpt2", "The cat")`.
+        text: The text to read; a list of texts returns a list of traces, run in batches. Token ids, chat
+            messages, and a pipeline's dictionary of two texts are accepted as well.
         text_pair: The second text of a pair.
         words: The text split into words, instead of `text` or (for scripts without spaces) together with it;
             a tuple of two lists for a pair. Or the rule by which words are found: "standard" (by default;
@@ -154,7 +189,8 @@ def trace(
             model or the free memory (names the memory needed and the memory free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works).
-        TypeError: For an unknown keyword (names the nearest), or a `model` that is not a torch module.
+        TypeError: For an unknown keyword (names the nearest), arguments out of order, a `model` that holds no
+            torch module, or one of TransformerLens that computes by itself (names its cache).
 
     Example:
         >>> model, tokenizer = aw.demo_model("encoder")
@@ -164,6 +200,10 @@ def trace(
         >>> trace.attention_layer(0).shape  # head, query, key
         torch.Size([12, 6, 6])
     """
+    others = (words if not isinstance(words, str) else None, messages, input_ids, image, audio)
+    has_input = any(other is not None for other in others)
+    tokenizer, text = sorted_arguments(model, tokenizer, text, has_input=has_input)
+    text, text_pair, messages = _spelled_out(text, text_pair, messages)
     _require_text(text)
     _require_count(max_new_tokens)
     rule = STANDARD
@@ -171,7 +211,12 @@ def trace(
         require_rule(words)
         rule, words = words, None
     budget = byte_budget(memory)
-    loaded, reader = load_named(model, tokenizer, needs_reader=input_ids is None and not _is_ids(text))
+    given, own_reader = opened(model)
+    loaded, reader = load_named(
+        given,
+        own_reader if tokenizer is None else tokenizer,
+        needs_reader=input_ids is None and not _is_ids(text),
+    )
     inner = unwrap(loaded)
     if input_ids is None and _is_ids(text):
         # A tokenizer's output holds the padding mask as well.
@@ -196,7 +241,38 @@ def trace(
     samples = [replace(sample, rule=rule) for sample in samples]
     with forced(force):
         traces = _run(inner, loaded, reader, samples, target_text, max_new_tokens, budget)
+    given = {
+        "a picture": image,
+        "sound": audio,
+        "token ids": input_ids,
+        "chat messages": messages,
+        "a pair of texts": text_pair,
+        "a list of words": words,
+    }
+    kind = next((kind for kind, value in given.items() if value is not None), TEXT)
+    options = {
+        "words": rule,
+        "target_text": target_text,
+        "max_new_tokens": max_new_tokens,
+        "truncation": truncation,
+        "memory": memory,
+    }
+    for number, traced in enumerate(traces):
+        own = text if single else text[number] if kind == TEXT else ""
+        traced.asked = Asked(kind, own if kind == TEXT else "", options)
     return traces[0] if single else traces
+
+
+def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, Any]:
+    """Return text, second text and messages, where `text` holds two of them as pipelines take them."""
+    if isinstance(text, Mapping):
+        names = next((names for names in _PAIRS if set(text) == set(names)), None)
+        if names is not None and text_pair is None:
+            return text[names[0]], text[names[1]], messages
+    is_chat = (
+        isinstance(text, Sequence) and text and all(isinstance(m, Mapping) and "role" in m for m in text)
+    )
+    return (None, text_pair, text) if is_chat and messages is None else (text, text_pair, messages)
 
 
 def _require_text(text: Any) -> None:
@@ -269,7 +345,9 @@ def load_tokenizer(name: str) -> Any:
     try:
         return transformers.AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise ValueError(f"tokenizer {name!r} could not be loaded: {error}") from error
+        raise ValueError(
+            f"tokenizer {name!r:.80} could not be loaded; if it is the text, pass text=...: {error}"
+        ) from error
 
 
 def _samples(
@@ -309,7 +387,8 @@ def _samples(
         return samples, single
     if reader is None:
         raise ValueError(
-            "text needs a tokenizer: pass one, or pass token ids (aw.trace(model, None, input_ids))"
+            "text needs the model's tokenizer: aw.trace(model, tokenizer, text); only a hub id, a folder, a "
+            "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
     if messages is not None:
@@ -388,7 +467,8 @@ def _require_weights(model: nn.Module) -> None:
     if empty is not None:
         raise ValueError(
             f"{type(model).__name__} has no weights: {empty} is on the meta device, which keeps shapes only. "
-            "Load the model with from_pretrained, outside torch.device('meta')"
+            "Load the model with from_pretrained, outside torch.device('meta'); a model of nnsight loads its "
+            "weights with dispatch=True"
         )
 
 

@@ -43,7 +43,8 @@ def twin_of(model: nn.Module) -> nn.Module:
 
     It shares parameters, buffers and other values that modules hold. It has its own modules, tables of
     children, hooks and parameters, configs, and copies of everything that binds a module in an attribute or a
-    hook: methods, `functools.partial`s (such as accelerate's), closures, containers and weak references.
+    hook: methods, `functools.partial`s (such as accelerate's), objects with `__call__` (such as nnsight's),
+    closures, containers and weak references.
     Compiled modules run uncompiled.
     """
     twin: nn.Module = _Copy(model).of(model)
@@ -98,7 +99,10 @@ class _Copy:
         for kinds, make in self._makers:
             if isinstance(value, kinds):
                 return make(value)
-        return self._config(value) if IMPLEMENTATION in getattr(value, "__dict__", ()) else value
+        held = getattr(value, "__dict__", ())
+        if IMPLEMENTATION in held:
+            return self._config(value)
+        return self._callable(value) if held and callable(value) and not isinstance(value, type) else value
 
     def _module(self, module: nn.Module) -> nn.Module:
         if id(module) not in self._inside:
@@ -167,6 +171,20 @@ class _Copy:
         vars(function).update(vars(value))
         self._made[id(value)] = function
         return function
+
+    def _callable(self, value: Any) -> Any:
+        """Return an object that is called like a function, and may stand in a module's place (nnsight's)."""
+        self._made[id(value)] = value
+        held = self.of(vars(value))
+        if held is vars(value):
+            return value
+        try:
+            made = object.__new__(type(value))
+        except TypeError:  # not made in Python
+            return value
+        vars(made).update(held)
+        self._made[id(value)] = made
+        return made
 
     def _cell(self, cell: Any) -> Any:
         try:

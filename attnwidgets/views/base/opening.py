@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
 MOST_WEIGHTS = 2**28
-"""Attention weights of a map above which no head is searched for."""
+"""Attention weights of a map above which heads are compared by some of their rows."""
+SAMPLED_WEIGHTS = 2**27
+"""Weights that are then read, at most."""
+_SAMPLED, _FEWEST = 64, 8  # rows of tokens that are read, and elements that must be among them
 
 
 class Opening(NamedTuple):
@@ -29,7 +32,7 @@ class Opening(NamedTuple):
         pair: The strongest pair of content elements, (query, key), of the head; None if there is none.
         words: What the head does: "reads the token before"; "" if no pattern chose it.
         value: The value of the pattern, 0 to 1; None if no pattern chose it.
-        note: Why no head was searched for, or "".
+        note: From how many queries the head was chosen, or why it is the first one; "" if all were read.
     """
 
     layer: int
@@ -69,8 +72,8 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
 
 def _searched(shown: MixingMap, first: Opening) -> Opening:
     """Return the opening at the head with the strongest pattern; `first` with the reason if there is none."""
-    heads, unit = shown.heads or (), first.unit
-    if len(shown.layers) * len(heads) * len(shown.query) * len(shown.key) > MOST_WEIGHTS:
+    unit, queries = first.unit, _sampled(shown, first.unit)
+    if queries is not None and queries < _FEWEST:
         return first._replace(note="the first head: this text is too long to search all heads")
     if shown.on_demand and set(shown.computed_layers) != set(shown.layers):
         return first._replace(note="the first head: not all layers are computed yet")
@@ -78,7 +81,7 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
 
     among = [pattern for pattern in PATTERNS if pattern.outside]
     try:
-        strongest = patterns_of(shown, unit, among).strongest()
+        strongest = patterns_of(shown, unit, among, queries).strongest()
     except ValueError:  # negative values, which only reading reveals
         strongest = None
     if strongest is None:
@@ -87,7 +90,21 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     is_long = len(shown.query) * len(shown.key) > LAYER_VALUES  # no such matrix is read whole
     pair = None if is_long else _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
     words = pattern.words.replace("token", unit)
-    return first._replace(layer=at, head=number, pair=pair, words=words, value=value)
+    note = "" if queries is None else f"chosen from {queries} of {len(shown.to(unit).query_unit):,} queries"
+    return first._replace(layer=at, head=number, pair=pair, words=words, value=value, note=note)
+
+
+def _sampled(shown: MixingMap, unit: str) -> int | None:
+    """Return how many queries are read, evenly spaced, if all would be too many; None: all."""
+    of_row = len(shown.layers) * len(shown.heads or ()) * len(shown.key)
+    if of_row * len(shown.query) <= MOST_WEIGHTS:
+        return None
+    if not shown.knows_rows and unit != shown.unit:
+        return 0  # a whole layer would be summed by words
+    tokens = min(_SAMPLED, SAMPLED_WEIGHTS // max(1, of_row))
+    special = shown.to(unit).query_unit.special
+    # A word takes the rows of all its pieces.
+    return min(tokens * len(special) // len(shown.query), len(special) - sum(special))
 
 
 def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:

@@ -58,26 +58,26 @@ class ColorOptions(ViewOptions, total=False):
         palette: "paper" (to ink), "viridis", "cividis" or "greys" for weights; "orange-violet" (for and
             against), "red-blue" or "orange-purple" for signed values; the first of its kind where this one
             does not fit.
+        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
+            outside the colour scale. False: they are shown in the map. True: they are left out;
+            "renormalise" also divides the rest of each row by its sum, where rows are shares.
     """
 
     scale: str | None
     color_range: str | None
     palette: str | None
+    hide_special: bool | str
 
 
 class FilterOptions(ColorOptions, total=False):
     """Options of views that can leave values out. What is left out is never drawn as a zero.
 
     Args:
-        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
-            outside the colour scale. False: they are shown in the map. True: they are left out;
-            "renormalise" also divides the rest of each row by its sum, where rows are shares.
         keep_mass: Show only the largest values of each row, up to this share of its mass (above 0, at
             most 1).
         threshold: Hide values smaller than this in magnitude.
     """
 
-    hide_special: bool | str
     keep_mass: float
     threshold: float
 
@@ -98,8 +98,50 @@ DEFAULTS: dict[str, Any] = {
     "keep_mass": 1.0,
     "threshold": 0.0,
 }
+PLAIN_OPTIONS: dict[str, Any] = {
+    "method": None,
+    "unit": None,
+    "stack": None,
+    "indexBase": 0,
+    "title": "",
+    "marks": [],
+    "methods": [],
+    "units": [],
+    "filters": {},
+    "height": None,
+}
+"""The options of every view that the browser is told, with their defaults."""
+
 FILTERS = tuple(name for name in FilterOptions.__annotations__ if name not in ViewOptions.__annotations__)
+_LOWEST, _TALLEST = 200, 4000  # CSS pixels
 _DOCUMENTED = (TitleOptions, ViewOptions, ColorOptions, FilterOptions)
+
+
+def checked_height(view: str, height: Any) -> int | None:
+    """Return the height of a view in CSS pixels; None: the view's own.
+
+    Raises:
+        TypeError: It is not a whole number.
+        ValueError: It is out of range.
+    """
+    if height is None:
+        return None
+    if isinstance(height, bool) or not isinstance(height, int):
+        raise TypeError(f"{view}(height={height!r}) is not a whole number of CSS pixels.")
+    if not _LOWEST <= height <= _TALLEST:
+        raise ValueError(f"{view}(height={height}): give {_LOWEST} to {_TALLEST} CSS pixels, or None.")
+    return height
+
+
+def checked_names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of names as it was given.
+
+    Raises:
+        TypeError: It is one name.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"{argument}={given!r} is one name; give a list: {argument}=[{given!r}].")
+    return tuple(given)
 
 
 def write_out(target: Any, options: type, documented: Iterable[Any], hidden: Container[str] = ()) -> None:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
+from attnwidgets.views.base.selectable import (
+    Cell,
+    Outcome,
+    Span,
+    cell_of,
+    cell_to_json,
+    cells_to_json,
+    outcome_from_json,
+    outcome_to_json,
+    span_to_json,
+)
 from attnwidgets.views.interventions.specs import checked_specs
 from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.keys import key_for_target, target_of
+from attnwidgets.views.wire.keys import base_of, key_for_target, target_of
 from attnwidgets.views.wire.reader import REDUCTIONS
 from attnwidgets.views.wire.runtime import SharedModel
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from collections.abc import Mapping
 
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.interventions.specs import Reach, Spec
@@ -29,96 +40,8 @@ MOST_PINS = 400
 """As many cells can be pinned at once: each is drawn in every linked view."""
 
 
-class Cell(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have a slot for the unit
-    """A cell of a map as `(query, key)`, with the unit that its indices count.
-
-    An index of -1 means that only the other side is selected: `(3, -1)` is the token 3 as a query, `(-1, 3)`
-    the same token as a key. `layer` is None, or the one layer in which the cell was chosen.
-    """
-
-    unit: str
-    layer: int | None
-
-    def __new__(cls, query: int, key: int, unit: str, layer: int | None = None) -> Self:
-        """Make a cell."""
-        cell = super().__new__(cls, (int(query), int(key)))
-        cell.unit = unit
-        cell.layer = None if layer is None else int(layer)
-        return cell
-
-    def __getnewargs__(self) -> tuple[int, int, str, int | None]:
-        return self[0], self[1], self.unit, self.layer
-
-    @property
-    def query(self) -> int:
-        """Row: the element that attends."""
-        return self[0]
-
-    @property
-    def key(self) -> int:
-        """Column: the element attended to."""
-        return self[1]
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Cell) and (other.unit, other.layer) != (self.unit, self.layer):
-            return False
-        return tuple.__eq__(self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return tuple.__hash__(self)
-
-    def __repr__(self) -> str:
-        layer = "" if self.layer is None else f", layer={self.layer}"
-        return f"Cell(query={self.query}, key={self.key}, unit={self.unit!r}{layer})"
-
-
-def _cell_to_json(cell: Cell | None, _: object) -> dict[str, Any] | None:
-    if cell is None:
-        return None
-    sent = {"unit": cell.unit, "query": cell.query, "key": cell.key}
-    return sent if cell.layer is None else {**sent, "layer": cell.layer}
-
-
-def _cells_to_json(cells: tuple[Cell, ...], _: object) -> list[dict[str, Any] | None]:
-    return [_cell_to_json(cell, None) for cell in cells]
-
-
-class Span(NamedTuple):
-    """Consecutive elements of a text: from `start` up to, not including, `stop`, counted in `unit`.
-
-    `side` says of which axis: `"query"` or `"key"`; both are the same text in self-attention.
-    """
-
-    start: int
-    stop: int
-    unit: str = "token"
-    side: str = "query"
-
-
-def _span_to_json(chosen: Span | None, _: object) -> dict[str, Any] | None:
-    return None if chosen is None else chosen._asdict()
-
-
 def _heads_to_json(heads: tuple[tuple[int, int], ...], _: object) -> list[list[int]]:
     return [list(head) for head in heads]
-
-
-class Outcome(NamedTuple):
-    """A class or token that the model could predict: its index among the logits, and its name."""
-
-    id: int
-    label: str
-
-
-def _outcome_to_json(outcome: Outcome | None, _: object) -> dict[str, Any] | None:
-    return None if outcome is None else outcome._asdict()
-
-
-def _outcome_from_json(sent: dict[str, Any] | None, _: object) -> Outcome | None:
-    return None if sent is None else Outcome(int(sent["id"]), str(sent["label"]))
 
 
 def _opening_to_json(opening: Opening | None, _: object) -> dict[str, Any] | None:
@@ -129,7 +52,7 @@ def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
     return [dict(spec) for spec in specs]
 
 
-_OUTCOME: dict[str, Any] = {"sync": True, "to_json": _outcome_to_json, "from_json": _outcome_from_json}
+_OUTCOME: dict[str, Any] = {"sync": True, "to_json": outcome_to_json, "from_json": outcome_from_json}
 
 
 class Selection(SharedModel):
@@ -139,6 +62,8 @@ class Selection(SharedModel):
     a number, `"mean"`, `"max"` or `"-"` (no head axis); numbers are the model's own, from 0. `pinned` is None
     or `(query, key)`, counted in `unit`, or `(query, key, unit)`. `hover` lives in the browser and is never
     sent to Python.
+
+    A cell may also name the one layer in which it is pinned: `(query, key, unit, layer)`.
 
     `pins` are all pinned cells in the order in which they were chosen, in one unit, at most 400; `pinned` is
     the last of them, and setting it leaves only this one. `heads` are heads chosen together, as
@@ -198,17 +123,17 @@ class Selection(SharedModel):
     unit = Unicode("token").tag(sync=True)
     method = Unicode("").tag(sync=True)
     stack = Unicode("self").tag(sync=True)
-    pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json)
-    pins = AnyTrait(()).tag(sync=True, to_json=_cells_to_json)
+    pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=cell_to_json)
+    pins = AnyTrait(()).tag(sync=True, to_json=cells_to_json)
     heads = AnyTrait(()).tag(sync=True, to_json=_heads_to_json)
-    span = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_span_to_json)
+    span = AnyTrait(None, allow_none=True).tag(sync=True, to_json=span_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
     interventions = AnyTrait(()).tag(sync=True, to_json=_specs_to_json)
     opening = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_opening_to_json, echo_update=False)
-    hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_cell_to_json, echo_update=False)
+    hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=cell_to_json, echo_update=False)
 
     d_sae = 0
     """Number of features of the SAE that is shown; 0 without one."""
@@ -249,6 +174,44 @@ class Selection(SharedModel):
         with self.hold_sync():
             self.pins, self.heads, self.span = (), (), None
 
+    def move(self, place: Mapping[str, Any]) -> None:
+        """Move everything at once, or nothing if something is out of range; see `View.at`.
+
+        Args:
+            place: Traits by name. Without pins, heads, a span, a target or a foil there are none; the others
+                stay where they are. A method is one without its target.
+        """
+        before = {name: getattr(self, name) for name in self._chosen_names()}
+        wanted = {"heads": (), "pins": (), "span": None, "target": None, "foil": None, "inside": False}
+        wanted |= {name: value for name, value in place.items() if value is not None}
+        with self.hold_sync():
+            try:
+                self._move(wanted)
+            except BaseException:
+                for name in ("foil", "target"):  # while there is a target, a method is of it
+                    setattr(self, name, None)
+                for name, value in before.items():
+                    setattr(self, name, value)
+                raise
+
+    def _move(self, place: dict[str, Any]) -> None:
+        target, foil = (self._outcome(name, place.pop(name)) for name in ("target", "foil"))
+        method = place.pop("method", base_of(self.method))
+        for name, outcome in (("foil", foil), ("target", target)):
+            if outcome is None and getattr(self, name) is not None:
+                setattr(self, name, None)
+        if "layer" in place:
+            self.layer = place.pop("layer")
+        # Its own target at once: the method's explanation of another one would be computed for nothing.
+        self.method = self._about(method, target, foil) if target or foil else method
+        for name, outcome in (("target", target), ("foil", foil)):
+            if outcome is not None:
+                setattr(self, name, outcome)
+        # The heads belong to a stack, and pins are counted in the unit, if they do not say so.
+        for name in ("stack", "unit", "head", "heads", "pins", "span", "inside", "feature", "interventions"):
+            if name in place:
+                setattr(self, name, place[name])
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply what the browser sent, except for hover."""
         # The browser sends everything that was set since the last time, hover included. Python has no use
@@ -256,21 +219,12 @@ class Selection(SharedModel):
         super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
 
     def __repr__(self) -> str:
-        names = (
-            "layer",
-            "head",
-            "unit",
-            "method",
-            "stack",
-            "pinned",
-            "pins",
-            "heads",
-            "span",
-            "target",
-            "foil",
-        )
-        state = (f"{name}={getattr(self, name)!r}" for name in (*names, "inside", "interventions"))
+        state = (f"{name}={getattr(self, name)!r}" for name in self._chosen_names() if name != "feature")
         return f"Selection({', '.join(state)})"
+
+    def _chosen_names(self) -> list[str]:
+        """Return the names of what a reader can choose, in the order in which they are declared."""
+        return [name for name in vars(Selection) if name in self.keys and name not in {"opening", "hover"}]
 
     # -- validation --------------------------------------------------------------------------------
 
@@ -414,7 +368,7 @@ class Selection(SharedModel):
 
     @validate("hover")
     def _check_hover(self, proposal: dict[str, Any]) -> Cell | None:
-        return self._cell("hover", proposal["value"])
+        return cell_of("hover", proposal["value"], self.unit)
 
     @validate("pinned")
     def _check_pinned(self, proposal: dict[str, Any]) -> Cell | None:
@@ -449,7 +403,7 @@ class Selection(SharedModel):
 
     def _pin(self, name: str, value: Any) -> Cell | None:
         """Return a cell to pin, within the maps of its unit."""
-        cell = self._cell(name, value)
+        cell = cell_of(name, value, self.unit)
         if cell is None:
             return None
         if cell.layer is not None:
@@ -498,15 +452,6 @@ class Selection(SharedModel):
                 f"span ({start}, {stop}) is out of range: there are {size} {unit}s, 0 to {size}."
             )
         return Span(int(start), int(stop), unit, side)
-
-    def _cell(self, name: str, value: Any) -> Cell | None:
-        if value is None or isinstance(value, Cell):
-            return value
-        if isinstance(value, dict) and {"query", "key"} <= value.keys():
-            return Cell(value["query"], value["key"], value.get("unit", self.unit), value.get("layer"))
-        if isinstance(value, (tuple, list)) and len(value) in {2, 3}:
-            return Cell(value[0], value[1], value[2] if len(value) == 3 else self.unit)  # noqa: PLR2004
-        raise ValueError(f"{name}={value!r} is neither None nor (query, key) nor (query, key, unit).")
 
 
 def _is_index(value: object) -> bool:

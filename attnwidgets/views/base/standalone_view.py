@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from attnwidgets.views.base.options import TitleOptions
+from attnwidgets.views.base.options import PLAIN_OPTIONS, TitleOptions, checked_height
 from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.base.view import PLAIN_OPTIONS, View, checked_height
+from attnwidgets.views.base.view import View
 from attnwidgets.views.wire.eager import Pack
 from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.header import describe
@@ -37,7 +37,7 @@ class StandaloneView(View):
     def __init__(self, **options: Unpack[TitleOptions]) -> None:
         given = self._with_defaults(options)
         self._explanations, self._menu, self._targetable = (), (), {}
-        self._is_named = False
+        self._is_named = self._is_fixed = False
         self._keys = frozenset()
         self._holder = self._trace_id = uuid4().hex
         self._wanted = {}

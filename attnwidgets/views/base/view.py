@@ -12,64 +12,50 @@ import anywidget
 from traitlets import Bytes, Dict, Unicode
 
 from attnwidgets._errors import refuse_unknown
-from attnwidgets._notebook import session
-from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
-from attnwidgets.views.base.accepts import RECORDED, accept, check_units
+from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.csv_export import part_of_csv
 from attnwidgets.views.base.expressions import cell_paths, expression
 from attnwidgets.views.base.filters import checked_filters
 from attnwidgets.views.base.lifecycle import CELLS
+from attnwidgets.views.base.linked_view import LinkedView
+from attnwidgets.views.base.links import address, link_paths
 from attnwidgets.views.base.marks import checked_marks
 from attnwidgets.views.base.menu import entries_of, outdated
-from attnwidgets.views.base.opening import opening_of
-from attnwidgets.views.base.options import DEFAULTS, FILTERS, ViewOptions, write_out
-from attnwidgets.views.base.selection import Selection
-from attnwidgets.views.base.shared_models import SELECTIONS, STORES
+from attnwidgets.views.base.options import (
+    DEFAULTS,
+    FILTERS,
+    PLAIN_OPTIONS,
+    ViewOptions,
+    checked_height,
+    checked_names,
+    write_out,
+)
+from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
-from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.runtime import Runtime
-from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.stub import COMMON_PARTS, stub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
     from pathlib import Path
 
     from matplotlib.figure import Figure
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme, ThemeName
     from attnwidgets.views.base.expressions import Kinds
-    from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
-    from attnwidgets.views.wire.sources import Source
-
-PLAIN_OPTIONS: dict[str, Any] = {
-    "method": None,
-    "unit": None,
-    "stack": None,
-    "indexBase": 0,
-    "title": "",
-    "marks": [],
-    "methods": [],
-    "units": [],
-    "filters": {},
-    "height": None,
-}
-"""The options of every view that the browser is told, with their defaults."""
-
 
 OPENING_BYTES = 150_000
 """Size limit of the answers that travel with a view."""
 
-_LOWEST, _TALLEST = 200, 4000  # CSS pixels
 
-
-class View(anywidget.AnyWidget):
+class View(LinkedView):
     """A linked picture of a trace or an explanation.
 
     Views of one trace share a `Selection` (`view.selection`) and a tile store, also across cells; `aw.link`
@@ -89,25 +75,28 @@ class View(anywidget.AnyWidget):
         ValueError, IndexError: An option is out of its range; the message names the range.
     """
 
-    _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
     _OPTIONS: ClassVar[type[TitleOptions]] = ViewOptions  # the options that it takes, of `views.base.options`
     _HEIGHT: ClassVar[int | None] = None  # CSS pixels that it always has; None: what its content needs
-    _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
-    _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
-    _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
-    SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
-    _trace: Any = None  # that it was given, if it was
-    _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
+    _requests: RequestHandlers
 
     _esm = Unicode().tag(sync=True)
     runtime = anywidget.WidgetTrait().tag(sync=True)
-    store = anywidget.WidgetTrait().tag(sync=True)
-    selection = anywidget.WidgetTrait().tag(sync=True)
     options = Dict().tag(sync=True, echo_update=False)
     opening: Any = Bytes(None, allow_none=True).tag(sync=True)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a view that remembers its options: those of the same view of another text."""
+        self = super().__new__(cls, *args, **kwargs)
+        self._holder = uuid4().hex
+        first = next(iter(signature(cls).parameters), "")
+        shown = args[0] if args else kwargs.get(first)
+        self._made_with = args[1:], {name: value for name, value in kwargs.items() if name != first}
+        if is_trace(shown):
+            self._texts = Texts([shown])
+        return self
 
     def __init__(
         self,
@@ -120,31 +109,20 @@ class View(anywidget.AnyWidget):
         given = self._with_defaults(options)
         if given["index_base"] not in {0, 1}:
             raise ValueError(f"index_base={given['index_base']!r} is not 0 or 1.")
-        methods, units = _names("methods", methods), _names("units", given["units"])
-        accepted = accept(
-            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
-        )
-        main = accepted.main
-        self._explanations, self._menu = accepted.explanations, accepted.menu
-        self._targetable = accepted.targetable
-        self._trace = shown if is_trace(shown) else None
-        check_units(self._VIEW, self._explanations, units)
-        # A page holds what was named, and not what the menu merely offers.
-        self._is_named = bool(methods) or not is_trace(shown)
-        self._holder = uuid4().hex
-        self._trace_id = str(main.trace_id)
-        self._options: dict[str, Any] = PLAIN_OPTIONS | {
+        methods, units = checked_names("methods", methods), checked_names("units", given["units"])
+        self._take(shown, methods, units)
+        self._options = PLAIN_OPTIONS | {
             "indexBase": given["index_base"],
             "title": str(given["title"]),
-            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *main.shape)[-2:]),
+            "marks": checked_marks(self._VIEW, self._MARKS, marks, (1, *self._explanations[0].shape)[-2:]),
             "methods": [],
             "units": list(units),
             "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        self._wanted: dict[str, Any] = {name: given[name] for name in ("layer", "head", "unit")}
-        self._begin(given["layout"], self._connect(fixed=not self._MANY_METHODS and main is accepted.shown))
+        self._wanted = {name: given[name] for name in ("layer", "head", "unit")}
+        self._begin(given["layout"], self._connect(fixed=self._is_fixed))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -161,7 +139,12 @@ class View(anywidget.AnyWidget):
         return {**DEFAULTS, **options}
 
     def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
-        """Open the widget, with the store and the selection of `_connect`."""
+        """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
+        if "_requests" in vars(self):
+            self.store, self.selection = traits["store"], traits["selection"]
+            self.options = dict(self._options)
+            self._requests.replace(self._all_handlers())
+            return
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
             runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
@@ -170,17 +153,23 @@ class View(anywidget.AnyWidget):
             **({} if layout is None else {"layout": layout}),
         )
         self._own_layout = layout is None
+        if self._texts is not None:
+            follow(self)
+        self._requests = RequestHandlers(self._all_handlers(), self._send_reply)
+        self.on_msg(lambda _, content, __: self._requests.receive(content))
+        CELLS.mark(self)
+
+    def _all_handlers(self) -> dict[str, Handler]:
+        """Return the handlers of every view, and those of this one."""
         common = {
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
             "expression": Handler(
-                partial(expression, self._numbers), for_page=self._expressions, prefetched=tuple
+                partial(expression, self._expressible), for_page=self._expressions, prefetched=tuple
             ),
         }
-        self._requests = RequestHandlers(common | dict(self._handlers()), self._send_reply)
-        self.on_msg(lambda _, content, __: self._requests.receive(content))
-        CELLS.mark(self)
+        return common | dict(self._handlers())
 
     def _likely_height(self, store: TileStore) -> int:
         """Return about how many CSS pixels the content of a view without a height of its own needs."""
@@ -206,12 +195,16 @@ class View(anywidget.AnyWidget):
         return {name: self.options[name] for name in ("filters", *self._own_options())}
 
     def _handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of this view's own requests, by topic; called once, by `__init__`."""
+        """Return the handlers of this view's own requests, by topic; called by `__init__`."""
         return {}
 
     def _numbers(self) -> Kinds:
         """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
         return {"cell": partial(cell_paths, self, self._trace, self._registered)}
+
+    def _expressible(self) -> Kinds:
+        """Return what can be copied as Python: the numbers, and the view at its place."""
+        return {**self._numbers(), "place": partial(link_paths, self)}
 
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the pinned cell, whose expression a page contains."""
@@ -225,47 +218,35 @@ class View(anywidget.AnyWidget):
                 yield {"of": "cell", "source": source.id, "layer": state.layer, "head": head, **cell}
 
     @property
-    def trace(self) -> Any:
-        """The trace that this view was given.
+    def traces(self) -> tuple[Any, ...]:
+        """The traces of the texts that this view can show: those it was given, then those typed since."""
+        return () if self._texts is None else tuple(self._texts.traces)
 
-        Raises:
-            AttributeError: It was given an explanation, which does not hold its trace.
-        """
-        if self._trace is None:
-            raise AttributeError(
-                f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
-            )
-        return self._trace
+    def show_text(self, text: Any) -> None:
+        """Show another text, in this view and in those linked with it, as the reader does by typing it.
 
-    def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
-        """Return an explanation that this view shows or offers: a MixingMap or Attributions, not by units.
+        Layer, head, method and filters stay; pins stay where the same token is still there. Your own objects
+        are unchanged: `view.trace` is the trace of the text that is shown. A view of a map made from a trace
+        keeps its map.
 
         Args:
-            method: Its key, as in `view.selection.method`, also with a target: "lrp@1", or "lrp:layers" for
-                its layers. None: the one that is shown.
-            stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
+            text: A text, which is traced as the view's first trace was; a place in `traces`; or a trace.
 
         Raises:
-            ValueError: The view has no such explanation, or has not computed it yet.
+            TypeError: This view was given no trace, or `text` is something else.
+            IndexError: There is no such place.
+            ValueError: No other text can be traced (the message says why), or the text is empty or too long.
 
         Example:
-            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
-            >>> weight = view.explanation("attention").value(2, 1, layer=0, head=3)
-            >>> weight == view.trace.attention_layer(0)[3, 2, 1].item()
-            True
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "He sat down."))
+            >>> view.show_text("She sat down.")
+            >>> view.trace.tokens
+            ('[CLS]', 'she', 'sat', 'down', '.', '[SEP]')
+            >>> view.show_text(0)
+            >>> view.trace.text
+            'He sat down.'
         """
-        wanted = method or self._options["method"] or self.selection.method
-        sources = {source.method: source for source in self.store.sources()}
-        if wanted not in sources:
-            computed = ", ".join(map(repr, sources))
-            raise ValueError(f"method={wanted!r} is not computed here; there is {computed or 'none'}.")
-        stacks = {one.stack: one.explanation for one in self.store.sources() if one.method == wanted}
-        if stack is None:
-            stack = self._options["stack"] or self.selection.stack
-            stack = stack if stack in stacks else next(iter(stacks))
-        if stack not in stacks:
-            raise ValueError(f"stack={stack!r} is not one of {', '.join(map(repr, stacks))}.")
-        return stacks[stack]
+        show(self, text)
 
     def answers_for_page(self) -> Iterable[tuple[str, dict[str, Any], Callable[[], Answer]]]:
         """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
@@ -280,136 +261,18 @@ class View(anywidget.AnyWidget):
         if self.comm is not None:  # the view may have been closed in the meantime
             self.send(reply, list(buffers))
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        """Return the store and the selection of this view's trace, moved to the layer, head and unit given.
-
-        Args:
-            fixed: Whether the view keeps showing its map, whatever method the selection moves to.
-        """
-        main = self._explanations[0]
-        key = session(), self._trace_id
-        store = STORES.get(key) or STORES.keep(key, TileStore())
-        store.acquire(self._holder)
-        selection = SELECTIONS.get(key)
-        opening = self._opens(selection)
-        keys = self._register(store, selection, opening)
-        stack = main.stack or "self"
-        base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
-        if fixed:
-            self._options |= {"method": keys[0], "stack": base.stack}
-            if main.unit != base.unit:
-                self._options["unit"] = main.unit
-        self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
-
-        if selection is None:
-            selection = Selection(
-                store,
-                opening=opening,
-                layer=opening.layer,
-                head="-" if opening.head is None else opening.head,
-                unit=self._first_unit(),
-                method=keys[0],
-                stack=base.stack,
-            )
-            SELECTIONS.keep(key, selection)
-        selection.acquire(self._holder)
-        try:
-            for name, value in self._wanted.items():
-                if value is not None:
-                    setattr(selection, name, value)
-        except (IndexError, ValueError):
-            selection.release(self._holder)
-            store.release(self._holder)
-            raise
-        if selection.head == "-" and base.heads is not None:
-            selection.head = base.heads[0]
-        return {"store": store, "selection": selection}
-
-    def _first_unit(self) -> str:
-        """Return the unit that is shown at first, if nobody has chosen one."""
-        units = self._options["units"]
-        return str(units[0] if units else self._explanations[0].unit)
-
-    def _opens(self, selection: Selection | None) -> Opening:
-        """Return where this view opens: where its linked views did, or by its own map and what was given."""
-        if selection is not None and selection.opening is not None:
-            return selection.opening
-        unit = self._wanted["unit"] or self._first_unit()
-        return opening_of(self._explanations[0], unit, self._wanted["layer"], self._wanted["head"])
-
-    def _register(self, store: TileStore, selection: Selection | None, opening: Opening) -> list[str]:
-        """Register what this view shows and offers with the store; return its method keys."""
-        layer, head = self._wanted["layer"], self._wanted["head"]
-        if selection is not None:
-            layer = selection.layer if layer is None else layer
-        elif layer is None and head is None:
-            layer, head = opening.layer, opening.head
-        try:
-            keys = store.register(
-                self._explanations,
-                self._holder,
-                units=self._options["units"],
-                first=(layer, head),
-                all_heads=self._ALL_HEADS,
-                menu=self._menu,
-                targetable=self._targetable,
-                overview=self.SHOWS_ALL_HEADS,
-                opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
-            )
-        except BaseException:  # the method's error, or an interrupt while it computes
-            store.release(self._holder)
-            raise
-        self._keys = frozenset(keys)
-        self._registered = tuple(zip(keys, self._explanations, strict=False))
-        return keys
+    @property
+    def name(self) -> str:
+        """Name of the view, in Python and in the browser."""
+        return self._VIEW
 
     def follow_registry(self) -> None:
         """Offer methods registered since, if this view offers every method; called after every cell."""
         if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
-        self._options["methods"] = list(
-            dict.fromkeys(self._register(self.store, self.selection, self._opens(self.selection)))
-        )
-        self.options = self._options | self._current_options()
-
-    @property
-    def name(self) -> str:
-        """Name of the view, in Python and in the browser."""
-        return self._VIEW
-
-    def sources(self) -> list[Source]:
-        """Return what this view offers: its methods in its units."""
-        units = self._options["units"]
-        sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
-        return [source for source in sources if source.unit in units] or sources
-
-    def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute the layers that are missing, with a progress bar.
-
-        These are layers of the map that the view was given, or of the methods that an Explorer was given by
-        name; not of methods that its menu merely offers.
-
-        Args:
-            layers: Only these layers; None: all.
-        """
-        if not self._is_named:
-            return
-        for key, entry in self.store.menu.items():
-            if key in self._keys and not entry.refusal:
-                self.store.make(key)
-        missing = {
-            (source.method, source.stack, layer): source
-            for source in self.sources()
-            for layer in source.layers
-            if layer not in source.ready and (layers is None or layer in layers)
-        }
-        for (_, _, layer), source in progress(
-            missing.items(), desc=f"{self._VIEW}: layers", total=len(missing)
-        ):
-            source.layer(layer)
-        if missing:
-            self.store.announce()
+        keys = self._register(self.store, self.selection, self._opens(self.selection))
+        self.add_options(methods=list(dict.fromkeys(keys)))
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -424,9 +287,7 @@ class View(anywidget.AnyWidget):
         self.__dict__.pop("_repr_mimebundle_", None)
         if self._own_layout:
             self.layout.close()
-        self.selection.release(self._holder)
-        self.store.release(self._holder)
-        self.selection.forget(self.store)
+        self._leave()
 
     def _reopen(self) -> None:
         head = None if self.selection.head == "-" else self.selection.head
@@ -445,13 +306,16 @@ class View(anywidget.AnyWidget):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
-        self.opening = self._requests.opening(OPENING_BYTES)
+        self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
+
+    def _requests_at_opening(self) -> bytes | None:
+        return self._requests.opening(OPENING_BYTES)
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
@@ -534,6 +398,36 @@ class View(anywidget.AnyWidget):
         draw = partial(self._figure, columns, theme)
         return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]
 
+    def link(self, page: str | PathLike[str] | None = None, *, number: int = 1) -> str:
+        """Return what opens this view again at its method, unit, layer, head, pins, span and target.
+
+        The menu's **Copy link** copies the same. To let views follow each other instead, see `aw.link`.
+        Filters, colours and the order of heads are not in a link, and interventions only in a line of code.
+
+        Args:
+            page: A page with this view, written by `to_html`: its file or its address. None: a line of code.
+            number: Which view of the page it is, counted from 1, from top to bottom.
+
+        Returns:
+            The address, such as `"trace.html#method=rollout&unit=word&layer=3&head=5&pin=3,1"`, counted from
+            0. A page with another text or other methods says what it lacks, and shows the rest. Or a line of
+            code in the names of the notebook, such as `aw.Explorer(trace).at(layer=3, head=5)`; outside of a
+            notebook the view is called `view`.
+
+        Raises:
+            ValueError: `number` is below 1.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> view.at(layer=3, head=5, pins=[(3, 1)]).link("cat.html")
+            'cat.html#method=attention&unit=token&layer=3&head=5&pin=3,1&of=a6e92b68'
+        """
+        if page is None:
+            return str(expression(self._expressible, "place")[0]["code"])
+        if number < 1:
+            raise ValueError(f"number={number}: views of a page are counted from 1.")
+        return address(self, page, number)
+
     def to_html(
         self,
         path: str | Path,
@@ -562,58 +456,3 @@ class View(anywidget.AnyWidget):
         from attnwidgets.views.page.frame import page_of
 
         return page_of(self, height)
-
-
-def link(first: View, *others: View) -> None:
-    """Let views of different traces share one selection, the first view's.
-
-    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
-
-    Args:
-        first: View whose selection is shared.
-        others: Views that follow it.
-
-    Raises:
-        TypeError: An argument is not a view.
-
-    Example:
-        >>> cat, dog = (aw.trace(*aw.demo_model("encoder"), f"The {name} sat.") for name in ("cat", "dog"))
-        >>> views = [aw.Heatmap(cat), aw.Heatmap(dog)]
-        >>> aw.link(*views)
-        >>> views[0].selection.layer = 3
-        >>> views[1].selection.layer
-        3
-    """
-    for view in (first, *others):
-        if not isinstance(view, View):
-            raise TypeError(f"link() takes views, not {type(view).__name__}.")
-    for view in others:
-        before = view.selection
-        if before is first.selection:
-            continue
-        first.selection.covers(view.store)
-        first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
-        view.selection = first.selection
-        before.release(view._holder)  # noqa: SLF001
-
-
-def checked_height(view: str, height: Any) -> int | None:
-    """Return the height of a view in CSS pixels; None: the view's own.
-
-    Raises:
-        TypeError: It is not a whole number.
-        ValueError: It is out of range.
-    """
-    if height is None:
-        return None
-    if isinstance(height, bool) or not isinstance(height, int):
-        raise TypeError(f"{view}(height={height!r}) is not a whole number of CSS pixels.")
-    if not _LOWEST <= height <= _TALLEST:
-        raise ValueError(f"{view}(height={height}): give {_LOWEST} to {_TALLEST} CSS pixels, or None.")
-    return height
-
-
-def _names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise TypeError(f"{argument}={given!r} is one name; give a list: {argument}=[{given!r}].")
-    return tuple(given)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.tracing.text.alignment import letters
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.views.wire.units import units_of
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 SHARED = "shared word"
 """Name of the unit: the shortest stretches of text that end where a word ends in every model."""
-
-_SPACE_SIGNS = str.maketrans("", "", "▁Ġ␣⏎↵⇥Ċ")
 
 
 def elements(explanation: Any) -> Unit:
@@ -48,8 +46,8 @@ def aligned(explanations: Sequence[Any], names: Sequence[str]) -> tuple[list[Any
     by_word = [item.to("word") if "word" in units_of(item) else item for item in explanations]
     texts = [_words(elements(item)) for item in by_word]
     whole = ["".join(text for text, _ in words) for words in texts]
-    for name, letters, words in zip(names[1:], whole[1:], texts[1:], strict=True):
-        if letters != whole[0]:
+    for name, spelled, words in zip(names[1:], whole[1:], texts[1:], strict=True):
+        if spelled != whole[0]:
             raise ValueError(_difference(names[0], texts[0], name, words))
     if not whole[0]:
         raise ValueError(f"{names[0]!r} has no words to compare: only special tokens.")
@@ -81,16 +79,10 @@ def axis_of(explanation: Any, count: int | None) -> TokenAxis:
 def _words(unit: Unit) -> list[tuple[str, int]]:
     """Return the letters of every element that is not a special token, with its number."""
     return [
-        (_letters(label), place)
+        (letters(label), place)
         for place, (label, special) in enumerate(zip(unit.labels, unit.special, strict=True))
         if not special
     ]
-
-
-def _letters(label: str) -> str:
-    bare = label.removeprefix("##") if len(label) > len("##") else label
-    plain = unicodedata.normalize("NFKD", bare.translate(_SPACE_SIGNS).casefold())
-    return "".join(sign for sign in plain if not unicodedata.combining(sign) and not sign.isspace())
 
 
 def _ends(words: Sequence[tuple[str, int]]) -> set[int]:

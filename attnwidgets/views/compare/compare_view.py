@@ -12,6 +12,8 @@ from attnwidgets.views.base.options import FilterOptions, write_out
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared, nearest
 from attnwidgets.views.compare.items import items_of
+from attnwidgets.views.compare.text_pair import two_texts_of
+from attnwidgets.views.compare.two_texts import TwoTexts
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -267,19 +269,30 @@ def compare(
     how: str = "row",
     query: int | str | None = None,
     **options: Unpack[FilterOptions],
-) -> CompareView:
-    """Return a view (`CompareView`) that compares explanations of one text; it computes no scores.
+) -> CompareView | TwoTexts:
+    """Return a view that compares explanations of one text (`CompareView`), or two texts (`TwoTexts`).
 
-    `aw.evaluate.compare` scores methods against each other, over many texts.
+    Two traces of different texts are shown side by side, under one of `methods` at a time. It computes no
+    scores: `aw.evaluate.compare` scores methods against each other, over many texts.
 
     Raises:
-        TypeError, ValueError, IndexError: As `CompareView`.
+        TypeError, ValueError, IndexError: As `CompareView` and `TwoTexts`. `layers`, `heads`, `how` and
+            `query` are for one text.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
         >>> aw.compare(trace, methods=["attention", "rollout", "value_zeroing"]).names
         ('attention', 'rollout', 'value zeroing')
+        >>> he, she = (aw.trace(*aw.demo_model("encoder"), f"{name} said so.") for name in ("He", "She"))
+        >>> type(aw.compare([he, she])).__name__
+        'TwoTexts'
     """
+    texts = two_texts_of(shown)
+    if texts is not None:
+        for name, given in {"layers": layers, "heads": heads, "query": query}.items():
+            if given is not None:
+                raise ValueError(f"{name}={given!r} is for one text; two texts are shown by TwoTexts.")
+        return TwoTexts(texts, methods=methods, names=("A", "B") if names is None else names, **options)
     return CompareView(
         shown, methods=methods, layers=layers, heads=heads, names=names, how=how, query=query, **options
     )

@@ -30,6 +30,8 @@ _NAME = re.compile(r"L?(\*|\d+)([.\-–H](\*|\d+))?", re.IGNORECASE)
 class HeadGrid(Intervening):
     """Thumbnails of every layer and head, max-pooled; click to select one, point at one to enlarge it.
 
+    They leave special tokens out, as a map does where these stand apart; `hide_special=False` shows them.
+
     Beneath or beside them are the heads that show a named pattern most (`aw.statistics.head_patterns`), or
     the heads like the selected one (`aw.statistics.similar_heads`); choosing a pattern selects its first
     head. Grids of too many heads for thumbnails of 12 px (30 x 9) are a heat table of the pattern's value,

@@ -91,6 +91,7 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     archive = Archive()
     main = selected_source(entry["sources"], entry["selection"])
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
+    shown = sorted(entry["special"])
     for source in entry["sources"]:
         grid = len(source.layers) * len(source.heads or (0,))
         ready = source.ready
@@ -99,9 +100,11 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
         ranged = not source.stochastic and not source.large
         is_shown = (entry["overview"] or ranged) and (not source.large or source is main)
         is_missing = is_shown and grid >= _OVERVIEW and ready and source.id not in sent
-        pooled = thumbnails(source) if is_missing else None
-        if pooled is not None:
-            archive.add(archive.thumbs, pooled.meta(), zlib.compress(pooled.data, LEVEL))
+        kinds = {special and source.has_special for special in shown} if is_missing else ()
+        for special in sorted(kinds):
+            pooled = thumbnails(source, special=special)
+            if pooled is not None:
+                archive.add(archive.thumbs, pooled.meta(), zlib.compress(pooled.data, LEVEL))
     eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
     full = False
     for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):

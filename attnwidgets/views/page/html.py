@@ -16,12 +16,14 @@ from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.base.menu import NEEDS_KERNEL
 from attnwidgets.views.page.contents import LEVEL, Archive, Choice, answers_of, filled
 from attnwidgets.views.page.escaping import base64_text, json_text, safe_text
+from attnwidgets.views.page.other_texts import other_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from attnwidgets.views.base.menu import Entry
     from attnwidgets.views.base.view import View
+    from attnwidgets.views.page.other_texts import Group
     from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
 
@@ -40,6 +42,7 @@ h2{font-size:1.05rem;font-weight:600;margin:32px 0 8px;overflow-wrap:anywhere}
 nav ul{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0;padding:0;list-style:none}
 a{color:inherit}
 .aw-view{margin:0 0 24px}
+.aw-link-note{font-size:.8rem;margin:0 0 8px;overflow-wrap:anywhere}
 footer{font-size:.8rem;opacity:.75}
 """
 
@@ -59,7 +62,8 @@ def to_html(
     Small maps are included whole. Matrices that would make the page larger than `budget` are left out,
     largest maps first, with a note in the page; thumbnails and the selected matrices are always included. The
     map that a view was given, and the methods that an Explorer was given by name, are computed first; of
-    methods chosen from an Explorer's menu, the layers computed so far are included.
+    methods chosen from an Explorer's menu, the layers computed so far are included. Of an Explorer of several
+    texts, the page holds all of them, each unpacked when it is chosen.
 
     Args:
         views: One view, or several from top to bottom.
@@ -100,15 +104,26 @@ def to_html(
         raise FileNotFoundError(
             f"path {str(path)!r} is in a folder that does not exist; make {str(target.parent)!r} first."
         )
-    for view in listed:
-        view.complete(choice.layers)
-    write_bytes(target, _page(listed, title, headings, budget, choice).encode())
+    with other_texts(listed) as groups:
+        others = (other for group in groups for line in group.views for other in line if other is not None)
+        everything = list(dict.fromkeys([*listed, *others]))
+        for view in everything:
+            view.complete(choice.layers)
+        page = _page(everything, len(listed), groups, title, headings, budget, choice)
+    write_bytes(target, page.encode())
     return target
 
 
 def _page(
-    views: Sequence[View], title: str | None, headings: Sequence[str], budget: int, choice: Choice
+    views: Sequence[View],
+    count: int,
+    groups: Sequence[Group],
+    title: str | None,
+    headings: Sequence[str],
+    budget: int,
+    choice: Choice,
 ) -> str:
+    """Return the page of the first `count` views; the others stand for them with other texts."""
     from attnwidgets._version import __version__
     from attnwidgets.views.wire.runtime import bundle
     from attnwidgets.views.wire.stub import COMMON_PARTS
@@ -120,9 +135,16 @@ def _page(
     titles = (view.options["title"] for view in views)
     title = title or next(filter(None, titles), "") or _default_title(views)
     models, order, stores = _models(views)
-    blobs = {
-        f"aw-data-{name}": base64_text(zlib.compress(entry["eager"], LEVEL)) for name, entry in stores.items()
-    }
+    name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
+    at_once = {models[name]["state"]["store"].removeprefix("anywidget:") for name in order[:count]}
+    blobs = {}
+    for name, entry in stores.items():
+        blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
+        if name not in at_once:
+            header = models[name]["state"].pop("header")
+            blobs[f"aw-head-{name}"] = base64_text(
+                zlib.compress(well_formed(json_text(header)).encode(), LEVEL)
+            )
     spent = len(script) + sum(map(len, blobs.values())) + len(json_text({"models": models})) + 4000
     archives: dict[str, Archive] = {}
     answers, answer_blobs, omitted = answers_of(views, order, budget - spent)
@@ -136,7 +158,11 @@ def _page(
     state = {
         "version": 1,
         "models": models,
-        "views": order,
+        "views": order[:count],
+        "texts": [
+            {"shown": group.shown, "views": [[name_of.get(one) for one in line] for line in group.views]}
+            for group in groups
+        ],
         "archive": {name: archive.places for name, archive in archives.items()},
         "answers": answers,
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},
@@ -146,14 +172,14 @@ def _page(
     elements: dict[bool, list[str]] = {True: [], False: []}
     for name, blob in blobs.items():
         element = f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
-        elements[name.startswith("aw-data-")].append(element)
+        elements[name.startswith("aw-data-") and name.removeprefix("aw-data-") in at_once].append(element)
     opening, rest = map("\n".join, (elements[True], elements[False]))
     # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
     )
-    places = _places(order, headings)
+    places = _places(order[:count], headings)
     page = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -239,7 +265,9 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
         if not is_known:
             sources = _sources(views, view.store)
             matrix = opening_matrix(sources, (view.selection.layer, view.selection.head))
-            overview = any(other.SHOWS_ALL_HEADS for other in views if other.store is view.store)
+            linked = [other for other in views if other.store is view.store]
+            overview = any(other.SHOWS_ALL_HEADS for other in linked)
+            special = {other.shows_special for other in linked}
             packed = opening_first(sources, view.selection.unit)
             is_large = bool(packed) and packed[0].large
             if is_large:
@@ -247,7 +275,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
             # All thumbnails of a large map are in the archive, with the other matrices.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            pack = Pack(packed, matrix, room, overview=overview and not is_large)
+            pack = Pack(packed, matrix, room, overview=overview and not is_large, special=special)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,
@@ -255,6 +283,7 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
                 "state": {"header": header},
                 "selection": view.selection,
                 "overview": overview,
+                "special": special,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
         models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}
@@ -267,10 +296,18 @@ def _models(views: Sequence[View]) -> tuple[dict[str, Any], list[str], dict[str,
                 "runtime": "",
                 "store": f"anywidget:{store}",
                 "selection": f"anywidget:{selection}",
-                "options": dict(view.options),
+                "options": _page_options(view),
             },
         }
     return models, order, stores
+
+
+def _page_options(view: View) -> dict[str, Any]:
+    """Return the options of a view in a page, where no text can be typed."""
+    options = dict(view.options)
+    if "texts" in options:
+        options["texts"] = {**options["texts"], "refusal": NEEDS_KERNEL}
+    return options
 
 
 def _selection_state(selection: Any) -> dict[str, Any]:
@@ -300,5 +337,7 @@ def _default_title(views: Sequence[View]) -> str:
     """Return what the first view shows, in words."""
     header = views[0].store.header
     model, text = header.get("model", ""), header.get("text", "").strip()
+    if len(views[0].traces) > 1 and "texts" in views[0].options:
+        text = f"{len(views[0].traces)} texts"
     short = text if len(text) <= 80 else text[:79] + "…"  # noqa: PLR2004 - a line
     return " · ".join(filter(None, (model.rsplit("/", 1)[-1], short))) or views[0].name

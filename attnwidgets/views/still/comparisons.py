@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts import Levels, Line, Lines, Map, Scale, Text
+from attnwidgets.figures.parts.levels import Levels
+from attnwidgets.figures.parts.lines import Line, Lines
+from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.base.filters import APART, filter_words, filtered
 from attnwidgets.views.compare.compared import nearest

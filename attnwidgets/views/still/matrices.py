@@ -9,7 +9,9 @@ import numpy as np
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.maps import heatmap, small_png
 from attnwidgets.figures.palettes import SCALE, round_up, sign_colours
-from attnwidgets.figures.parts import Bar, Bars, Map, Scale, Text
+from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
@@ -116,7 +118,8 @@ def grid_sheet(view: View, theme: Theme) -> Sheet:
     explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
         explanation = explanation.select(layer=list(source.ready))
-    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all")
+    kept = None if view.shows_special else source.content
+    atlas = atlas_of(explanation, common=state.filters.get("extent") == "all", kept=kept)
     colours, norm = map_colours(state.filters, theme, atlas.values, signed=source.signed, top=1.0)
     heads = explanation.heads
     columns = [] if heads is None else [str(n + base) for n in heads[: len(atlas.columns)]]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts import Map, Scale, Table
+from attnwidgets.figures.parts.matrix import Map, Scale
+from attnwidgets.figures.parts.table import Table
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.still.colours import map_colours
 

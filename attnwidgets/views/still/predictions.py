@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.parts import Bar, Bars, Chips, Line, Lines, Scale, Table, Text
+from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.figures.parts.chips import Chips
+from attnwidgets.figures.parts.lines import Line, Lines
+from attnwidgets.figures.parts.matrix import Scale
+from attnwidgets.figures.parts.table import Table
+from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.still.colours import strip_colours
 

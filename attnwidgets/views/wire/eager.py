@@ -20,7 +20,7 @@ from attnwidgets.views.wire.thumbnails import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from attnwidgets.views.wire.codec import Codec
     from attnwidgets.views.wire.sources import Source
@@ -52,6 +52,7 @@ class Pack:
         after: The pack to extend: its bytes and entries come first, and use up a part of the budget.
         all_heads: Whether a view opens with every head of the layer; they are included if the budget allows.
         overview: Whether a view shows thumbnails.
+        special: Whether views show special tokens in the map, each that a view does: thumbnails are like it.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class Pack:
         *,
         all_heads: bool = False,
         overview: bool = False,
+        special: Collection[bool] = (False,),
     ) -> None:
         self._all_heads = all_heads
+        self._special = special
         self._overview = overview
         self.ids: frozenset[str] = frozenset(source.id for source in sources)
         self.thumbs: list[dict[str, Any]] = []
@@ -105,8 +108,7 @@ class Pack:
         dense = len(source.layers) * heads * rows * cols
         reduced = 0 if source.heads is None else 2 * len(source.layers) * rows * cols
         fits = not source.large and dense + reduced <= self.room_for_tiles
-        is_alike = all(side.all() for side in source.content)  # nothing stands apart from the thumbnail
-        if fits and is_alike and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
+        if fits and max(rows, cols) <= THUMB_SIDE and dense <= self.room_for_thumbs:
             self._whole(source, rows, cols)
             return
         layer = first[0] if first[0] in source.layers else source.layers[0]
@@ -126,7 +128,8 @@ class Pack:
             self._tile(source, number, key)
 
     def _whole(self, source: Source, rows: int, cols: int) -> None:
-        # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail.
+        # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail. The browser leaves
+        # out what stands apart.
         start, size = self.length, rows * cols
         codec: Codec = "i8" if source.signed else "u8"
         scales = []
@@ -141,7 +144,7 @@ class Pack:
                 self.tiles.append({**tile.meta(), "offset": self.length + place * size, "length": size})
             self._append(codes.tobytes())
         length = self.length - start
-        thumbs = Thumbnails(source.id, rows, cols, source.signed, scales, b"")
+        thumbs = Thumbnails(source.id, rows, cols, source.signed, scales, b"", source.has_special)
         self.thumbs.append({**thumbs.meta(), "offset": start, "length": length})
         self.room_for_tiles -= length
         self.room_for_thumbs -= length
@@ -150,15 +153,16 @@ class Pack:
                 self._tile(source, layer, reduction)
 
     def _thumbnails(self, source: Source, layer: int = 0) -> None:
-        if source.parts:
-            thumbs = first_thumbnails(source, layer, OPENING_VALUES)
-        else:
-            thumbs = thumbnails(source, self.room_for_thumbs)
-        if thumbs is None:
-            return  # earlier sources used up the budget; a view requests these
-        self.thumbs.append({**thumbs.meta(), "offset": self.length, "length": len(thumbs.data)})
-        self._append(thumbs.data)
-        self.room_for_thumbs -= len(thumbs.data)
+        for special in sorted({special and source.has_special for special in self._special}):
+            if source.parts:
+                thumbs = first_thumbnails(source, layer, OPENING_VALUES, special=special)
+            else:
+                thumbs = thumbnails(source, self.room_for_thumbs, special=special)
+            if thumbs is None:
+                return  # earlier sources used up the budget; a view requests these
+            self.thumbs.append({**thumbs.meta(), "offset": self.length, "length": len(thumbs.data)})
+            self._append(thumbs.data)
+            self.room_for_thumbs -= len(thumbs.data)
 
     def _tile(self, source: Source, layer: int, head: int | str) -> None:
         tile = source.tile(layer, head)

@@ -74,6 +74,10 @@ class RequestHandlers:
         self._send = send
         self._jobs = Jobs(lambda reply: send(reply, ()))
 
+    def replace(self, handlers: Mapping[str, Handler]) -> None:
+        """Answer with other handlers from now on."""
+        self._handlers = handlers
+
     def receive(self, content: Any) -> None:
         """Handle a message from the browser; messages of other kinds are ignored."""
         if not isinstance(content, dict) or content.get("kind") not in ("cancel", "ask"):

@@ -84,11 +84,12 @@ def _row(source: Source, request: dict[str, Any]) -> Answer:
 
 
 def _thumbs(source: Source, request: dict[str, Any]) -> Answer:
+    special = bool(request.get("special"))
     if source.parts:
         place, head = map(int, request.get("from") or (0, 0))
-        some = some_thumbnails(source, place, head)
+        some = some_thumbnails(source, place, head, special=special)
         return {"kind": "thumbs", "id": request["id"], **some.meta()}, [some.data]
-    made = thumbnails(source)
+    made = thumbnails(source, special=special)
     if made is None:
         raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
     return {"kind": "thumbs", "id": request["id"], **made.meta()}, [made.data]

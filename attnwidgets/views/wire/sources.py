@@ -126,9 +126,14 @@ class Source(Reader):
 
     @cached_property
     def content(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which queries and which keys are not special tokens: those that thumbnails show."""
+        """Which queries and which keys do not stand apart from the map, as special tokens do."""
         query, key = (~stands_apart(np.asarray(axis["special"], dtype=bool)) for axis in self.axes())
         return query, key
+
+    @property
+    def has_special(self) -> bool:
+        """Whether anything stands apart from the map."""
+        return not all(places.all() for places in self.content)
 
     def describe(self, query: str, key: str) -> dict[str, Any]:
         """Return the Source of wire.ts; `query` and `key` name its axes in the header."""

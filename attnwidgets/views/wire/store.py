@@ -53,6 +53,7 @@ class TileStore(SharedModel):
         self._all_heads = False
         self._base: Pack | None = None
         self._overview = False
+        self._special: set[bool] = set()
         self._opens: str | None = None
         super().__init__()
         self._jobs = Jobs(self._reply)
@@ -83,6 +84,7 @@ class TileStore(SharedModel):
         menu: Sequence[Entry] = (),
         targetable: Mapping[str, Entry] | None = None,
         overview: bool = False,
+        special: bool = False,
         opens: str | None = None,
     ) -> list[str]:
         """Make explanations known to the browser; return their method keys, followed by those of the menu.
@@ -100,12 +102,14 @@ class TileStore(SharedModel):
             menu: Methods that the view computes when they are chosen.
             targetable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
+            special: Whether it shows special tokens in the map.
             opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
         before = self._contents()
         self._all_heads |= all_heads
         self._overview |= overview
+        self._special.add(special)
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
             known = explanation if held is None else held.explanation
@@ -145,6 +149,7 @@ class TileStore(SharedModel):
     def _contents(self) -> list[Any]:
         return [
             self._overview,
+            *sorted(self._special),
             *self._sources,
             *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
             self._all_heads,
@@ -219,9 +224,20 @@ class TileStore(SharedModel):
         base = self._base
         if base is None:
             lasting = opening_first([source for source in sources if not source.on_demand], self._opens)
-            base = Pack(lasting, self._first, all_heads=self._all_heads, overview=self._overview)
+            base = Pack(
+                lasting,
+                self._first,
+                all_heads=self._all_heads,
+                overview=self._overview,
+                special=self._special,
+            )
             self._base = base
-        pack = Pack([source for source in sources if source.id not in base.ids], self._first, after=base)
+        pack = Pack(
+            [source for source in sources if source.id not in base.ids],
+            self._first,
+            base,
+            special=self._special,
+        )
         with self.hold_sync():
             self.eager = pack.data
             self.header = describe(sources, pack, menu)

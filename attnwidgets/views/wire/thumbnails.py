@@ -1,6 +1,7 @@
 """Thumbnails: every matrix of a source, max-pooled to a few cells, each with its own scale.
 
-Special tokens are left out, as they stand apart from the map that a thumbnail stands for: `Source.content`.
+A thumbnail follows the map that it stands for: special tokens are left out where they stand apart from it
+(`Source.content`), and are among the cells where it shows them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Thumbnails:
 
     `scale` is the largest magnitude [layer][head], `PRUNED` where there is no such head; `data` holds the
     codes [layer][head][row][col]. Both leave out layers that are not computed yet, and heads of a later part.
+    `special` says whether special tokens are among the cells; it is False if there are none.
     `part` is the Part of wire.ts: the places of a layer and of the first head in it.
     """
 
@@ -48,57 +50,61 @@ class Thumbnails:
     signed: bool
     scale: list[list[float]]
     data: bytes
+    special: bool = False
     part: tuple[int, int] | None = None
 
     def meta(self) -> dict[str, Any]:
         """Return the description that the browser needs to read the bytes."""
-        described = {name: getattr(self, name) for name in ("source", "rows", "cols", "signed", "scale")}
+        described = {
+            name: getattr(self, name) for name in ("source", "rows", "cols", "signed", "scale", "special")
+        }
         return described | {"gamma": GAMMA} | ({} if self.part is None else {"part": list(self.part)})
 
 
-def thumbnails(source: Source, room: int = THUMB_BUDGET) -> Thumbnails | None:
-    """Return thumbnails of a source, as large as `room` bytes allow.
+def thumbnails(source: Source, room: int = THUMB_BUDGET, *, special: bool = False) -> Thumbnails | None:
+    """Return thumbnails of a source, as large as `room` bytes allow; with its `special` tokens, or without.
 
     None if other sources left so little of the budget that only a few cells of each would fit: a view then
     requests them. With the whole budget, thousands of heads get small thumbnails rather than none.
     """
-    size = _size(source, room)
-    if size is None:
+    cells = Cells.of(source, room, special=special)
+    if cells is None:
         return None
     heads = range(len(source.heads or (0,)))
     is_slow = len(source.layers) * len(heads) * source.weights > SLOW_VALUES
     layers = progress(source.layers, desc="thumbnails") if is_slow else source.layers
     ready = source.ready
-    pooled = [_of_layer(source, layer, heads, size) if layer in ready else ([], b"") for layer in layers]
+    pooled = [_of_layer(source, layer, heads, cells) if layer in ready else ([], b"") for layer in layers]
     scales, codes = zip(*pooled, strict=True)
-    return Thumbnails(source.id, *size, source.signed, list(scales), b"".join(codes))
+    return cells.thumbnails(source, list(scales), b"".join(codes))
 
 
-def first_thumbnails(source: Source, layer: int, most: int) -> Thumbnails | None:
+def first_thumbnails(source: Source, layer: int, most: int, *, special: bool = False) -> Thumbnails | None:
     """Return the thumbnails for which about `most` values are read, those of `layer` first.
 
     None if that is not even one. The others come in parts; see `some_thumbnails`.
     """
-    size = _size(source, THUMB_BUDGET)
+    cells = Cells.of(source, THUMB_BUDGET, special=special)
     left = most // max(1, source.weights)
-    if size is None or not left:
+    if cells is None or not left:
         return None
     by_layer: dict[int, tuple[list[float], bytes]] = {}
     for number in sorted(source.layers, key=lambda number: number != layer):
         heads = range(min(left, len(source.heads or (0,))))
         left -= len(heads)
-        by_layer[number] = _of_layer(source, number, heads, size) if heads else ([], b"")
+        by_layer[number] = _of_layer(source, number, heads, cells) if heads else ([], b"")
     scales, codes = zip(*(by_layer[number] for number in source.layers), strict=True)
-    return Thumbnails(source.id, *size, source.signed, list(scales), b"".join(codes))
+    return cells.thumbnails(source, list(scales), b"".join(codes))
 
 
-def some_thumbnails(source: Source, place: int, head: int) -> Thumbnails:
+def some_thumbnails(source: Source, place: int, head: int, *, special: bool = False) -> Thumbnails:
     """Return the thumbnails of a layer, from a head on, that take only a moment; at least one.
 
     Args:
         source: A source whose thumbnails come in parts.
         place: Place of the layer among those of the source.
         head: Place of the first head.
+        special: Whether special tokens are among the cells.
 
     Raises:
         IndexError: There is no such layer or head.
@@ -107,33 +113,54 @@ def some_thumbnails(source: Source, place: int, head: int) -> Thumbnails:
     count = len(source.heads or (0,))
     if not (0 <= place < len(source.layers) and 0 <= head < count):
         raise IndexError(f"{source.id} has no thumbnail at layer {place}, head {head}.")
-    size = _size(source, THUMB_BUDGET)
-    if size is None:
+    cells = Cells.of(source, THUMB_BUDGET, special=special)
+    if cells is None:
         raise ValueError(f"{source.id} has too many layers and heads for thumbnails.")
     heads = range(head, min(count, head + max(1, PART_VALUES // max(1, source.weights))))
-    scale, data = _of_layer(source, source.layers[place], heads, size)
+    scale, data = _of_layer(source, source.layers[place], heads, cells)
     scales: list[list[float]] = [[] for _ in source.layers]
     scales[place] = scale
-    return Thumbnails(source.id, *size, source.signed, scales, data, (place, head))
+    return cells.thumbnails(source, scales, data, (place, head))
 
 
-def _size(source: Source, room: int) -> tuple[int, int] | None:
-    count = len(source.layers) * len(source.heads or (0,))
-    rows, cols = (min(THUMB_SIDE, int(places.sum())) for places in source.content)
-    least = min(_LEAST, rows)
-    while count * rows * cols > room:
-        if rows <= 1 and cols <= 1:
-            return None
-        share = min((room / (count * rows * cols)) ** 0.5, 1 - 1 / max(rows, cols))
-        rows, cols = max(1, int(rows * share)), max(1, int(cols * share))
-    return None if rows < least and room < THUMB_BUDGET else (rows, cols)
+@dataclass(frozen=True)
+class Cells:
+    """The cells of every thumbnail of a source: how many rows and columns, and of which queries and keys.
+
+    `special` says whether special tokens are among these.
+    """
+
+    rows: int
+    cols: int
+    kept: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    special: bool
+
+    @classmethod
+    def of(cls, source: Source, room: int, *, special: bool) -> Cells | None:
+        """Return as many cells as `room` bytes allow, or None: see `thumbnails`."""
+        special = special and source.has_special
+        query, key = source.content
+        kept = (np.ones_like(query), np.ones_like(key)) if special else (query, key)
+        count = len(source.layers) * len(source.heads or (0,))
+        rows, cols = (min(THUMB_SIDE, int(places.sum())) for places in kept)
+        least = min(_LEAST, rows)
+        while count * rows * cols > room:
+            if rows <= 1 and cols <= 1:
+                return None
+            share = min((room / (count * rows * cols)) ** 0.5, 1 - 1 / max(rows, cols))
+            rows, cols = max(1, int(rows * share)), max(1, int(cols * share))
+        return None if rows < least and room < THUMB_BUDGET else cls(rows, cols, kept, special)
+
+    def thumbnails(
+        self, source: Source, scale: list[list[float]], data: bytes, part: tuple[int, int] | None = None
+    ) -> Thumbnails:
+        """Return thumbnails of these cells."""
+        return Thumbnails(source.id, self.rows, self.cols, source.signed, scale, data, self.special, part)
 
 
-def _of_layer(
-    source: Source, layer: int, places: Sequence[int], size: tuple[int, int]
-) -> tuple[list[float], bytes]:
+def _of_layer(source: Source, layer: int, places: Sequence[int], cells: Cells) -> tuple[list[float], bytes]:
     """Return the scales and the codes of some heads, by their places."""
-    values = _pooled(source, layer, places, size)
+    values = _pooled(source, layer, places, cells)
     # NaN and infinity do not count towards the scale.
     scale = np.max(np.abs(values), axis=(1, 2), initial=0.0, where=np.isfinite(values))
     present = source.count(layer)
@@ -141,18 +168,17 @@ def _of_layer(
     return marks, quantise(values, scale[:, None, None], signed=source.signed).tobytes()
 
 
-def _pooled(source: Source, layer: int, places: Sequence[int], size: tuple[int, int]) -> NDArray[np.float32]:
+def _pooled(source: Source, layer: int, places: Sequence[int], cells: Cells) -> NDArray[np.float32]:
+    rows, cols = cells.kept
     if not source.long:
         # A cell that a row cannot read is not a peak.
         whole = padded(source, layer)
         values = whole if len(places) == len(whole) else whole[list(places)]
-        rows, cols = source.content
         if not (rows.all() and cols.all()):
             values = values[:, rows][:, :, cols]
-        return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), *size)
+        return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), cells.rows, cells.cols)
     present = [at for at in places if at < source.count(layer)]
-    rows, cols = source.content
-    blocks = (even(int(kept.sum()), side) for kept, side in zip((rows, cols), size, strict=True))
+    blocks = even(int(rows.sum()), cells.rows), even(int(cols.sum()), cells.cols)
     pooled = Pooled((len(present),), *blocks)
     if present:
         heads = None if source.heads is None else [source.heads[at] for at in present]

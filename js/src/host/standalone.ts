@@ -6,6 +6,8 @@ import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
 import { createRenderers, type PartCode } from "../runtime.ts";
 import type {
+  ExplorerOptions,
+  Header,
   HeadKey,
   Placed,
   Question,
@@ -14,8 +16,13 @@ import type {
   Request,
   Thumbs,
   TileMeta,
+  ViewOptions,
   ViewState,
 } from "../wire/wire.ts";
+import { followAddress } from "./address.ts";
+import { carriedOver } from "./carrying.ts";
+
+const VIEWS = ".aw-view[data-model]";
 
 type State = Record<string, unknown>;
 type Listener = (...args: never[]) => void;
@@ -38,9 +45,19 @@ interface Page {
   version: number;
   models: Record<string, { kind: "store" | "selection" | "view"; view?: string; state: State }>;
   views: string[];
+  texts: Group[];
   archive: Record<string, Archive["tiles"]>;
   thumbs: Record<string, Archive["thumbs"]>;
   answers: Record<string, RecordedAnswer[]>;
+}
+
+/**
+ * Views that show the same text, and go to another one together: for each of them the models that stand for it, by text;
+ * null where it stays as it is. `shown` is the place of the text.
+ */
+interface Group {
+  shown: number;
+  views: (string | null)[][];
 }
 
 /** A model with the interface of ipywidgets: change events when a value differs, and messages. */
@@ -48,6 +65,8 @@ class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
   onSend: (request: Request | Question) => void = () => undefined;
+  /** Whether it is a view of the page, not one that stands for it with another text. */
+  isDrawn = false;
 
   constructor(state: State) {
     this.#state = state;
@@ -58,11 +77,18 @@ class PageModel {
   }
 
   set(key: string, value: unknown): void {
-    const old = this.#state[key];
-    if (old === value || (!ArrayBuffer.isView(value) && JSON.stringify(old) === JSON.stringify(value))) return;
-    this.#state[key] = value;
-    this.emit(`change:${key}`);
-    this.emit("change");
+    this.setAll({ [key]: value });
+  }
+
+  /** Set several values, and then say which of them differ. */
+  setAll(values: State): void {
+    const changed = Object.entries(values).filter(([key, value]) => {
+      const old = this.#state[key];
+      return old !== value && (ArrayBuffer.isView(value) || JSON.stringify(old) !== JSON.stringify(value));
+    });
+    Object.assign(this.#state, Object.fromEntries(changed));
+    for (const [key] of changed) this.emit(`change:${key}`);
+    if (changed.length > 0) this.emit("change");
   }
 
   on(name: string, callback: Listener): void {
@@ -155,6 +181,52 @@ function reader(id: string): Read {
   };
 }
 
+/** The bytes of an element that is already in the page; none if there is no such element. */
+async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
+  const text = textOf(id);
+  return text ? inflate(base64Slice(text, 0, decodedLength(text))) : new Uint8Array(0);
+}
+
+const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
+
+/** Let the views of a group show another text. Its numbers are unpacked first, if it was not shown before. */
+async function showText(
+  group: Group,
+  index: number,
+  written: Page["models"],
+  models: ReadonlyMap<string, PageModel>,
+): Promise<void> {
+  await parsed();
+  const left = group.shown;
+  const stateOf = (name: string | null | undefined): State | undefined => written[name ?? ""]?.state;
+  for (const line of group.views) {
+    const id = nameIn(stateOf(line[index])?.store);
+    const store = models.get(id);
+    if (!store || store.get("header")) continue;
+    const header = JSON.parse(new TextDecoder().decode(await unpacked(`aw-head-${id}`))) as Header;
+    store.setAll({ header, eager: viewOf(await unpacked(`aw-data-${id}`)) });
+  }
+  if (index === left || group.shown !== left) return;
+  group.shown = index;
+  for (const line of group.views) {
+    const [before, after] = [stateOf(line[left]), stateOf(line[index])];
+    const model = models.get(line.find((name) => name !== null && models.get(name)?.isDrawn) ?? "");
+    if (!before || !after || !model) continue;
+    const partOf = (state: State, name: string): PageModel | undefined => models.get(nameIn(state[name]));
+    const [from, to] = [partOf(before, "selection"), partOf(after, "selection")];
+    const headers = [before, after].map((state) => partOf(state, "store")?.get("header") as Header);
+    if (from && to) to.setAll(carriedOver(from, headers[0] as Header, to, headers[1] as Header));
+    const { filters } = model.get("options") as ViewOptions;
+    const { texts } = after.options as ExplorerOptions;
+    const options = {
+      ...(after.options as ViewOptions),
+      filters,
+      ...(texts && { texts: { ...texts, previous: left } }),
+    };
+    model.setAll({ options, store: after.store, selection: after.selection });
+  }
+}
+
 /** Resolves once the whole page is in the document. */
 async function parsed(): Promise<void> {
   if (document.readyState !== "loading") return;
@@ -170,6 +242,8 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
   if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
   const archivedTile = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
     archive.tiles.find((t) => t.source === source && t.layer === layer && t.head === head);
+  const archivedThumbs = ({ source, special }: Pick<Thumbs, "source" | "special">) =>
+    archive.thumbs.find((t) => t.source === source && t.special === special);
   if (kind === "layer") {
     const { source, layer, heads } = request;
     const found: (TileMeta & Placed)[] = [];
@@ -188,7 +262,7 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
     });
     return [{ kind, id, source, layer, tiles, refused }, [viewOf(joined(parts))]];
   }
-  const entry = kind === "thumbs" ? archive.thumbs.find((t) => t.source === request.source) : archivedTile(request);
+  const entry = kind === "thumbs" ? archivedThumbs(request) : archivedTile(request);
   if (!entry) return refused(MISSING);
   const { offset, length, ...meta } = entry;
   return [{ kind, id, ...meta } as Reply, [viewOf(await read({ offset, length }))]];
@@ -215,24 +289,35 @@ async function start(): Promise<void> {
   const page = JSON.parse(document.getElementById("aw-state")?.textContent ?? "null") as Page | null;
   if (!page) return;
   const models = new Map<string, PageModel>();
+  const groups = page.texts ?? [];
+  const groupOf = (id: string): Group | undefined =>
+    groups.find(({ views }) => views.some((line) => line.includes(id)));
   await Promise.all(
     Object.entries(page.models).map(async ([id, { kind, state }]) => {
-      if (kind === "store") {
-        const text = textOf(`aw-data-${id}`);
-        state.eager = text
-          ? viewOf(await inflate(base64Slice(text, 0, decodedLength(text))))
-          : new DataView(new ArrayBuffer(0));
-      }
-      const model = new PageModel(state);
+      const model = new PageModel({ ...state });
       models.set(id, model);
+      if (kind === "store" && state.header) model.set("eager", viewOf(await unpacked(`aw-data-${id}`)));
       if (kind === "selection") return;
-      const read = reader(`aw-tiles-${id}`);
+      const readers = new Map<string, Read>();
+      const readFrom = (name: string): Read => {
+        const read = readers.get(name) ?? reader(`aw-tiles-${name}`);
+        readers.set(name, read);
+        return read;
+      };
       const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
+      const answer = async (question: Question): Promise<[QuestionReply, DataView[]]> => {
+        const group = groupOf(id);
+        if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
+          await showText(group, question.args.index, page.models, models);
+          return [{ kind: "answer", id: question.id, meta: { shown: group.shown } }, []];
+        }
+        // The answers about the text that is shown.
+        const line = group?.views.find((names) => names.includes(id));
+        const name = line?.[group?.shown ?? 0] ?? id;
+        return answerQuestion(question, page.answers?.[name] ?? [], readFrom(name));
+      };
       model.onSend = (request) => {
-        (kind === "store"
-          ? answerRequest(request as Request, archive, read)
-          : answerQuestion(request as Question, page.answers?.[id] ?? [], read)
-        )
+        (kind === "store" ? answerRequest(request as Request, archive, readFrom(id)) : answer(request as Question))
           .catch((): [Reply, DataView[]] => {
             const message = "this could not be read from the file";
             return [{ kind: "error", id: request.id, message }, []];
@@ -244,28 +329,45 @@ async function start(): Promise<void> {
   const renderers = createRenderers();
   for (const code of (globalThis as { awParts?: PartCode[] }).awParts ?? []) renderers.add(code);
   const named = (ref: string): PageModel => {
-    const model = models.get(ref.replace(/^anywidget:/, ""));
+    const model = models.get(nameIn(ref));
     if (!model) throw new Error(`this page has no model ${ref}`);
     return model;
   };
-  for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
+  const shown = [...document.querySelectorAll<HTMLElement>(VIEWS)].flatMap((el) => {
     const id = el.dataset.model ?? "";
     const name = page.models[id]?.view;
-    if (!name) continue;
+    return name ? [{ el, name, model: named(`anywidget:${id}`) }] : [];
+  });
+  // Before anything is drawn: a page opens where its address says.
+  const scroll = followAddress(
+    shown.map(({ el, model }) => ({
+      el,
+      // Another text may be shown by then.
+      get selection() {
+        return named(model.get("selection") as string);
+      },
+      get header() {
+        return named(model.get("store") as string).get("header") as Header;
+      },
+    })),
+  );
+  const drawn = shown.map(async ({ el, name, model }) => {
     const { signal } = new AbortController();
     const host = {
       getModel: async (ref: string) => named(ref).proxy(signal),
     } as unknown as Host;
-    const model = named(id).proxy(signal) as unknown as AnyModel<ViewState>;
-    const props: ViewProps = { model, el, signal, host };
-    void renderers.render(props, name);
-  }
+    model.isDrawn = true;
+    const props: ViewProps = { model: model.proxy(signal) as unknown as AnyModel<ViewState>, el, signal, host };
+    await renderers.render(props, name).catch(reportError);
+  });
+  await Promise.all(drawn);
+  scroll();
 }
 
 /** Say in place of every view that the page cannot be shown. */
 function refuse(error: unknown): void {
   console.error(error);
-  for (const el of document.querySelectorAll<HTMLElement>(".aw-view[data-model]")) {
+  for (const el of document.querySelectorAll<HTMLElement>(VIEWS)) {
     el.role = "alert";
     el.textContent = "This could not be read: the file is damaged. Write the page again with to_html().";
   }

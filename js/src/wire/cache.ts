@@ -58,7 +58,7 @@ export function createCache(): Cache {
       eager = model && createEager(model);
       // A layer may have been added to a source that is computed layer by layer.
       for (const { id, computed } of model?.get("header")?.sources ?? [])
-        if (computed) sheets.delete(keyOf({ source: id }));
+        for (const special of computed ? [false, true] : []) sheets.delete(keyOf({ source: id, special }));
     },
     tile(key) {
       const cached = tiles.get(key);

@@ -1,26 +1,41 @@
 /** Data sent with the header: thumbnails and the first tiles, cut out of one block of bytes on first use. */
 import type { AnyModel } from "@anywidget/types";
 import { decodeThumbs, decodeTile } from "./codec.ts";
+import { apartOf, someOf } from "./sheets.ts";
 import type { ThumbSheet, Tile } from "./tile.ts";
-import type { HeadKey, Placed, StoreState } from "./wire.ts";
+import type { Header, HeadKey, Placed, StoreState } from "./wire.ts";
 
 export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;
 
-/** An address in a store: a tile, one of its rows, or (source alone) thumbnails. */
+/** An address in a store: a tile, one of its rows, or (without a layer) thumbnails with their special tokens or not. */
 export interface Address {
   source: string;
+  special?: boolean;
   layer?: number | undefined;
   head?: HeadKey | undefined;
   row?: number;
 }
 
 /** A unique key for each address. */
-export const keyOf = ({ source, layer, head, row }: Address): string => [source, layer, head, row].join("\n");
+export const keyOf = ({ source, layer, head, row, special }: Address): string =>
+  [source, layer, head, row, special ? "special" : ""].join("\n");
 
 /** The contents of the eager bytes, by address. */
 export interface Eager {
   tile(key: string): Tile | null;
   thumbs(key: string): ThumbSheet | null;
+}
+
+/** The same thumbnails without what stands apart from the map; null if their cells are blocks of several. */
+function withoutSpecial(sheet: ThumbSheet, header: Header): ThumbSheet | null {
+  const source = header.sources.find(({ id }) => id === sheet.meta.source);
+  const [query, key] = [source?.query, source?.key].map((id) => header.axes[id ?? ""]?.special ?? []);
+  const isWhole = query?.length === sheet.meta.rows && key?.length === sheet.meta.cols;
+  const content = (special: readonly number[]): number[] => {
+    const apart = apartOf(special);
+    return [...apart.keys()].filter((i) => !apart[i]);
+  };
+  return isWhole ? someOf(sheet, content(query), content(key)) : null;
 }
 
 /** Reads one header; created again when the header changes. */
@@ -40,8 +55,13 @@ export function createEager(model: StoreModel): Eager {
       return placed ? decodeTile(placed, cut(placed)) : null;
     },
     thumbs(key) {
-      const placed = header?.thumbs.find((t) => keyOf({ source: t.source }) === key);
-      const sheet = sheets.get(key) ?? (placed ? decodeThumbs(placed, cut(placed)) : null);
+      const known = sheets.get(key);
+      if (known !== undefined) return known;
+      const placed = header?.thumbs.find((t) => keyOf({ source: t.source, special: t.special }) === key);
+      const whole = header?.thumbs.find((t) => t.special && keyOf({ source: t.source }) === key);
+      const from = placed ?? whole;
+      const decoded = from ? decodeThumbs(from, cut(from)) : null;
+      const sheet = decoded && !placed ? withoutSpecial(decoded, header) : decoded;
       sheets.set(key, sheet);
       return sheet;
     },

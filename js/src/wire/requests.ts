@@ -7,7 +7,12 @@ export type TileRequest = { kind: "tile"; source: string; layer: number; head: H
 export type LayerRequest = { kind: "layer"; source: string; layer: number; heads: HeadKey[] };
 export type RowRequest = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
 export type MethodRequest = { kind: "method"; source: string; layer: number };
-export type ThumbsRequest = { kind: "thumbs"; source: string; from?: readonly [number, number] };
+export type ThumbsRequest = {
+  kind: "thumbs";
+  source: string;
+  special: boolean;
+  from?: readonly [number, number];
+};
 export type DataRequest = TileRequest | LayerRequest | RowRequest | MethodRequest | ThumbsRequest;
 
 /** The largest number of values in a layer that is prefetched. */
@@ -15,7 +20,7 @@ const MOST_AHEAD = 2 ** 24;
 
 /** One key for all requests for the same data. */
 export const keyOfRequest = (request: DataRequest): string =>
-  keyOf(request.kind === "method" || request.kind === "thumbs" ? { source: request.source } : request);
+  keyOf(request.kind === "method" ? { source: request.source } : request);
 
 /**
  * Requests for the neighbouring layers, which are likely to be needed next: only those that need no computing, and none

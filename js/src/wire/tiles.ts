@@ -51,13 +51,15 @@ export interface TileClient {
    * without a message.
    */
   row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
-  /** Why the store refused this tile (or, without layer and head, these thumbnails), if it did. */
+  /** Why the store refused this tile or method, if it did. */
   failure(source: string, layer?: number, head?: HeadKey): string | undefined;
+  /** Why it refused these thumbnails. */
+  thumbsFailure(source: string, special: boolean): string | undefined;
   /**
-   * Max-pooled thumbnails. Missing ones are requested, and "tiles" is announced when they arrive. For a source sent in
+   * Max-pooled thumbnails, with the `special` tokens that stand apart or without. Missing ones are requested, and "tiles" is announced when they arrive. For a source sent in
    * parts, those from the layer and head indices `from` on are requested; null: none.
    */
-  thumbs(source: string, from?: readonly [number, number] | null): ThumbSheet | undefined;
+  thumbs(source: string, special: boolean, from?: readonly [number, number] | null): ThumbSheet | undefined;
   /**
    * Have a method computed, with the current layer, unless it is here; then `done` is called. The latest request wins.
    */
@@ -443,10 +445,11 @@ export function createTiles(): TileStore {
       if (work) send({ kind: "cancel", id: 0, job: work.id });
     },
     get: (source, layer, head) => cache.tile(keyOf({ source, layer, head })),
-    thumbs(source, from) {
-      const sheet = cache.thumbs(keyOf({ source }));
-      if (from || (!sheet && from === undefined))
-        enqueue(from ? { kind: "thumbs", source, from } : { kind: "thumbs", source }, "thumbs");
+    thumbsFailure: (source, special) => failures.get(keyOf({ source, special })),
+    thumbs(source, special, from) {
+      const sheet = cache.thumbs(keyOf({ source, special }));
+      const ask = { kind: "thumbs", source, special } as const;
+      if (from || (!sheet && from === undefined)) enqueue(from ? { ...ask, from } : ask, "thumbs");
       return sheet;
     },
     request(source, layer, head, slot = `${source} ${typeof head}`) {

@@ -98,12 +98,14 @@ export interface Placed {
 /** Thumbnails of one source; their codes are ordered [layer][head][row][col]. */
 export interface Thumbs {
   source: string;
-  rows: number; // of one thumbnail, max-pooled; special tokens are left out, unless there is nothing else
+  rows: number; // of one thumbnail, max-pooled
   cols: number;
   gamma: number;
   signed: boolean;
   /** Largest absolute value per [layer][head], the scale of that thumbnail; -1: the head does not exist (pruned). */
   scale: number[][];
+  /** Whether special tokens are among rows and columns; false if there are none that stand apart. */
+  special: boolean;
 }
 
 /** For a reply with some heads of one layer: the indices of the layer and of the first head. */
@@ -166,7 +168,7 @@ export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
   | { kind: "layer"; id: number; source: string; layer: number; heads: HeadKey[] }
   | { kind: "row"; id: number; source: string; layer: number; head: HeadKey; row: number }
-  | { kind: "thumbs"; id: number; source: string; from?: readonly [number, number] }
+  | { kind: "thumbs"; id: number; source: string; special: boolean; from?: readonly [number, number] }
   | { kind: "method"; id: number; source: string; layer: number }
   | { kind: "cancel"; id: number; job: number }
   | { kind: "ping"; id: number };
@@ -341,6 +343,32 @@ export interface Opens {
   note: string;
 }
 
+/** Additional options of an Explorer of a trace. */
+export interface ExplorerOptions extends ViewOptions {
+  texts?: Texts;
+}
+
+/** The texts between which an Explorer switches. */
+export interface Texts {
+  /** Empty if there is only one. */
+  items: TextItem[];
+  /** The place of the shown one, and of the one before it. */
+  shown: number;
+  previous: number | null;
+  /** The shown text without its continuation; null: that of the header. */
+  text: string | null;
+  /** Why no other text can be typed, or "". */
+  refusal: string;
+}
+
+/** One text of several: its beginning, and what the model predicts first. */
+export interface TextItem {
+  text: string;
+  tokens: number;
+  model: string;
+  prediction: Prediction | null;
+}
+
 /** Additional options of a HeadGrid. */
 export interface HeadGridOptions extends ViewOptions {
   grid: GridOptions;
@@ -368,6 +396,16 @@ export interface Ranks {
   high: number[];
   unsettled: number[];
   versions: number;
+}
+
+/** Additional options of TwoTexts. */
+export interface TwoTextsOptions extends ViewOptions {
+  /** What the texts are called. */
+  names: [string, string];
+  /** As many columns of a map are shown at once. */
+  window: number;
+  /** Methods whose maps are read without running a model. */
+  recorded: string[];
 }
 
 /** Additional options of a HeadView. */

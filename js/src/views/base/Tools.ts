@@ -2,6 +2,8 @@
 import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { toClipboard } from "./clipboard.ts";
+import { createLinks } from "./copyLink.ts";
 import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
@@ -67,6 +69,9 @@ export const renderTools = view((ctx, root, signal) => {
   const dot = h("span.dot", { hidden: "" });
   setChildren(button, "⋯", dot);
   const message = h("div.tools-said", { role: "status" });
+  /** What could not be copied, to be copied by hand. */
+  const byHand = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "link", hidden: "" });
+  const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
   /** The title of the table; a view without matrices has a single one. */
   const values = (): Record<string, unknown> => {
@@ -124,12 +129,25 @@ export const renderTools = view((ctx, root, signal) => {
         if (wanted) setText(message, "asking the kernel …");
       },
     },
+    {
+      label: "Copy link",
+      async act() {
+        setText(message, "asking the kernel …");
+        const { text, words } = await link();
+        const isCopied = await toClipboard(text, panel);
+        setText(message, `${isCopied ? "Copied" : "Copy this by hand"}: ${words}`);
+        byHand.value = text;
+        byHand.hidden = isCopied;
+        if (!isCopied) byHand.select();
+      },
+    },
   ];
   const item = ({ label, act }: Action): HTMLElement => {
     const el = h("button.tools-item", { type: "button" }, label);
     on(el, signal, {
       click: () => {
         setText(message, "");
+        byHand.hidden = true;
         Promise.resolve()
           .then(act)
           .catch((error: Error) => setText(message, error.message));
@@ -139,7 +157,7 @@ export const renderTools = view((ctx, root, signal) => {
   };
   const form = h("div");
   const keys = h("div.tools-keys", { role: "list" });
-  const saving = createSection("Save", signal, ...actions.map(item), message);
+  const saving = createSection("Save", signal, ...actions.map(item), message, byHand);
   const showing = createSection("Filters and colours", signal, form);
   const listing = createSection("Keys", signal, keys);
   const panel = h(
@@ -163,6 +181,7 @@ export const renderTools = view((ctx, root, signal) => {
     );
   createPopover(button, panel, signal, () => {
     setText(message, "");
+    byHand.hidden = true;
     if (form.childElementCount === 0 && adjustableOf(shown)) renderFilters(adjustableOf(shown)?.ctx ?? ctx, form);
     showing.element.hidden = form.childElementCount === 0;
     setChildren(

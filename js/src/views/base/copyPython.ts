@@ -3,12 +3,13 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { toClipboard } from "./clipboard.ts";
 
 /** Where a number stands: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
 export type NumberPlace = { of: string } & Record<string, unknown>;
 
 /** The twin of `expression` in attnwidgets/views/base/expressions.py. */
-interface Expression {
+export interface Expression {
   code: string;
   /** What must be named first, or "". */
   note: string;
@@ -57,7 +58,7 @@ export function createCopyButton(
     setText(region, words);
   };
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
-    const copied = code !== "" && (await write(code));
+    const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
     if (!copied || missing) tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
@@ -139,32 +140,4 @@ function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: 
   }
   const named = head === "-" ? "" : `, head=${text(head)}`;
   return `${start}.value(${query}, ${key}, layer=${layer}${named}${unit})`;
-}
-
-/** Write to the clipboard; returns whether the page was allowed to. */
-async function write(code: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(code);
-    return true;
-  } catch {
-    return writeSelected(code);
-  }
-}
-
-/** The same as a browser did before there was a clipboard to write to. */
-function writeSelected(code: string): boolean {
-  const focused = document.activeElement as HTMLElement | null;
-  const area = h("textarea", { "aria-hidden": "true", tabindex: "-1" });
-  area.value = code;
-  area.style.cssText = "position: fixed; opacity: 0; inset: 0 auto auto 0;";
-  document.body.append(area);
-  area.select();
-  try {
-    return document.execCommand("copy");
-  } catch {
-    return false;
-  } finally {
-    area.remove();
-    focused?.focus();
-  }
 }

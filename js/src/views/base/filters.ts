@@ -7,8 +7,9 @@ import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
 import { withinError } from "../../numbers.ts";
 import { codeError, HIDDEN, valueTable } from "../../wire/codec.ts";
+import { apartOf } from "../../wire/sheets.ts";
 import type { Tile } from "../../wire/tile.ts";
-import type { Filters } from "../../wire/wire.ts";
+import type { Filters, Source } from "../../wire/wire.ts";
 import { meanReceived } from "../text/rowValues.ts";
 
 /** What a view shows unless Python or the reader says otherwise. */
@@ -34,7 +35,7 @@ export const isFiltered = (filters: Filters): boolean =>
 /** What the menu of a view offers to change. */
 export interface Adjustable {
   ctx: ViewContext;
-  /** Whether values can be hidden, beside choosing their colours. */
+  /** Whether single values can be hidden, beside choosing their colours and what becomes of special tokens. */
   hides: boolean;
   /** What the view itself has to offer, below the filters. */
   more: readonly HTMLElement[];
@@ -45,7 +46,7 @@ const ADJUSTABLE = new WeakMap<Element, Adjustable>();
 /** What the menu of a view offers, by the view's element. */
 export const adjustableOf = (el: Element): Adjustable | undefined => ADJUSTABLE.get(el);
 
-/** Let the menu of a view offer colours and, if it `hides` values, filters; views inside another leave it to that one. */
+/** Let the menu of a view offer special tokens, colours and, if it `hides` values, filters; views inside another leave it to that one. */
 export function offerAdjusting(ctx: ViewContext, hides: boolean, ...more: HTMLElement[]): void {
   const before = ADJUSTABLE.get(ctx.el);
   if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides, more });
@@ -76,9 +77,12 @@ export const hidesValues = (filters: Filters): boolean =>
 
 /** Whether each of these elements stands apart: the special tokens, unless there is nothing else. */
 export function standApart(special: readonly number[], filters: Pick<Filters, "special">): boolean[] {
-  const some = filters.special === "apart" && !special.every(Boolean);
-  return special.map((flag) => some && Boolean(flag));
+  return filters.special === "apart" ? apartOf(special) : special.map(() => false);
 }
+
+/** Whether the map shows special tokens, if a source has any that could stand apart. */
+export const showsSpecial = (ctx: ViewContext, { query, key }: Pick<Source, "query" | "key">): boolean =>
+  filtersOf(ctx).special === "show" && [query, key].some((id) => apartOf(ctx.axisOf(id).special).includes(true));
 
 /** A row with hidden values as NaN. `special` marks special tokens; `shares`: rows sum to one. */
 export function filteredRow(

@@ -1,5 +1,5 @@
 /** A menu whose items may stand under headings, with a line of explanation and a badge each. */
-import { h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { assign, h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createPopover, isOpen, uniqueName } from "./popover.ts";
 
 export interface Item {
@@ -9,7 +9,7 @@ export interface Item {
   group?: string;
   /** A line of explanation. */
   note?: string;
-  /** What its computation takes: "instant", "seconds", "minutes". */
+  /** What its computation takes ("instant", "seconds", "minutes"), or another word about it. */
   badge?: string;
   /** More about the badge, for screen readers and under the pointer. */
   cost?: string;
@@ -29,10 +29,16 @@ export interface Menu {
 /** Milliseconds after which letters begin a new word. */
 const TYPED_MS = 600;
 
-/** The first item from `start` on whose label begins with what was typed, going round; `start` if there is none. */
+/**
+ * The first item from `start` on, going round, whose label begins with what was typed; else one that contains it, if it
+ * is more than a letter; `start` if there is none.
+ */
 export function typedItem(items: readonly Item[], start: number, typed: string): number {
   const order = items.map((_, i) => (start + i) % items.length);
-  return order.find((i) => items[i]?.label.toLowerCase().startsWith(typed.toLowerCase())) ?? start;
+  const labelled = (i: number): string => items[i]?.label.toLowerCase() ?? "";
+  const wanted = typed.toLowerCase();
+  const inside = (i: number): boolean => wanted.length > 1 && labelled(i).includes(wanted);
+  return order.find((i) => labelled(i).startsWith(wanted)) ?? order.find(inside) ?? start;
 }
 
 export function createMenu(name: string, signal: AbortSignal, choose: (value: string) => void): Menu {
@@ -122,7 +128,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
   return {
     field,
     offer(offered, current, next) {
-      field.hidden = offered.length < 2;
+      assign(field, { hidden: offered.length < 2 });
       const stateKey = JSON.stringify([offered, current, next]);
       if (stateKey === drawnState) return;
       drawnState = stateKey;

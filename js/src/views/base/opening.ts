@@ -23,11 +23,15 @@ export function openingQuery(ctx: ViewContext): number {
   return isSame ? opening.query : lastContent(axis);
 }
 
-/** What the shown head does, if it is the one that the view opened on: "reads the token before"; or "". */
-export function openingWords(ctx: ViewContext): string {
+/** What the shown head does and how it was chosen, if the view opened on it: "this head reads …"; or "". */
+export function openingWords(ctx: ViewContext, withPattern = true): string {
   const opening = ctx.selection.get("opening");
   const { source, layer, head } = ctx.resolved();
   const isThere = opening?.layer === layer && opening.head === head && opening.unit === source.unit;
   const isSearched = ctx.header().sources[0]?.method === source.method;
-  return isThere && isSearched && source.kind === "map" ? opening.words || opening.note : "";
+  const words =
+    isThere && isSearched && source.kind === "map"
+      ? [withPattern && opening.words && `this head ${opening.words}`, opening.note]
+      : [];
+  return words.filter(Boolean).join("; ");
 }

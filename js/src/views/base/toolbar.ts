@@ -1,6 +1,6 @@
 /** The controls that every view has in the same order: method, stack, layer, head, unit. A number with its steppers is one. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
+import { assign, createWatch, h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { createUnits } from "../text/units.ts";
 import { type Icon, icon } from "./icons.ts";
@@ -112,6 +112,7 @@ export function createHeadControl(ctx: ViewContext, signal: AbortSignal): Contro
 export function createMethodControl(ctx: ViewContext, signal: AbortSignal): Control {
   const method = createMenu("method", signal, (name) => chooseMethod(ctx, name));
   const stack = createMenu("stack", signal, (name) => ctx.selection.set({ stack: name }));
+  const isOther = createWatch();
   return {
     elements: [method.field, stack.field],
     show() {
@@ -120,6 +121,7 @@ export function createMethodControl(ctx: ViewContext, signal: AbortSignal): Cont
       const { source } = ctx.resolved();
       const lost = ctx.tiles.status().state === "no-kernel";
       const next = ctx.counterpart()?.source.method;
+      if (!isOther(header, options, source, lost, next)) return;
       method.offer(options.method ? [] : methodsOf(header, options.methods, lost), source.method, next);
       const stacks = options.stack ? [] : stacksOf(header, source.method);
       stack.offer(

@@ -125,7 +125,6 @@ export const renderCompareView = view((ctx, root, signal) => {
     if (!stale) {
       explanations.trim();
       paint();
-      point();
     }
     drawAgreement();
   };

@@ -4,6 +4,7 @@
  */
 
 import { assign, createWatch, h, keyboard, on, onResize, setText } from "../../dom.ts";
+import { ByteLru } from "../../wire/lru.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
@@ -17,12 +18,14 @@ import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { largestOf } from "../text/rowValues.ts";
 import { createFigure, type Spot } from "./flow/figure.ts";
-import { everyEdge, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
-import { drawBars, drawDots, drawEdges, erased, type Inks, inksOf } from "./flow/paint.ts";
+import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
+import { drawBars, drawDots, drawEdges, erased, inksOf } from "./flow/paint.ts";
 import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/words.ts";
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
+/** Bytes of followed tokens that are kept. */
+const KEPT = 2 ** 22;
 
 export const renderFlowView = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
@@ -63,15 +66,17 @@ export const renderFlowView = view((ctx, root, signal) => {
   });
   const { readout } = frame;
   let [width, height] = [0, 0];
-  const [isLaidOut, isInked] = [createWatch(), createWatch()];
-  let inks: Inks;
+  const [isLaidOut, isOther] = [createWatch(), createWatch()];
+  let layouts = 0;
   let steps: Step[] = [];
+  let flows = new ByteLru<Flow>(KEPT);
   let read: (Tile | undefined)[] = [];
   let masses: ArrayLike<number> = [];
   let everyFor = "";
   let spot: Spot | null = null;
   let chosenLevel = -1; // level of the pinned token; -1: the last
   let nextDraw = 0;
+  let isDue = false; // whether the next draw is of everything
   let reached = "";
 
   root.classList.add("aw-flow");
@@ -96,9 +101,10 @@ export const renderFlowView = view((ctx, root, signal) => {
       read = layerTiles;
       const count = tokens();
       steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col), count));
+      flows = new ByteLru<Flow>(KEPT);
       everyFor = "";
     }
-    if (missing) steps = [];
+    if (missing) steps = read = [];
     return missing;
   };
 
@@ -107,7 +113,9 @@ export const renderFlowView = view((ctx, root, signal) => {
     const axis = ctx.axisOf(source.key);
     if (!isLaidOut(source, axis, width, height, ctx.options)) return;
     const names = Array.from({ length: levels() + 1 }, (_, i) => levelName(levels() - i));
-    if (figure.layout(names, axis, width, height)) everyFor = reached = "";
+    if (!figure.layout(names, axis, width, height)) return;
+    layouts += 1;
+    everyFor = reached = "";
   };
 
   /** The picture of all tokens: drawn once for each threshold and theme. */
@@ -117,6 +125,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     everyFor = name;
     const { edges } = everyEdge(steps, atLeast(), BUDGET);
     const pen = erased(figure.base);
+    const inks = inksOf(ctx, root);
     if (!pen) return;
     drawEdges(pen, grid, edges, inks, 0.9, special());
     pen.globalAlpha = 0.5;
@@ -139,24 +148,29 @@ export const renderFlowView = view((ctx, root, signal) => {
     const resting = restingSpot();
     return over && over.query >= 0 ? { ...resting, token: over.query } : resting;
   };
-  const massesOf = ({ level, token }: Spot): ArrayLike<number> => flowOf(steps, level, token, 1, 0).masses[0] ?? [];
+  const flowAt = ({ level, token }: Spot): Flow => {
+    const name = [level, token, atLeast()].join();
+    let flow = flows.get(name);
+    if (!flow) {
+      flow = flowOf(steps, level, token, atLeast(), BUDGET);
+      flows.set(name, flow, 8 * tokens() * (level + 1) + 64 * flow.edges.length);
+    }
+    return flow;
+  };
   /** The input token that is named first: the pinned key, else the strongest. */
-  const origin = (at: Spot, shares = massesOf(at)): number => {
+  const origin = (at: Spot): number => {
     const key = ctx.cell("pinned")?.key ?? -1;
-    return key >= 0 && key < tokens() ? key : (largestOf(shares, 1)[0] ?? 0);
+    return key >= 0 && key < tokens() ? key : (largestOf(flowAt(at).masses[0] ?? [], 1)[0] ?? 0);
   };
 
-  const paintFront = (): void => {
+  /** What reaches the followed token: drawn only when it differs. */
+  const drawFlow = (flow: Flow): void => {
+    if (!isOther(flow, ctx.theme, layouts)) return;
     const pen = erased(figure.front);
-    const at = followed();
-    const { source, layer } = ctx.resolved();
-    const pinned = pinnedQuery(ctx) ?? undefined;
-    figure.follow(at, source.layers.indexOf(layer), spot?.level === 0 ? spot.token : ctx.cell("hover")?.key, pinned);
-    if (!pen || !steps.length) return;
-    const smallest = atLeast();
-    const flow = flowOf(steps, at.level, at.token, smallest, BUDGET);
+    const inks = inksOf(ctx, root);
+    if (!pen) return;
     const apart = special();
-    masses = flow.masses[0] ?? [];
+    const smallest = atLeast();
     drawEdges(pen, grid, flow.edges, inks, 1, apart);
     const most = Math.min(5, Math.max(2, grid.cell / 3));
     const sizeOf = (level: number, token: number): number => {
@@ -174,7 +188,18 @@ export const renderFlowView = view((ctx, root, signal) => {
     }
     drawBars(pen, grid, flow.masses[0] ?? new Float64Array(), inks, apart);
     setText(counts, countWords(flow, smallest));
-    const first = spot || !pinnedSpot() ? (largestOf(masses, 1)[0] ?? 0) : origin(at, masses);
+  };
+
+  /** Runs on every pointer move. */
+  const paintFront = (): void => {
+    const at = followed();
+    const { source, layer } = ctx.resolved();
+    const pinned = pinnedQuery(ctx) ?? undefined;
+    if (steps.length) drawFlow(flowAt(at));
+    figure.follow(at, source.layers.indexOf(layer), spot?.level === 0 ? spot.token : ctx.cell("hover")?.key, pinned);
+    if (!steps.length) return;
+    masses = flowAt(at).masses[0] ?? [];
+    const first = spot || !pinnedSpot() ? (largestOf(masses, 1)[0] ?? 0) : origin(at);
     const words = originWords(at, masses, first, named, levelName);
     readout.show(words, root.contains(document.activeElement) || at === spot);
     assign(plot, { ariaLabel: `${words} ${KEYS}` });
@@ -200,6 +225,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   };
   const draw = (): void => {
     const source = ctx.source();
+    isDue = false;
     units.show();
     const title = frame.show("");
     assign(root, { ariaLabel: `${title}: tokens by layers` });
@@ -210,16 +236,17 @@ export const renderFlowView = view((ctx, root, signal) => {
     if (missing) return;
     copy.show();
     if (width <= 0) return;
-    // Reading the page's colour forces layout: done once per theme.
-    if (isInked(ctx.theme)) inks = inksOf(ctx.theme, root);
     paintBase();
     paintFront();
   };
-  /** At most once per frame: pointers and sliders move faster. */
-  const soon = (): void => {
+  /** At most once per frame: pointers and sliders move faster. Without `all`, only the followed token is drawn. */
+  const soon = (all: boolean): void => {
+    isDue ||= all;
     cancelAnimationFrame(nextDraw);
     nextDraw = requestAnimationFrame(() => {
-      if (!signal.aborted) draw();
+      if (signal.aborted) return;
+      if (isDue || !steps.length || width <= 0) draw();
+      else paintFront();
     });
   };
 
@@ -229,7 +256,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     const { unit } = ctx.source();
     const cellOver = at && (at.level ? { unit, query: at.token, key: -1 } : { unit, query: -1, key: at.token });
     selection.hover(cellOver);
-    soon();
+    soon(false);
   };
   const pin = ({ level, token }: Spot): void => {
     const { unit, layers } = ctx.source();
@@ -237,7 +264,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     chosenLevel = again || level === 0 ? -1 : level;
     selection.pin(again ? null : { unit, query: token, key: -1 });
     if (!again && level > 0) selection.set({ layer: layers[level - 1] as number });
-    soon();
+    soon(true);
   };
   const step = (up: number, along: number) => (): void => {
     const at = followed();
@@ -275,13 +302,13 @@ export const renderFlowView = view((ctx, root, signal) => {
       selection.clear();
     },
   });
-  on(slider, signal, { input: soon });
+  on(slider, signal, { input: () => soon(true) });
   onResize(pane, signal, (box) => {
     [width, height] = [Math.floor(box.width), Math.floor(box.height)];
     draw();
   });
   return (changed) => {
-    if (only(changed, "hover")) soon();
+    if (only(changed, "hover")) soon(false);
     else draw();
   };
 });

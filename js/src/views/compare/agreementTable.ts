@@ -2,7 +2,7 @@
 
 import type { Theme } from "../../colour.ts";
 import { colourAt, cssOf, heatMap, inkOn } from "../../colour.ts";
-import { h, keyboard, on, setChildren, setFlag } from "../../dom.ts";
+import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 
 /** How far along the ramp a full agreement is. */
 const DARKEST = 0.7;
@@ -97,17 +97,17 @@ export function createAgreementTable(
         const [row, col] = at(index);
         const value = values[row]?.[col] ?? NaN;
         const rgb = colourAt(map, DARKEST * (Math.max(0, value) || 0));
-        cell.textContent = value
+        const text = value
           .toFixed(2)
           .replace(/^-0\.00$/, "0.00")
           .replace("-", "−");
+        const ariaLabel = `${names[row]} and ${names[col]}: ${text}`;
+        const ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));
+        setText(cell, text);
         // The diagonal is trivial and stays uncoloured.
-        cell.style.backgroundColor = row === col ? "" : cssOf(rgb);
-        cell.style.color = row === col ? "" : inkOn(rgb);
+        if (row !== col) setStyles(cell, { "background-color": cssOf(rgb), color: inkOn(rgb) });
         setFlag(cell, "data-negative", row !== col && value < 0);
-        cell.ariaLabel = `${names[row]} and ${names[col]}: ${cell.textContent}`;
-        cell.title = `${title}: ${cell.ariaLabel}`;
-        cell.ariaSelected = String(row !== col && [row, col].every((one) => pair?.includes(one)));
+        assign(cell, { ariaLabel, ariaSelected, title: `${title}: ${ariaLabel}` });
       });
     },
   };

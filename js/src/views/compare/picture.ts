@@ -8,7 +8,6 @@ import type { ViewContext } from "../../context.ts";
 import {
   assign,
   createWatch,
-  density,
   h,
   on,
   onResize,
@@ -22,6 +21,8 @@ import {
 import { printed } from "../../numbers.ts";
 import { filtersOf } from "../base/filters.ts";
 import { amountText } from "../base/meters.ts";
+import { styleValue } from "../base/styleValue.ts";
+import { sharpCanvas } from "../maps/ink.ts";
 import { createLabels, labelRoom, slantHeight, textWidth } from "../maps/labels.ts";
 import { peak } from "../text/rowValues.ts";
 import { fills } from "../text/stripColour.ts";
@@ -76,15 +77,6 @@ const LEAST = 1e-6;
 
 type Pen = CanvasRenderingContext2D;
 
-/** A canvas of a size in px, cleared. */
-function cleared(canvas: HTMLCanvasElement, width: number, height: number): Pen | null {
-  canvas.width = Math.round(width * density());
-  canvas.height = Math.round(height * density());
-  const pen = canvas.getContext("2d");
-  pen?.scale(canvas.width / width, canvas.height / height);
-  return pen;
-}
-
 export function createPicture(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -105,8 +97,8 @@ export function createPicture(
   const foot = h("div.compare-foot", line(apartName, barPlot, sums));
   const mark = h("div.compare-mark");
   const element = h("div.compare-main", line(h("span"), labels.element, heads), scroll, foot, mark);
-  const isBuilt = createWatch();
-  const size = { width: 0, height: 0, cell: 0, plot: 0, rows: 0, bars: 0 };
+  const [isBuilt, isLaidOut] = [createWatch(), createWatch()];
+  const size = { width: 0, height: 0, cell: 0, left: 0, plot: 0, rows: 0, bars: 0 };
   let lines: HTMLElement[] = [];
   let drawn: [Pair, number] | null = null;
   let marked: Parameters<Picture["mark"]> | null = null;
@@ -130,28 +122,34 @@ export function createPicture(
     },
   });
 
-  const font = (): string => `12px ${getComputedStyle(element).fontFamily}`;
+  const font = (): string => `12px ${styleValue(ctx, element, "font-family")}`;
 
   const build = ({ names: all, remarks }: Compared): void => {
-    if (!isBuilt(JSON.stringify([all, remarks]))) return;
-    setChildren(
-      names,
-      ...all.map((name, i) => {
-        const title = [`${i + 1} ${name}`, remarks[i]].filter(Boolean).join(", ");
-        const words = [h("b", String(i + 1)), ` ${name} `, h("span.dim", remarks[i] ?? "")];
-        return h("button.compare-name", { type: "button", title, "aria-label": title }, ...words);
-      }),
-    );
-    lines = all.map(ends);
-    setChildren(values, ...lines);
+    if (isBuilt(all.join("\n"))) {
+      setChildren(
+        names,
+        ...all.map((name, i) =>
+          h("button.compare-name", { type: "button" }, h("b", String(i + 1)), ` ${name} `, h("span.dim")),
+        ),
+      );
+      lines = all.map(ends);
+      setChildren(values, ...lines);
+    }
+    [...names.children].forEach((button, i) => {
+      const title = [`${i + 1} ${all[i]}`, remarks[i]].filter(Boolean).join(", ");
+      assign(button as HTMLElement, { title, ariaLabel: title });
+      setText(button.lastElementChild as Element, remarks[i] ?? "");
+    });
   };
 
   const layout = (count: number): void => {
-    const { labels: words, special } = explanations.axis();
+    const axis = explanations.axis();
+    const some = explanations.apart.some(Boolean);
+    if (!isLaidOut(axis, count, some, size.width, size.height, font())) return;
+    const { labels: words, special } = axis;
     const narrow = size.width < NARROW;
     setFlag(element, "data-narrow", narrow);
     const nameRoom = Math.round(Math.min(NAMES, size.width * 0.24));
-    const some = explanations.apart.some(Boolean);
     const room = narrow ? VALUE : VALUE + SUM + (some ? APART : 0) + 16;
     const wide = Math.max(60, size.width - nameRoom - room - 20);
     let cell = Math.min(WIDEST, wide / words.length);
@@ -165,29 +163,35 @@ export function createPicture(
     size.rows = count * ROW;
     size.bars = Math.round(Math.max(LOWEST, Math.min(TALLEST, left - size.rows - 8)));
     setSizes(element, { names: nameRoom, plot: size.plot, ends: room, labels: top, rows: size.rows, bars: size.bars });
+    size.left = plot.offsetLeft;
   };
 
   /** Numbers of one row, in the middle of their cells. */
-  const write = (pen: Pen, texts: readonly string[], y: (i: number) => number, ink: (i: number) => string): void => {
+  const write = (
+    pen: Pen,
+    row: Float32Array,
+    text: (value: number, i: number) => string,
+    y: (i: number) => number,
+    ink: (i: number) => string,
+  ): void => {
     if (size.cell < NUMBERED) return;
     pen.font = font();
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    texts.forEach((full, i) => {
-      const text = full.replace(/(?<!\d)0\./, ".");
-      if (!text || textWidth(text, pen.font) > size.cell - 3) return;
+    row.forEach((value, i) => {
+      const short = text(value, i).replace(/(?<!\d)0\./, ".");
+      if (!short || textWidth(short, pen.font) > size.cell - 3) return;
       pen.fillStyle = ink(i);
-      pen.fillText(text, (i + 0.5) * size.cell, y(i));
+      pen.fillText(short, (i + 0.5) * size.cell, y(i));
     });
   };
 
   const drawCells = (): void => {
     const { rows, shown, apart, extents } = explanations;
     const { palette, scale } = filtersOf(ctx);
-    const style = getComputedStyle(element);
-    const [quiet, back] = [style.getPropertyValue("--aw-apart"), ctx.theme === "dark" ? "#fff" : "#000"];
+    const [quiet, back] = [styleValue(ctx, element, "--aw-apart"), ctx.theme === "dark" ? "#fff" : "#000"];
     const flipped = ctx.theme === "dark" ? "#000" : "#fff";
-    const pen = cleared(cells, size.plot, size.rows);
+    const pen = sharpCanvas(cells, size.plot, size.rows);
     if (!pen) return;
     const gap = size.cell > 12 ? 1 : 0;
     shown.forEach((row, r) => {
@@ -205,12 +209,11 @@ export function createPicture(
         pen.fillRect(i * size.cell, y, Math.max(1, size.cell - gap), CELL);
       }
       pen.globalAlpha = 1;
-      const texts = Array.from(row, (value, i) =>
-        Number.isNaN(value) ? "" : amountText(value, apart[i] ? peak(rows[r] ?? []) : top),
-      );
+      const whole = peak(rows[r] ?? []);
       write(
         pen,
-        texts,
+        row,
+        (value, i) => (Number.isNaN(value) ? "" : amountText(value, apart[i] ? whole : top)),
         () => r * ROW + ROW / 2,
         (i) => (!apart[i] && found[i]?.flips ? flipped : back),
       );
@@ -220,7 +223,7 @@ export function createPicture(
   const drawBars = ([first, second]: Pair): number => {
     const { content } = explanations;
     const all = difference(content[first] as Float32Array, content[second] as Float32Array);
-    const pen = cleared(bars, size.plot, size.bars);
+    const pen = sharpCanvas(bars, size.plot, size.bars);
     if (!pen) return 0;
     const known = all.filter((value) => !Number.isNaN(value));
     const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
@@ -239,16 +242,16 @@ export function createPicture(
         Math.abs(heights[i] ?? 0),
       );
     });
-    pen.fillStyle = getComputedStyle(element).color;
+    const ink = styleValue(ctx, element, "color");
+    pen.fillStyle = ink;
     pen.globalAlpha = 0.5;
     pen.fillRect(0, Math.round(zero), size.plot, 1);
     pen.globalAlpha = 1;
     const top = peak(all);
-    const ink = getComputedStyle(element).color;
-    const texts = Array.from(all, (value) => (value ? `${value > 0 ? "+" : ""}${amountText(value, top)}` : ""));
     write(
       pen,
-      texts,
+      all,
+      (value) => (value ? `${value > 0 ? "+" : ""}${amountText(value, top)}` : ""),
       (i) => zero - (heights[i] ?? 0) + ((all[i] ?? 0) > 0 ? -8 : 9),
       () => ink,
     );
@@ -295,7 +298,7 @@ export function createPicture(
     finish();
     [...names.children].forEach((name, i) => {
       setFlag(name, "data-paired", pair.includes(i));
-      name.ariaPressed = String(i === open);
+      assign(name as HTMLElement, { ariaPressed: String(i === open) });
     });
     showMarks();
   };
@@ -304,7 +307,7 @@ export function createPicture(
     if (!marked) return;
     const [key, query, words] = marked;
     labels.mark(key, query);
-    place(mark, key < 0 ? -1 : plot.offsetLeft + key * size.cell, 0, Math.max(2, size.cell), size.height);
+    place(mark, key < 0 ? -1 : size.left + key * size.cell, 0, Math.max(2, size.cell), size.height);
     setText(heads.firstElementChild as Element, key < 0 ? "largest" : "value");
     for (const [row, end] of lines.entries()) setText(end.firstElementChild as Element, words(row));
   };

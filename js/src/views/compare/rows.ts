@@ -4,6 +4,7 @@
  */
 
 import type { ViewContext } from "../../context.ts";
+import { createWatch } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { filtersOf, setFilters, standApart } from "../base/filters.ts";
@@ -72,6 +73,7 @@ export function createRows<T extends Said>(
 ): ExplanationRows<T> {
   const filters = createRowFilters(ctx);
   const answers = createAnswers(ctx, signal, arrived);
+  const isOther = createWatch();
   // The first key is the first choice.
   const choices = { [first]: "", ...SCALES } as typeof SCALES;
   const scales = createSegments("scale", choices, signal, () =>
@@ -106,7 +108,9 @@ export function createRows<T extends Said>(
     trim() {
       const chosen = filtersOf(ctx);
       const { extent } = chosen;
-      explanations.shown = filters.of(explanations.rows, chosen, axis().special, explanations.meta?.shares ?? []);
+      const shown = filters.of(explanations.rows, chosen, axis().special, explanations.meta?.shares ?? []);
+      if (!isOther(shown, explanations.meta, axis(), chosen.special, extent)) return;
+      explanations.shown = shown;
       scales.choose(extent === "all" || (explanations.meta?.alike && extent !== "map") ? "one" : "own");
       const apart = standApart(axis().special, chosen);
       explanations.apart = apart;

@@ -25,6 +25,7 @@ import { createChips } from "./chips.ts";
 import { createFind } from "./find.ts";
 import { createFollow } from "./follow.ts";
 import { createPanes, type Panel } from "./tabs.ts";
+import { createTextLine } from "./textLine.ts";
 
 export const renderExplorer = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => refresh());
@@ -47,6 +48,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const find = createFind(ctx, signal, (index) =>
     text.querySelector(`.aw-tok[data-i="${index}"]`)?.scrollIntoView({ block: "nearest" }),
   );
+  const line = createTextLine(ctx, signal, answers, text);
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
   const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers);
@@ -72,7 +74,10 @@ export const renderExplorer = view((ctx, root, signal) => {
   panes.element.dataset.awKeys = KNOCKS;
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    lead: [chips.element, h("div.text-row", text, find.element)],
+    lead: [
+      chips.element,
+      h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), line.state),
+    ],
     body: [panes.element],
     hint: "Click a token to see what it reads.",
     actions: [copy.element],
@@ -113,6 +118,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     answer.show();
     follow.show();
     find.show();
+    line.show();
   };
   const update = (): void => {
     const header = ctx.header();
@@ -157,7 +163,8 @@ export const renderExplorer = view((ctx, root, signal) => {
 
 /** A button that fills the window with the view, and takes it back; Escape as well. */
 function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
-  const button = iconButton(signal, "", "fill the window", () => set(!root.matches(":popover-open")));
+  const isLarge = (): boolean => root.matches(":popover-open");
+  const button = iconButton(signal, "", "fill the window", () => set(!isLarge()));
   const set = (large: boolean): void => {
     // A popover lies above everything, whatever the page does with the cell; without one it would be hidden.
     if (large) {
@@ -167,16 +174,19 @@ function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
       root.hidePopover();
       root.popover = null;
     }
-    const name = large ? "back to the page" : "fill the window";
+    draw();
+  };
+  const draw = (): void => {
+    const name = isLarge() ? "back to the page" : "fill the window";
     button.title = name;
     button.ariaLabel = name;
-    setChildren(button, icon(large ? "shrink" : "expand"));
+    setChildren(button, icon(isLarge() ? "shrink" : "expand"));
   };
-  setChildren(button, icon("expand"));
+  draw();
   button.hidden = !("showPopover" in root);
   on(root, signal, {
     keydown(event) {
-      if (event.key === "Escape" && !event.defaultPrevented && root.matches(":popover-open")) set(false);
+      if (event.key === "Escape" && !event.defaultPrevented && isLarge()) set(false);
     },
   });
   return button;

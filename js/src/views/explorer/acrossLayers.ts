@@ -1,6 +1,6 @@
 /** One pair of query and key through the layers: the strongest head of each. */
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, quoted, setFlag, setStyles, setText, thinned } from "../../dom.ts";
+import { assign, h, on, quoted, setFlag, setStyles, setText, thinned, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Source } from "../../wire/wire.ts";
@@ -24,6 +24,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
   const bars = h("div.layer-bars", { role: "group", "aria-label": "strongest head of each layer" });
   const element = h("div.across", h("div.answer-head", title, about), bars);
   let peaks: Peak[] = [];
+  let width = 0;
   on(bars, signal, {
     click({ target }) {
       const at = [...bars.children].indexOf((target as Element).closest("button") as Element);
@@ -42,6 +43,18 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
     return at < 0 ? null : { head: source.heads?.[at] ?? null, value: values[at] as number };
   };
 
+  const number = (): void => {
+    const { layers } = ctx.source();
+    const named = new Set(thinned(layers.length, width / layers.length, LABEL));
+    [...bars.children].forEach((bar, i) => {
+      setText(bar.lastElementChild as Element, named.has(i) ? ctx.layerName(layers[i] as number) : "");
+    });
+  };
+  watchWidth(bars, signal, (now) => {
+    width = now;
+    number();
+  });
+
   return {
     element,
     show(query, key) {
@@ -49,7 +62,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       const isShown = query >= 0 && key >= 0 && source.kind === "map" && source.layers.length > 1;
       assign(element, { hidden: !isShown });
       if (!isShown) return;
-      const { layer } = ctx.resolved();
+      const { layer: now } = ctx.resolved();
       peaks = pairValues(ctx, answers, source, query, key).map((values) => best(values, source));
       // A page without a kernel may lack the other layers.
       const isLost = peaks.length === 0 && Boolean(answers.failure("pair", pairRequest(source, query, key)));
@@ -60,21 +73,20 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       while (bars.childElementCount > source.layers.length) bars.lastElementChild?.remove();
       while (bars.childElementCount < source.layers.length)
         bars.append(h("button.layer-bar", { type: "button" }, h("span"), h("i")));
-      const room = bars.clientWidth / source.layers.length;
-      const named = new Set(thinned(source.layers.length, room, LABEL));
+      if (width > 0) number();
       const top = Math.max(0, ...peaks.map((peak) => Math.abs(peak?.value ?? 0)));
       [...bars.children].forEach((bar, i) => {
-        const number = source.layers[i] as number;
+        const layer = source.layers[i] as number;
         const peak = peaks[i] ?? null;
-        const [fill, name] = bar.children as unknown as [HTMLElement, HTMLElement];
-        setStyles(fill, { height: `${peak && top ? Math.max(2, (100 * Math.abs(peak.value)) / top) : 0}%` });
-        setText(name, named.has(i) ? ctx.layerName(number) : "");
-        setFlag(bar, "data-now", number === layer);
+        setStyles(bar.firstElementChild as HTMLElement, {
+          height: `${peak && top ? Math.max(2, (100 * Math.abs(peak.value)) / top) : 0}%`,
+        });
+        setFlag(bar, "data-now", layer === now);
         const where =
-          peak && peak.head !== null ? `head ${headAddress(ctx, number, peak.head)}` : `layer ${number + base}`;
+          peak && peak.head !== null ? `head ${headAddress(ctx, layer, peak.head)}` : `layer ${layer + base}`;
         const words = peak
           ? `${where}: ${printed(peak.value, false)}`
-          : `layer ${ctx.layerName(number)}: not computed yet`;
+          : `layer ${ctx.layerName(layer)}: not computed yet`;
         if (bar.ariaLabel !== words) {
           bar.ariaLabel = words;
           (bar as HTMLElement).title = words;

@@ -5,60 +5,33 @@
  */
 
 import { heatMap } from "../../colour.ts";
-import {
-  atEnd,
-  createWatch,
-  density,
-  h,
-  keyboard,
-  on,
-  place,
-  setChildren,
-  setFlag,
-  setSizes,
-  setText,
-  spotAt,
-  thinned,
-  watchWidth,
-} from "../../dom.ts";
+import { atEnd, createWatch, density, h, place, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
-import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { peaksOf } from "../../wire/sheets.ts";
 import type { ThumbSheet } from "../../wire/tile.ts";
 import type { HeadGridOptions, Source } from "../../wire/wire.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
-import { filtersOf, offerAdjusting } from "../base/filters.ts";
+import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
-import { createPicking } from "../base/gestures.ts";
 import { failed, type Missing } from "../base/missing.ts";
-import { headAddress, placeWords, plural } from "../base/navigation.ts";
+import { placeWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
-import { type Arrangement, arrange, type Place, type Spot, table, thumbSide } from "./grid/arrange.ts";
-import { type Atlas, isPruned, paintAtlas, paintTable, peaksOf } from "./grid/atlas.ts";
+import type { Spot } from "./grid/arrange.ts";
+import { type Atlas, isPruned, paintAtlas, paintTable } from "./grid/atlas.ts";
 import { createControls } from "./grid/controls.ts";
+import { createCursor } from "./grid/cursor.ts";
 import { createKnockout } from "./grid/knockout.ts";
+import { layOut, NOTHING, TWO_COLUMNS } from "./grid/layout.ts";
+import { createNames } from "./grid/names.ts";
 import { createPatterns, type Ranking } from "./grid/patterns.ts";
 import { createPreview } from "./grid/preview.ts";
 import { createRanked } from "./grid/ranked.ts";
 
-/** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
-const [LARGEST, LEAST_SIDE, NAMED] = [72, 12, 36];
-/** Size of a place of the heat table in px. */
-const [WIDEST, HIGHEST] = [24, 20];
-/** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
-const [NAMES, VALUES, FOOT] = [34, 62, 15];
-/** Height in px of names above the grid and of its scrollbar. */
-const AROUND = 28;
-/** Width in px from which the ranked heads stand beside the grid, their width, and the side of the enlarged map. */
-const [TWO_COLUMNS, ASIDE, ENLARGED] = [640, 300, 148];
-/** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
-const [HEIGHT, TALL, LOW] = [480, 318, 190];
-/** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
-const NARROW = 300;
-/** Height of a narrow heat table: its six thumbnails stand below it. */
-const LOW_TABLE = 150;
+/** Side in px of the enlarged map. */
+const ENLARGED = 148;
 
 /** Every head is filtered out. */
 const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
@@ -68,9 +41,8 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const [hovered, selected] = [h("div.spot"), h("div.spot.spot-selected")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "grid of heads" };
   const plot = h("div.plot.grid-plot", role, canvas, hovered, selected);
-  const rowNames = h("div.grid-rows", { "aria-hidden": "true" });
-  const colNames = h("div.grid-cols", { "aria-hidden": "true" });
-  const figure = h("div.figure.grid", h("i"), colNames, rowNames, plot);
+  const labels = createNames(ctx);
+  const figure = h("div.figure.grid", h("i"), labels.cols, labels.rows, plot);
   const box = h("div.grid-box", figure);
   const axes = h("div.where.grid-axes");
   const scale = createScale();
@@ -100,9 +72,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const ranked = createRanked(
     ctx,
     signal,
-    (spot) => choose(spot),
+    (spot) => cursor.choose(spot),
     (spot) => {
-      hover(spot ? (places.get(`${spot.layer} ${spot.head}`) ?? null) : null);
+      cursor.hover(spot ? (now.places.get(`${spot.layer} ${spot.head}`) ?? null) : null);
     },
   );
   const preview = createPreview(ctx, signal);
@@ -116,20 +88,14 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   const isAlone = ctx.el === root;
   let width = 0;
   let inView = false;
-  /** A place of the grid, its last part for a name, and the side of thumbnails in the order of layers. */
-  let size: Place = { width: 0, height: 0 };
-  let foot = 0;
-  let isTable = false;
   let selectsFirst = false;
   let drawnKey = "";
   const isOffered = createWatch();
   let sheet: ThumbSheet | undefined;
-  let peaks: number[][] = [];
-  let now: Arrangement = { cols: 0, lines: [], shown: 0 };
+  /** Whether those that the map asks for are not here, and others are shown. */
+  let isOther = false;
+  let now = NOTHING;
   let best: Spot[] = [];
-  let places = new Map<string, [number, number]>();
-  /** Line and column of the cursor. */
-  let spot: [number, number] | null = null;
 
   offerAdjusting(ctx, false);
   root.classList.add("aw-headgrid");
@@ -153,7 +119,6 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const isBeside = (): boolean => isAlone && width >= TWO_COLUMNS;
   const sizes = ({ layers, heads }: Source): [number, number] => [layers.length, heads?.length ?? 1];
-  const headAt = (at: [number, number] | null): Spot | null => (at && now.lines[at[0]]?.spots[at[1]]) || null;
 
   const words = (): void => {
     const { source } = ctx.resolved();
@@ -190,31 +155,47 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   const atlasOf = (source: Source, sheet: ThumbSheet): Atlas => ({
     source,
-    sheet: sheet,
-    peaks,
+    sheet,
     map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
     mode: scale.mode(),
-    common: scale.common() ? Math.max(0, ...peaks.flat()) : null,
+    common: scale.common() ? Math.max(0, ...peaksOf(sheet).flat()) : null,
   });
 
   /** Atlas and labels; only when something they depend on changed. */
   const draw = (): void => {
     if (width <= 0) return;
     const source = ctx.source();
-    const thumbs = ctx.tiles.thumbs(source.id, source.parts ? null : undefined);
+    const special = showsSpecial(ctx, source);
+    const asked = ctx.tiles.thumbs(source.id, special, source.parts ? null : undefined);
+    const thumbs = asked ?? ctx.tiles.thumbs(source.id, !special, null);
+    isOther = thumbs !== asked;
     const [rows, cols] = sizes(source);
-    const why = thumbs ? "" : (ctx.tiles.failure(source.id) ?? (ctx.tiles.status().message || "loading thumbnails …"));
+    const why = thumbs
+      ? ""
+      : (ctx.tiles.thumbsFailure(source.id, special) ?? (ctx.tiles.status().message || "loading thumbnails …"));
     const dots = Math.max(1, Math.min(2, Math.round(density())));
     const chosenFilters = filtersOf(ctx);
     const { palette, scale: mode, extent } = chosenFilters;
     const ranking = rankingOf();
     scale.follow(chosenFilters);
-    const how = [dots, ctx.theme, palette, mode, extent, ctx.options.indexBase, controls.state(), ranking?.id, why];
+    const how = [
+      dots,
+      ctx.theme,
+      palette,
+      mode,
+      extent,
+      ctx.options.indexBase,
+      controls.state(),
+      ranking?.id,
+      why,
+      special,
+      isOther,
+    ];
     const stateKey = [source.id, rows, cols, width, ctx.options.height, ...how].join("|");
     if (stateKey !== drawnKey || thumbs !== sheet) {
-      if (thumbs && thumbs !== sheet) peaks = peaksOf(thumbs);
       [drawnKey, sheet] = [stateKey, thumbs];
-      layOut(source, ranking);
+      rearrange(source, ranking);
+      const { size, foot, isTable } = now;
       setFlag(plot, "data-empty", !isTable && (!thumbs || source.computed !== null || lacking(source) !== null));
       plot.ariaBusy = String(!thumbs);
       const pixels = { width: size.width * dots, height: size.height * dots };
@@ -223,20 +204,20 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       if (isTable) paintTable(canvas, now, pixels, map, (at) => (ranking?.share(at) ?? NaN) / top);
       else if (thumbs) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
       else canvas.width = 0;
-      if (foot && !isTable) names(source, pixels, foot * dots);
-      legend(source, thumbs ? Math.max(0, ...peaks.flat()) : 1, why);
+      if (foot) labels.paint(canvas, source, now, pixels, foot * dots);
+      legend(source, thumbs ? Math.max(0, ...peaksOf(thumbs).flat()) : 1, why);
     }
-    frame.lacks(isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source));
+    frame.lacks(now.isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source));
     const job = ranking ? null : answers.job(patterns.request()[0]);
     const failed = ranking ? "" : answers.failure(...patterns.request());
     setText(problem, failed || (job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : ""));
     setText(count, controls.statistic() ? `by ${controls.statistic()?.title}` : patterns.count());
     if (selectsFirst && ranking && best[0]) {
       selectsFirst = false;
-      choose(best[0]);
+      cursor.choose(best[0]);
     }
     const next = source.parts && inView ? lacking(source) : null;
-    if (next) ctx.tiles.thumbs(source.id, [next.layer, next.head]);
+    if (next) ctx.tiles.thumbs(source.id, special, [next.layer, next.head]);
     point();
   };
 
@@ -249,105 +230,49 @@ export const renderHeadGrid = view((ctx, root, signal) => {
 
   /** For a source sent in parts, the first visible thumbnail that is missing. */
   const lacking = (source: Source): Spot | null => {
-    const isMissing = (at: Spot | null): boolean => at !== null && sheet?.meta.scale[at.layer]?.[at.head] === undefined;
+    const here = isOther ? [] : (sheet?.meta.scale ?? []);
+    const isMissing = (at: Spot | null): boolean => at !== null && here[at.layer]?.[at.head] === undefined;
     const first = source.parts ? now.lines.flatMap(({ spots }) => spots).find(isMissing) : null;
     // Heads of a layer come in their order.
-    return first ? { layer: first.layer, head: sheet?.meta.scale[first.layer]?.length ?? 0 } : null;
+    return first ? { layer: first.layer, head: here[first.layer]?.length ?? 0 } : null;
   };
 
-  const layOut = (source: Source, ranking: Ranking | null): void => {
+  /** Lay the grid out, and rank its heads. */
+  const rearrange = (source: Source, ranking: Ranking | null): void => {
     const [layers, heads] = sizes(source);
     const statistic = controls.statistic();
-    const order = statistic ? controls.order() : "layers";
-    const tallest = isBeside() ? (ctx.options.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
-    const across = Math.max(40, (isBeside() ? width - ASIDE : width) - NAMES - 2);
-    // The height of the grid never depends on how it is sorted.
-    const plain = thumbSide(layers, heads, across, tallest, LARGEST);
-    isTable = layers * heads > 1 && thumbSide(layers, heads, NARROW, LOW, LARGEST) < LEAST_SIDE;
     setFlag(content, "data-beside", isBeside());
     const layerName = (layer: number): string => ctx.layerName(source.layers[layer] as number);
     const headName = (head: number): string => (source.heads ? ctx.headName(source.heads[head] as number) : "");
     const keeps = (at: Spot): boolean => controls.keeps(at, layerName(at.layer), headName(at.head));
-    const isValued = !isTable && ["all", "groups"].includes(order);
-    const names = isValued ? VALUES : NAMES;
-    if (isTable) {
-      now = table(layers, heads, keeps, headName);
-      const [wide, high] = [Math.floor(across / layers), Math.floor((isBeside() ? tallest : LOW_TABLE) / heads)];
-      size = { width: Math.max(3, Math.min(WIDEST, wide)), height: Math.max(3, Math.min(HIGHEST, high)) };
-      foot = 0;
-    } else {
-      const room = across - names + NAMES - 12; // beside a scrollbar
-      const largest = order === "layers" ? plain : Math.max(NAMED, plain);
-      const endless = order === "layers" ? tallest : Number.POSITIVE_INFINITY;
-      const value = statistic?.of ?? null;
-      const lowest = controls.lowest();
-      now = arrange({ layers, heads, order, lowest, value, keeps, layerName, room, tallest: endless, largest });
-      const side =
-        order === "layers" ? plain : order === "within" ? Math.min(plain, Math.floor(room / heads)) : largest;
-      foot = order === "layers" ? 0 : FOOT;
-      size = { width: side, height: side + foot };
-    }
+    now = layOut({
+      layers,
+      heads,
+      order: statistic ? controls.order() : "layers",
+      lowest: controls.lowest(),
+      value: statistic?.of ?? null,
+      keeps,
+      layerName,
+      headName,
+      width,
+      height: ctx.options.height,
+      isBeside: isBeside(),
+    });
     const all = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }));
     const rank = (at: Spot): number => (ranking ? ranking.of(at) * (ranking.lowest ? 1 : -1) : 0);
     best = all.filter((at) => keeps(at) && !Number.isNaN(rank(at)) && !isPruned(sheet, at));
     best.sort((a, b) => rank(a) - rank(b));
-    const fixed = isTable ? size.height * heads : Math.min(tallest, plain * layers);
-    setSizes(box, { box: Math.max(fixed, Math.min(tallest, 3 * NAMED)) + AROUND });
-    places = new Map();
-    for (const [row, { spots }] of now.lines.entries()) {
-      for (const [col, at] of spots.entries()) if (at) places.set(`${at.layer} ${at.head}`, [row, col]);
-    }
-    spot = null;
-    controls.count(now.shown, layers * heads);
-    setFlag(filter, "data-filtered", now.shown < layers * heads);
-    setText(
-      axes,
-      isTable ? "layers across, heads down" : order === "layers" && source.heads ? "heads across, layers down" : "",
-    );
-    setSizes(figure, { names: names - 6, width: size.width * now.cols, height: size.height * now.lines.length });
-    const label = (text: string, at: number, edge: "left" | "top"): HTMLElement => {
-      const span = h("span", text);
-      span.style[edge] = `${(at + 0.5) * (edge === "top" ? size.height : size.width)}px`;
-      return span;
-    };
-    const isGroups = isValued && order === "groups";
-    const lines = isGroups ? now.lines.map((_, i) => i) : thinned(now.lines.length, size.height, 14);
-    let free = 0;
-    const shown = lines.filter((i) => {
-      // Groups may be one thin line each: labels that do not fit are omitted.
-      if (!now.lines[i]?.label || (isGroups && i * size.height < free)) return false;
-      free = i * size.height + 14;
-      return true;
-    });
-    setChildren(rowNames, ...shown.map((i) => label(now.lines[i]?.label ?? "", i, "top")));
-    const columns = isTable
-      ? source.layers.map((layer) => ctx.layerName(layer))
-      : order === "layers"
-        ? (source.heads ?? []).map((head) => ctx.headName(head))
-        : [];
-    const shownColumns = thinned(columns.length, size.width, 8 + 8 * (columns.at(-1)?.length ?? 0));
-    setChildren(colNames, ...shownColumns.map((i) => label(columns[i] as string, i, "left")));
-  };
-
-  /** The name of every head below its thumbnail. */
-  const names = (source: Source, { width, height }: Place, foot: number): void => {
-    const pen = canvas.getContext("2d");
-    if (!pen) return;
-    const style = getComputedStyle(plot);
-    pen.fillStyle = style.color;
-    pen.font = `${Math.round((12 * foot) / FOOT)}px ${style.fontFamily}`;
-    pen.textAlign = "center";
-    pen.textBaseline = "middle";
-    const isNarrow = controls.order() === "within"; // the layer stands at the left
-    for (const [row, { spots }] of now.lines.entries()) {
-      for (const [col, at] of spots.entries()) {
-        if (!at) continue;
-        const [layer, head] = [source.layers[at.layer] as number, source.heads?.[at.head]];
-        const name = head === undefined ? ctx.layerName(layer) : headAddress(ctx, layer, head);
-        const short = isNarrow && head !== undefined ? ctx.headName(head) : name;
-        pen.fillText(short, (col + 0.5) * width, (row + 1) * height - foot / 2 - 1, width);
-      }
-    }
+    cursor.reset();
+    const { size, names, isTable, lines, cols, shown, order } = now;
+    setSizes(box, { box: now.height });
+    controls.count(shown, layers * heads);
+    setFlag(filter, "data-filtered", shown < layers * heads);
+    const plain = order === "layers" && source.heads ? "heads across, layers down" : "";
+    const across = isTable ? "layers across, heads down" : plain;
+    const other = isOther && sheet ? `shown ${sheet.meta.special ? "with" : "without"} special tokens` : "";
+    setText(axes, [across, other].filter(Boolean).join("; "));
+    setSizes(figure, { names: names - 6, width: size.width * cols, height: size.height * lines.length });
+    labels.show(source, now);
   };
 
   const legend = (source: Source, common: number, why: string): void => {
@@ -369,21 +294,18 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     const row = source.layers.indexOf(layer);
     if (source.heads && typeof head !== "number") {
-      const isLayer = !isTable && (!controls.statistic() || ["layers", "within"].includes(controls.order()));
+      const isLayer = !now.isTable && (!controls.statistic() || ["layers", "within"].includes(controls.order()));
       return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
     }
     const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
-    return [...(places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
+    return [...(now.places.get(`${row} ${at}`) ?? ([-1, -1] as const)), 1];
   };
-
-  /** The head under the cursor, otherwise the selected one. */
-  const meant = (): Spot | null => headAt(spot ?? (selectedAt().slice(0, 2) as [number, number]));
 
   /** Outline the heads chosen together. */
   const drawChosen = ({ layers, heads }: Source): void => {
     const boxes = ctx.selection.get("heads").flatMap(([layer, head]): [number, number, number, number][] => {
-      const at = places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
-      const { width: across, height: down } = size;
+      const at = now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
+      const { width: across, height: down } = now.size;
       return at ? [[at[1] * across, at[0] * down, across, down]] : [];
     });
     chosen.draw(boxes);
@@ -392,16 +314,17 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   /** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
   const point = (): void => {
     const { source, layer, head } = ctx.resolved();
+    const { size, places, isTable } = now;
     const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
       place(el, col * size.width, row * size.height, cols * size.width, size.height);
-    const [row, col] = spot ?? [-1, -1];
+    const [row, col] = cursor.at() ?? [-1, -1];
     outline(hovered, row, col, 1);
     outline(selected, ...selectedAt());
-    const at = headAt(spot);
+    const at = cursor.headAt(cursor.at());
     knockout.show(places, size);
     drawChosen(source);
     const text = at ? wordsAt(source, at) : `selected: ${placeWords(ctx, layer, head)}`;
-    frame.readout.show(text + knockout.words(meant()), root.contains(document.activeElement));
+    frame.readout.show(text + knockout.words(cursor.meant()), root.contains(document.activeElement));
     const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
     const current = { layer: source.layers.indexOf(layer), head: chosen };
     ranked.show(
@@ -425,7 +348,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const layer = source.layers[at.layer] as number;
     const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
     if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
-    const peak = sheet && peaks[at.layer]?.[at.head];
+    const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
     const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const value = rankingOf()?.words(at);
@@ -433,95 +356,17 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     return `${name}${value ? ` · ${value}` : ""}${own ? ` · ${own}` : ""}${most}`;
   };
 
-  const find = (event: MouseEvent): [number, number] | null => {
-    const at = spotAt(event, plot, now.lines.length, now.cols);
-    return headAt(at) ? at : null;
-  };
-  const hover = (at: [number, number] | null): void => {
-    if (String(at) === String(spot)) return;
-    spot = at;
-    point();
-  };
-  const choose = (spot: Spot | null): void => {
-    if (!spot || isPruned(sheet, spot)) return;
-    const { layers, heads } = ctx.source();
-    const layer = layers[spot.layer] as number;
-    ctx.selection.set(heads ? { layer, head: heads[spot.head] as number, heads: [] } : { layer });
-  };
-  /** The heads at some positions, as the selection names them. */
-  const headsAt = (spots: readonly (readonly [number, number])[]): [number, number][] => {
-    const { layers, heads } = ctx.source();
-    return spots.flatMap(([row, col]): [number, number][] => {
-      const at = headAt([row, col]);
-      return at && heads && !isPruned(sheet, at) ? [[layers[at.layer] as number, heads[at.head] as number]] : [];
-    });
-  };
-  const toggle = (at: readonly [number, number] | null): void => {
-    if (at) ctx.selection.toggleHeads(headsAt([at]));
-  };
-  const picture = { element: plot, size: (): [number, number] => [now.lines.length, now.cols] };
-  createPicking(plot, picture, signal, {
-    toggle,
-    drag(from, to, adds) {
-      const heads = headsAt(rectangle(from, to));
-      if (adds) ctx.selection.addHeads(heads);
-      else ctx.selection.set({ heads });
-    },
-  });
-  /** Move the cursor to the next head in a direction; it starts at the selected one. */
-  const move = (down: number, right: number) => (): void => {
-    const [row, col] = selectedAt();
-    let at: [number, number] = spot ?? (row < 0 ? [0, -right] : [row, col]);
-    const within = (i: number, count: number): number => Math.max(0, Math.min(count - 1, i));
-    for (let i = 0; i < Math.max(now.cols, now.lines.length); i += 1) {
-      const line = within(at[0] + down, now.lines.length);
-      const wide = now.lines[line]?.spots.length ?? 0;
-      const next: [number, number] = [
-        line,
-        right || down === 0 ? within(at[1] + right, wide) : Math.min(at[1], wide - 1),
-      ];
-      if (String(next) === String(at)) break;
-      at = next;
-      if (headAt(at)) break; // filtered heads are skipped
-    }
-    if (headAt(at)) hover(at);
-    hovered.scrollIntoView?.({ block: "nearest", inline: "nearest" });
-  };
-  /** Choose the head that the cursor leaves and the one that it reaches. */
-  const extend = (down: number, right: number) => (): void => {
-    const from = spot ?? (selectedAt().slice(0, 2) as [number, number]);
-    move(down, right)();
-    if (spot) ctx.selection.addHeads(headsAt([from, spot]));
-  };
-  on(plot, signal, {
-    pointermove: (event) => hover(find(event)),
-    pointerleave: () => hover(null),
-    click: (event) => choose(headAt(find(event))),
-  });
-  const enter = (): void => choose(headAt(spot));
-  keyboard(
+  const cursor = createCursor(
+    ctx,
     plot,
-    signal,
     {
-      ArrowUp: move(-1, 0),
-      ArrowDown: move(1, 0),
-      ArrowLeft: move(0, -1),
-      ArrowRight: move(0, 1),
-      Home: () => hover([...places.values()][0] ?? null),
-      End: () => hover([...places.values()].at(-1) ?? null),
-      Enter: enter,
-      " ": enter,
-      "Shift+ArrowUp": extend(-1, 0),
-      "Shift+ArrowDown": extend(1, 0),
-      "Shift+ArrowLeft": extend(0, -1),
-      "Shift+ArrowRight": extend(0, 1),
-      "Shift+Enter": () => toggle(spot),
-      Escape() {
-        hover(null);
-        ctx.selection.clear();
-      },
+      layout: () => now,
+      selected: () => selectedAt().slice(0, 2) as [number, number],
+      isPruned: (at) => isPruned(sheet, at),
+      moved: () => point(),
+      outline: hovered,
     },
-    "← → ↑ ↓: move · Home End: first, last · Enter: select · Shift + arrows, Enter: select several · Esc: back",
+    signal,
   );
   const watch = new IntersectionObserver((entries) => {
     inView = entries.at(-1)?.isIntersecting ?? false;
@@ -529,7 +374,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   });
   watch.observe(plot);
   atEnd(signal, () => watch.disconnect());
-  const knockout = createKnockout(ctx, plot, answers, signal, meant, point);
+  const knockout = createKnockout(ctx, plot, answers, signal, cursor.meant, point);
   watchWidth(content, signal, (at) => {
     width = at;
     draw();

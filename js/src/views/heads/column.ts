@@ -151,7 +151,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     element,
     choose(tokens, span) {
       const from = side === "query" ? lane : 0;
-      const wide = element.clientWidth - lane;
+      const wide = tokens.length > 0 ? element.clientWidth - lane : 0;
       const boxes = tokens.flatMap((index) => {
         const at = placeOf(index);
         return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];

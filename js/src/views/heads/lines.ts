@@ -1,9 +1,9 @@
 /** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of one side. */
 import { type Mode, place, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
-import type { Token } from "./numbers.ts";
 import type { Edge, Side, Values } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
+import type { Token } from "./token.ts";
 
 /** The number of line strengths that are drawn: each is one stroke for all lines of a head. */
 const LEVELS = 10;

@@ -6,18 +6,12 @@ import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { filtered, filteredRow, filtersOf, hidesValues } from "../base/filters.ts";
 import { along, type Edge, givenApart, limited, type Pairs, type Side, strongestOfEach, type Values } from "./pairs.ts";
+import type { Token } from "./token.ts";
 
 /** For layers with more values, single tokens are requested instead of matrices. */
 const MOST_VALUES = 2 ** 25;
 /** Lines that every token has, from this share of the strongest one on. */
 const [LINES, FROM] = [3, 0.05];
-
-export interface Token {
-  side: Side;
-  index: number;
-  /** The current token of the other side; -1: none. */
-  other: number;
-}
 
 export interface Overview {
   edges: readonly Edge[];

@@ -3,8 +3,8 @@ import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
-import type { Token } from "./numbers.ts";
 import { type Pairs, type Relation, relations, type Side, type Values } from "./pairs.ts";
+import type { Token } from "./token.ts";
 
 interface Names {
   ctx: ViewContext;

@@ -20,13 +20,22 @@ import {
 } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
 import { valueTable } from "../../wire/codec.ts";
+import { peaksOf } from "../../wire/sheets.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows, describeCells, describeShare, nameOf } from "../base/cellValues.ts";
 import { createChosen, drawOnMap } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filterPlace, filtersOf, hidesValues, setFilters, standApart } from "../base/filters.ts";
+import {
+  filtered,
+  filterPlace,
+  filtersOf,
+  hidesValues,
+  setFilters,
+  showsSpecial,
+  standApart,
+} from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
@@ -56,7 +65,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const ctx = withSavedFallback(around);
   const { selection, tiles } = ctx;
   const controls = createNavigation(ctx, signal);
-  const figure = createFigure("attention map", signal, {
+  const figure = createFigure(ctx, "attention map", signal, {
     back: () => setFilters(ctx, { special: "show" }),
     move: (rows, cols) => turn(rows, cols),
     whole: () => toggle(),
@@ -92,7 +101,7 @@ export const renderHeatmap = view((around, root, signal) => {
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    tags: [...(root === ctx.el ? [opens] : []), filterPlace(ctx)],
+    tags: [opens, filterPlace(ctx)],
     legend: scale.element,
     body: [body],
     skeleton: "own",
@@ -106,9 +115,10 @@ export const renderHeatmap = view((around, root, signal) => {
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
     const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
-    const opening = openingWords(ctx);
-    if (opening) reserve(opens, `this head ${opening}`);
-    setText(opens, opening && `this head ${opening}`);
+    // An outer view names the pattern itself.
+    const opening = openingWords(ctx, root === ctx.el);
+    if (opening) reserve(opens, opening);
+    setText(opens, opening);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
       ariaLabel:
@@ -279,7 +289,8 @@ export const renderHeatmap = view((around, root, signal) => {
   const largest = (shown: Tile, source: Source): number => {
     if (source.stochastic) return shown.meta.scale;
     if (source.computed || source.parts) return 0;
-    return roundUp(Math.max(0, ...(tiles.thumbs(source.id)?.meta.scale.flat() ?? [])));
+    const sheet = tiles.thumbs(source.id, showsSpecial(ctx, source));
+    return roundUp(sheet ? Math.max(0, ...peaksOf(sheet).flat()) : 0);
   };
 
   const shareOf = (from: Tile, row: number, source: Source): RowShare => {

@@ -33,7 +33,7 @@ type Row = Float32Array | undefined;
 
 export const renderLayerMap = view((ctx, root, signal) => {
   const { selection, tiles } = ctx;
-  const figure = createFigure("layers by tokens", signal, {
+  const figure = createFigure(ctx, "layers by tokens", signal, {
     back: () => setFilters(ctx, { special: "show" }),
     move(_rows, cols) {
       if (parts?.[1].move(cols * Math.max(1, parts[1].count - 2))) relabel();

@@ -1,5 +1,7 @@
 /** A matrix on the page: its canvas, its overlays, the labels beside it, and what stands apart from its rows. */
+import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
+import { styleValue } from "../base/styleValue.ts";
 import type { AxisPart } from "./axisPart.ts";
 import { createCrosshair } from "./crosshair.ts";
 import { createEdges } from "./edges.ts";
@@ -37,14 +39,20 @@ export interface FigureEvents {
 }
 
 /** `what` is its role description; `over` are overlays. */
-export function createFigure(what: string, signal: AbortSignal, events: FigureEvents, ...over: HTMLElement[]) {
+export function createFigure(
+  ctx: ViewContext,
+  what: string,
+  signal: AbortSignal,
+  events: FigureEvents,
+  ...over: HTMLElement[]
+) {
   const [left, top] = [createLabels("left"), createLabels("top")];
   const canvas = h("canvas.cells");
   const crosshair = createCrosshair();
-  const ink = createInk();
+  const ink = createInk(ctx);
   const role = { tabindex: "0", role: "application", "aria-roledescription": what };
   const plot = h("div.plot", role, canvas, ink.element, ...crosshair.elements, ...over);
-  const shares = createShares(signal, events.back);
+  const shares = createShares(ctx, signal, events.back);
   const edges = createEdges(signal, events.move, events.whole);
   const element = h(
     "div.figure",
@@ -85,8 +93,7 @@ export function createFigure(what: string, signal: AbortSignal, events: FigureEv
     layout(wanted: FigureLayout): Size {
       now = wanted;
       const { query, key, box, whole, numbers } = wanted;
-      const style = getComputedStyle(left.element);
-      const font = `${style.fontSize} ${style.fontFamily}`;
+      const font = ["font-size", "font-family"].map((name) => styleValue(ctx, left.element, name)).join(" ");
       const [rows, cols] = [query.inside.length, key.inside.length];
       const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;

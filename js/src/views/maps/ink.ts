@@ -1,8 +1,10 @@
 /** Numbers in the cells of a map, drawn once per paint on a canvas over it. */
 
 import { luminance } from "../../colour.ts";
+import type { ViewContext } from "../../context.ts";
 import { density, h, setStyles } from "../../dom.ts";
 import { HIDDEN } from "../../wire/codec.ts";
+import { styleValue } from "../base/styleValue.ts";
 import type { Size } from "./size.ts";
 
 /** px of a cell that has room for a number. */
@@ -56,7 +58,7 @@ export interface Ink {
   clear(): void;
 }
 
-export function createInk(): Ink {
+export function createInk(ctx: ViewContext): Ink {
   const element = h("canvas.ink");
   let written = false;
   const clear = (): void => {
@@ -74,7 +76,7 @@ export function createInk(): Ink {
       const pen = sharpCanvas(element, width, height);
       if (!pen) return;
       written = true;
-      pen.font = `12px ${getComputedStyle(element).fontFamily}`;
+      pen.font = `12px ${styleValue(ctx, element, "font-family")}`;
       pen.textAlign = "center";
       pen.textBaseline = "middle";
       const made = new Map<number, readonly [string, string]>();

@@ -1,8 +1,10 @@
 /** What stands apart from the rows of a map: for each row a bar of what special tokens hold, and where rows do not sum to
  * one also its number and the row's sum. */
 
+import type { ViewContext } from "../../context.ts";
 import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
 import { withinError } from "../../numbers.ts";
+import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
 import { textWidth } from "./labels.ts";
 import type { Size } from "./size.ts";
@@ -62,7 +64,7 @@ export interface Shares {
 }
 
 /** `back` brings the elements apart back into the map. */
-export function createShares(signal: AbortSignal, back: () => void): Shares {
+export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => void): Shares {
   const canvas = h("canvas");
   const [over, pin] = [h("div.band"), h("div.band.band-pin")];
   const bars = h("div.shares", canvas, over, pin);
@@ -95,21 +97,23 @@ export function createShares(signal: AbortSignal, back: () => void): Shares {
     draw({ cellHeight, height }, rows) {
       const pen = sharpCanvas(canvas, now.width, height);
       if (!pen) return;
-      const style = getComputedStyle(bars);
       const ends = Math.max(0, ...rows.map(({ part }) => Math.abs(part) || 0));
       const unit = now.bar / (now.numbers ? ends || 1 : Math.max(1, ends));
       const thick = Math.max(1, Math.min(THICKEST, cellHeight - 2));
-      const font = `12px ${style.fontFamily}`;
-      pen.font = font;
+      const hasNumbers = Boolean(now.numbers) && cellHeight >= 12;
+      const font = `12px ${styleValue(ctx, bars, "font-family")}`;
+      const [quiet, ink] = [styleValue(ctx, bars, "--aw-apart") || "#98a2ae", styleValue(ctx, bars, "color")];
+      // Setting the font of a canvas on the page makes the page compute its styles.
+      if (hasNumbers) pen.font = font;
       pen.textBaseline = "middle";
       pen.textAlign = "right";
       rows.forEach(({ part, all: whole, error }, row) => {
         const middle = (row + 0.5) * cellHeight;
         const length = now.names ? Math.abs(part) * unit : 0;
-        pen.fillStyle = style.getPropertyValue("--aw-apart") || "#98a2ae";
+        pen.fillStyle = quiet;
         if (length > 0) pen.fillRect(0, middle - thick / 2, Math.max(1, length), thick);
-        if (!now.numbers || cellHeight < 12) return;
-        pen.fillStyle = style.color;
+        if (!hasNumbers) return;
+        pen.fillStyle = ink;
         const write = (value: number, end: number): void => {
           const text = withinError(value, error);
           if (textWidth(text, font) < NUMBER - 4) pen.fillText(text, end, middle + 1);

@@ -300,7 +300,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   const readWords = (query: number): string => {
     const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
-    return `what ${nameOf(ctx, ctx.source().query, query)} reads${opening ? ` · this head ${opening}` : ""}`;
+    return `what ${nameOf(ctx, ctx.source().query, query)} reads${opening ? ` · ${opening}` : ""}`;
   };
   const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();

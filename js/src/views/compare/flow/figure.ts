@@ -61,12 +61,19 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
   const element = h("div.flow-scroll", figure);
   let laidOut = "";
   let [levels, tokens, gap, across] = [0, 0, 0, 0];
+  /** Scroll position in px: kept, since reading it forces layout. */
+  let scrolledTo = 0;
   const grid = {
     cell: 0,
     x: (token: number): number => (token + 0.5) * grid.cell,
     y: (level: number): number => (levels - level + 0.5) * gap,
   };
-  on(element, signal, { scroll: scrolled });
+  on(element, signal, {
+    scroll() {
+      scrolledTo = element.scrollLeft;
+      scrolled();
+    },
+  });
 
   /** Hide the names beneath a highlighted one. */
   const clear = (side: HTMLElement): void => {
@@ -146,12 +153,14 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
       if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
     },
     reach(token) {
-      const at = grid.x(token) - element.scrollLeft;
-      if (at < MARGIN || at > across - MARGIN) element.scrollLeft = grid.x(token) - across / 2;
+      const at = grid.x(token) - scrolledTo;
+      if (at >= MARGIN && at <= across - MARGIN) return;
+      element.scrollLeft = grid.x(token) - across / 2;
+      scrolledTo = element.scrollLeft;
     },
     window() {
-      const start = Math.max(0, Math.ceil(element.scrollLeft / grid.cell - 0.5));
-      return [start, Math.min(tokens, Math.floor((element.scrollLeft + across) / grid.cell + 0.5))];
+      const start = Math.max(0, Math.ceil(scrolledTo / grid.cell - 0.5));
+      return [start, Math.min(tokens, Math.floor((scrolledTo + across) / grid.cell + 0.5))];
     },
   };
 }

@@ -1,6 +1,8 @@
 /** Paints tokens by layers on a canvas: edges, dots, and bars below the input. */
 
-import { barColours, type Theme } from "../../../colour.ts";
+import { barColours } from "../../../colour.ts";
+import type { ViewContext } from "../../../context.ts";
+import { styleValue } from "../../base/styleValue.ts";
 import type { Edge } from "./mass.ts";
 
 /** Height in px of the bars below the input. */
@@ -28,13 +30,12 @@ export interface Inks {
   font: string;
 }
 
-export function inksOf(theme: Theme, el: Element): Inks {
-  const style = getComputedStyle(el);
+export function inksOf(ctx: ViewContext, el: Element): Inks {
   return {
-    edge: barColours(theme).amount,
-    apart: style.getPropertyValue("--aw-apart"),
-    text: style.color,
-    font: `12px ${style.fontFamily}`,
+    edge: barColours(ctx.theme).amount,
+    apart: styleValue(ctx, el, "--aw-apart"),
+    text: styleValue(ctx, el, "color"),
+    font: `12px ${styleValue(ctx, el, "font-family")}`,
   };
 }
 
@@ -108,7 +109,9 @@ export function drawBars(
   const from = y(0) + 8;
   const room = y(-0.5) + BARS - from - 4;
   const wide = cell * 0.7;
-  pen.font = inks.font;
+  const isNumbered = cell >= NUMBERED && apart.some(Boolean);
+  // Setting the font of a canvas on the page makes the page compute its styles.
+  if (isNumbered) pen.font = inks.font;
   pen.textAlign = "center";
   masses.forEach((mass, token) => {
     const [x, high] = [token * cell + cell * 0.15, (mass / top) * room];
@@ -116,7 +119,7 @@ export function drawBars(
     if (apart[token]) {
       pen.fillRect(x, from, mass * wide, APART);
       pen.fillStyle = inks.text;
-      if (cell >= NUMBERED) pen.fillText(`${Math.round(100 * mass)} %`, (token + 0.5) * cell, from + APART + 12);
+      if (isNumbered) pen.fillText(`${Math.round(100 * mass)} %`, (token + 0.5) * cell, from + APART + 12);
     } else if (high > 0.3) pen.fillRect(x, from, wide, high);
   });
 }

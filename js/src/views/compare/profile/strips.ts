@@ -30,7 +30,7 @@ export function createProfileStrips(
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts.profile-texts");
-  const [isColoured, isCued] = [createWatch(), createWatch()];
+  const [isOther, isColoured, isCued] = [createWatch(), createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
   let targets: Strip | null = null;
@@ -44,6 +44,7 @@ export function createProfileStrips(
     element,
     build({ follows }) {
       const axis = explanations.axis();
+      if (!isOther(axis, follows)) return;
       const name = JSON.stringify([axis, follows]);
       if (name === builtFor) return;
       builtFor = name;

@@ -1,37 +1,15 @@
 /** All thumbnails as one picture, in the given arrangement. */
 
 import { lut, type MapName, type Mode, mapTable } from "../../../colour.ts";
-import { decodeCode, peakCode } from "../../../wire/codec.ts";
+import { peaksOf, thumbOffsets } from "../../../wire/sheets.ts";
 import type { ThumbSheet } from "../../../wire/tile.ts";
-import type { Source, Thumbs } from "../../../wire/wire.ts";
+import type { Source } from "../../../wire/wire.ts";
 import { paintFrame } from "../../maps/paint.ts";
 import type { Arrangement, Place, Spot } from "./arrange.ts";
-
-/** Index of the first code of every thumbnail; layers may differ in their number of heads. */
-export function thumbOffsets(meta: Thumbs): number[][] {
-  let at = -meta.rows * meta.cols;
-  const next = (): number => {
-    at += meta.rows * meta.cols;
-    return at;
-  };
-  return meta.scale.map((heads) => heads.map(next));
-}
-
-/** Largest absolute value of every thumbnail. */
-export function peaksOf({ meta, codes }: ThumbSheet): number[][] {
-  const length = meta.rows * meta.cols;
-  return thumbOffsets(meta).map((heads, row) =>
-    heads.map((at, col) => {
-      const code = peakCode(codes.subarray(at, at + length));
-      return decodeCode(code, meta.signed ? 127 : 255, meta.gamma, meta.scale[row]?.[col] ?? 0);
-    }),
-  );
-}
 
 export interface Atlas {
   source: Source;
   sheet: ThumbSheet;
-  peaks: number[][];
   map: MapName;
   /** The end of a common scale; null: every thumbnail has its own. */
   common: number | null;
@@ -42,10 +20,10 @@ export interface Atlas {
 const tables = new WeakMap<ThumbSheet, Map<string, Uint32Array>>();
 
 /** Colours of one thumbnail. */
-export function tableOf({ sheet, peaks, map, common, mode }: Atlas, { layer, head }: Spot): Uint32Array {
+export function tableOf({ sheet, map, common, mode }: Atlas, { layer, head }: Spot): Uint32Array {
   const { gamma, signed, scale } = sheet.meta;
   const peak = scale[layer]?.[head] ?? 0;
-  const top = common ?? peaks[layer]?.[head] ?? 0;
+  const top = common ?? peaksOf(sheet)[layer]?.[head] ?? 0;
   // Only the ratio of scale and range matters; it is 1 if the thumbnail has its own scale.
   const ratio = top > 0 ? peak / top : 0;
   const name = `${map} ${mode} ${ratio.toPrecision(4)}`;

@@ -2,11 +2,12 @@
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
-import { standApart } from "../../base/filters.ts";
+import { thumbOffsets } from "../../../wire/sheets.ts";
+import { showsSpecial, standApart } from "../../base/filters.ts";
 import { gather, maxPool, paintCells } from "../../maps/paint.ts";
 import { peakInside } from "../../maps/peak.ts";
 import type { Spot } from "./arrange.ts";
-import { type Atlas, tableOf, thumbOffsets } from "./atlas.ts";
+import { type Atlas, tableOf } from "./atlas.ts";
 
 /** Milliseconds after which the pointer counts as resting on a head. */
 const RESTS_MS = 120;
@@ -36,7 +37,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       const layer = source.layers[spot.layer] as number;
       const head = source.heads ? (source.heads[spot.head] as number) : "-";
       const tile = ctx.tiles.get(source.id, layer, head);
-      const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common].join();
+      const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common, sheet.meta.special].join();
       const place = [source.id, layer, head].join();
       if (!tile && requested !== place && source.computed?.includes(layer) !== false) {
         clearTimeout(timer);
@@ -54,9 +55,10 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
-      // Like the thumbnail, without what stands apart from the map.
+      // Like the thumbnail, with what stands apart from the map or without.
+      const special = tile?.meta.whole || showsSpecial(ctx, source) ? "show" : "apart";
       const [rows, cols] = [source.query, source.key].map((id) => {
-        const apart = standApart(ctx.axisOf(id).special, { special: tile?.meta.whole ? "show" : "apart" });
+        const apart = standApart(ctx.axisOf(id).special, { special });
         return [...apart.keys()].filter((i) => !apart[i]);
       }) as [number[], number[]];
       const fullMatrix = !tile

@@ -1,0 +1,184 @@
+"""Two explanations of two texts, read by the columns in which the texts are aligned."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import quoted
+from attnwidgets._selecting import listed
+from attnwidgets.explanations.results.aggregation import aggregate_map, sum_groups
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.description import plain
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.tracing.text.alignment import align
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.tracing.text.alignment import Alignment
+
+    Float = NDArray[np.float64]
+
+_OF_ONE = ("conservation", "parts", "change")
+"""What the provenance says of the numbers of one text."""
+
+
+class Aligned:
+    """Two explanations by one method, of two texts.
+
+    Args:
+        first: A MixingMap or Attributions.
+        other: The same of another text.
+
+    Raises:
+        TypeError: They are of different kinds.
+        ValueError: Methods, units, stacks, targets, layers or heads differ, or the texts cannot be aligned.
+    """
+
+    def __init__(self, first: Any, other: Any) -> None:
+        if not isinstance(other, type(first)):
+            raise TypeError(f"other is {type(other).__name__}; a {first.kind} is compared with another one.")
+        for name, one, two in _traits(first, other):
+            if one != two:
+                raise ValueError(f"other has the {name} {_said(two)}, this one {_said(one)}{_hint(name)}.")
+        self.sides = (first, other)
+        self._by: Any = "character" if _models(first) != _models(other) else "element"
+
+    @cached_property
+    def keys(self) -> Alignment:
+        """The columns: sources of attributions, keys of maps."""
+        first, other = (one.axis if isinstance(one, Attributions) else one.key for one in self.sides)
+        return align(first, other, self.sides[0].unit, by=self._by)
+
+    @cached_property
+    def queries(self) -> Alignment:
+        """The columns of the queries of maps."""
+        first, other = self.sides
+        if first.query is first.key and other.query is other.key:
+            return self.keys
+        return align(first.query, other.query, first.unit, by=self._by)
+
+    def vectors(self) -> tuple[Float, Float]:
+        """Return the values of two attributions by column [target?, column]; 0 where a text has nothing."""
+        first, other = (sum_groups(one.values, self.keys.groups(side)) for side, one in enumerate(self.sides))
+        return first, other
+
+    def rows(self, layer: int, heads: Sequence[int] | None, columns: Sequence[int]) -> tuple[Float, Float]:
+        """Return rows of two maps by column [head?, column of queries, column of keys].
+
+        Key pieces of a column are summed and its query pieces averaged, as in a coarser unit.
+
+        Args:
+            layer: Original layer number.
+            heads: Original head numbers; None: all.
+            columns: Numbers of columns of the queries.
+        """
+        first, other = (self._rows(side, layer, heads, columns) for side in range(len(self.sides)))
+        return first, other
+
+    def _rows(self, side: int, layer: int, heads: Sequence[int] | None, columns: Sequence[int]) -> Float:
+        groups = self.queries.groups(side)
+        members = [i for column in columns for i in groups[column]]
+        ends = np.cumsum([0, *(len(groups[column]) for column in columns)]).tolist()
+        pieces = tuple(tuple(range(*span)) for span in pairwise(ends))
+        # Without a query there, the row of any other gives the shape.
+        values = self.sides[side].rows(layer, heads, members or [0])
+        if not members:
+            values = values[..., :0, :]
+        return aggregate_map(values, pieces, [1.0] * len(members), self.keys.groups(side))
+
+    def difference(self) -> Any:
+        """Return the first less the other, as an explanation whose elements are the columns."""
+        first, other = self.sides
+        history = plain(first.provenance)
+        for name in _OF_ONE:
+            history.pop(name, None)
+        if all("conservation" in one.provenance for one in self.sides):
+            history["conservation"] = {}
+        text = str(other.provenance.get("text") or "")
+        history["steps"] = [*history["steps"], f"minus that of {quoted(text) if text else 'the other text'}"]
+        common: dict[str, Any] = {
+            "unit": first.unit,
+            "method": first.method,
+            "stack": first.stack,
+            "provenance": history,
+            "warning": "; ".join(dict.fromkeys(one.warning for one in self.sides if one.warning)),
+            "dtype": "float64" if "float64" in (first.dtype, other.dtype) else "float32",
+        }
+        keys = axis_of(self.keys)
+        if isinstance(first, Attributions):
+            one, two = self.vectors()
+            rests = (first.residual, other.residual)
+            known = None not in rests
+            return Attributions(
+                one - two,
+                axis=keys,
+                target=first.target,
+                foil=first.foil,
+                residual=np.subtract(*map(np.asarray, rests)).tolist() if known else None,
+                **common,
+            )
+
+        def rows(layer: int, heads: Sequence[int] | None, columns: Sequence[int]) -> Float:
+            one, two = self.rows(layer, heads, columns)
+            return one - two
+
+        everything = range(len(self.queries))
+        queries = keys if self.queries is self.keys else axis_of(self.queries)
+        return MixingMap.lazy(
+            lambda layer: rows(layer, None, everything),
+            query=queries,
+            key=keys,
+            layers=first.layers,
+            heads=first.heads,
+            causal=None,
+            stochastic=False,
+            signed=True,
+            runs_model=any(one.on_demand for one in self.sides),
+            row_fn=rows if all(one.knows_rows for one in self.sides) else None,
+            **common,
+        )
+
+
+def axis_of(alignment: Alignment) -> TokenAxis:
+    """Return the columns of an alignment as an axis: "keys − key" where the texts differ."""
+    columns = range(len(alignment))
+    labels = tuple(_label(alignment, column) for column in columns)
+    special = tuple(alignment.special(column) for column in columns)
+    unit = Unit(alignment.units[0].name, labels, tuple((i,) for i in columns), special)
+    return TokenAxis(labels, {unit.name: unit})
+
+
+def _label(alignment: Alignment, column: int) -> str:
+    first, other = (alignment.label(column, side) for side in (0, 1))
+    if alignment.columns[column].same or not other:
+        return first
+    return f"{first} − {other}".strip()
+
+
+def _traits(first: Any, other: Any) -> list[tuple[str, Any, Any]]:
+    """Return what two explanations must have in common, by name."""
+    names = ["method", "unit", "stack"]
+    names += ["targets", "foil"] if isinstance(first, Attributions) else ["layers", "heads"]
+    return [(name.rstrip("s"), getattr(first, name), getattr(other, name)) for name in names]
+
+
+def _said(value: Any) -> str:
+    return listed(value) if isinstance(value, tuple) else repr(value)
+
+
+def _hint(name: str) -> str:
+    if name in {"target", "foil"}:
+        return f"; explain the same in both, by {name}=..."
+    return "; read both by one, with .to(unit)" if name == "unit" else ""
+
+
+def _models(explanation: Any) -> str:
+    return str(explanation.provenance.get("model") or "")

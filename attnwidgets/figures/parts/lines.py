@@ -1,0 +1,175 @@
+"""A chart of lines, with its legend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from attnwidgets.figures.labels import printable
+from attnwidgets.figures.parts.placing import LONGEST, flowed
+from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Box, Pen
+
+    Float = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart.
+
+    Attributes:
+        name: Its name in the legend.
+        values: [place]; NaN is a gap.
+        dashed: Whether it is something to compare with.
+        low: Lower end of its interval; None without one.
+        high: Upper end.
+    """
+
+    name: str
+    values: Sequence[float] | Float
+    dashed: bool = False
+    low: Sequence[float] | Float | None = None
+    high: Sequence[float] | Float | None = None
+
+
+# Okabe and Ito's colours, which most colour-blind readers can tell apart; they are seen on both pages.
+LINE_COLOURS = ("#2b84c6", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9e6b4f", "#8a7fd1")
+_DASHES = ((4, 2), (1, 1.5), (5, 1.5, 1, 1.5))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A chart of lines, with its legend below.
+
+    Attributes:
+        lines: The lines.
+        places: Numbers on the horizontal axis, or names.
+        x_name: Name of the horizontal axis.
+        y_name: Name of the vertical axis.
+        marked: A place with a vertical line; None without one.
+        tall: Height of the chart in inches, without its legend.
+        from_zero: Whether the vertical axis holds zero.
+    """
+
+    lines: Sequence[Line]
+    places: Sequence[Any]
+    x_name: str = ""
+    y_name: str = ""
+    marked: float | None = None
+    tall: float = 1.9
+    from_zero: bool = True
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        return self.tall + self._room + self._legend(width)[1] * LINE
+
+    @property
+    def _numeric(self) -> bool:
+        return all(isinstance(place, (int, float, np.number)) for place in self.places)
+
+    @property
+    def _room(self) -> float:
+        """Height of the names below the chart."""
+        names = [] if self._numeric else [printable(str(place)) for place in self.places]
+        ticks = min(LONGEST, max((width_of(name, SMALL) for name in names), default=LINE))
+        return ticks + 0.08 + (LINE if self.x_name else 0.0)
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        theme = pen.theme
+        left = 0.5
+        place = type(box)(box.left + left, box.top + 0.06, box.width - left - 0.05, self.tall - 0.06)
+        at = (
+            np.asarray(self.places, dtype=float)
+            if self._numeric
+            else np.arange(len(self.places), dtype=float)
+        )
+        span = (float(at.min(initial=0.0)), float(at.max(initial=0.0))) if len(at) else (0.0, 1.0)
+        if len(at):
+            span = float(at.min()), float(at.max())
+        space = 0.03 * (span[1] - span[0]) or 0.5
+        ends = [np.asarray(part, dtype=float) for line in self.lines for part in _reach(line)]
+        known = np.concatenate([part[np.isfinite(part)] for part in ends]) if ends else np.zeros(0)
+        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        if self.from_zero:
+            low, high = min(low, 0.0), max(high, 0.0)
+        high = high + (0.05 * (high - low) or 0.5)
+        axes = pen.axes(place, (span[0] - space, span[1] + space), (low, high))
+        axes.set_axis_on()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set(color=theme.quiet, linewidth=0.6)
+        if self.marked is not None:
+            axes.axvline(self.marked, color=theme.accent, linewidth=0.8)
+        for number, line in enumerate(self.lines):
+            look = self._look(number, theme)
+            values = np.asarray(line.values, dtype=float)
+            (drawn,) = axes.plot(at, values, **look, linewidth=1.3)
+            drawn.set(marker="o" if len(at) <= 24 else "", markersize=2.5)  # noqa: PLR2004 - room
+            if line.low is not None and line.high is not None:
+                band = [np.asarray(end, dtype=float) for end in (line.low, line.high)]
+                axes.fill_between(at, band[0], band[1], color=look["color"], alpha=0.15, linewidth=0)
+        self._ticks(pen, axes, at)
+        x = -left * 0.85 / place.width
+        options: dict[str, Any] = {"transform": axes.transAxes, "color": theme.quiet, "limit": 60}
+        if self.y_name:
+            words = fitting(printable(self.y_name, 60), place.height, SMALL)
+            pen.text(axes, x, 0.5, words, rotation=90, ha="center", **options)
+        below = -(self._room - LINE / 2) / place.height
+        if self.x_name:
+            pen.text(axes, 0.5, below, self.x_name, ha="center", **options)
+        legend, _ = self._legend(box.width)
+        under = type(box)(box.left, box.top + self.tall + self._room, box.width, box.height)
+        page = pen.axes(under)
+        for number, (row, where, name) in enumerate(legend):
+            y = (row + 0.5) * LINE
+            page.plot([where, where + 0.2], [y, y], **self._look(number, theme), linewidth=1.3)
+            pen.text(page, where + 0.25, y, name, limit=80)
+
+    def _ticks(self, pen: Pen, axes: Axes, at: Float) -> None:
+        axes.tick_params(
+            labelsize=SMALL, length=2, width=0.6, color=pen.theme.quiet, labelcolor=pen.theme.ink
+        )
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+        if self._numeric:
+            whole = all(float(value).is_integer() for value in at)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=whole))
+            return
+        axes.set_xticks([])
+        pad = -0.05 / self.tall
+        for place, name in zip(at, self.places, strict=True):
+            words = fitting(printable(str(name)), LONGEST, SMALL)
+            where = (place, pad)
+            options: dict[str, Any] = {
+                "transform": axes.get_xaxis_transform(),
+                "rotation": 90,
+                "ha": "center",
+            }
+            pen.text(axes, *where, words, **{**options, "va": "top"})
+
+    def _look(self, number: int, theme: Any) -> dict[str, Any]:
+        dashed = [place for place, line in enumerate(self.lines) if line.dashed]
+        if number in dashed:
+            return {"color": theme.quiet, "dashes": _DASHES[dashed.index(number) % len(_DASHES)]}
+        place = number - sum(other < number for other in dashed)
+        look: dict[str, Any] = {"color": LINE_COLOURS[place % len(LINE_COLOURS)]}
+        return look | ({"dashes": _DASHES[0]} if place >= len(LINE_COLOURS) else {})
+
+    def _legend(self, width: float) -> tuple[list[tuple[int, float, str]], int]:
+        """Return line, place and name of every entry, and the number of lines."""
+        names = [fitting(printable(line.name, 80), width - 0.35, SMALL) for line in self.lines]
+        places, rows = flowed([0.25 + width_of(name, SMALL) + 0.15 for name in names], width)
+        return [(row, x, name) for (row, x), name in zip(places, names, strict=True)], rows
+
+
+def _reach(line: Line) -> list[Any]:
+    return [part for part in (line.values, line.low, line.high) if part is not None]

@@ -1,0 +1,205 @@
+"""A matrix as a map of colours, and their legend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from attnwidgets.figures.drawing import ink_on
+from attnwidgets.figures.labels import printable
+from attnwidgets.figures.parts.placing import LEGIBLE, LONGEST, PAD, labelled
+from attnwidgets.figures.sheet import LINE, SMALL, fitting, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Box, Pen
+
+    Float = NDArray[np.floating]
+
+_NAME = 0.16  # inches of a row that is not square
+_TALLEST = 8.0  # inches of a map on a page
+_NUMBERED = 0.22  # least cell side for a number
+_SLANTED = 0.16  # least cell side for slanted labels
+
+
+@dataclass(frozen=True)
+class Map:
+    """A matrix with its labels: rows at the left, columns on top.
+
+    Attributes:
+        values: [row, column]; NaN where there is no number.
+        rows: Names of the rows.
+        columns: Names of the columns.
+        colours: Colour map.
+        norm: Its range.
+        outlines: Outlined cells, (row, column).
+        axis_names: What rows and columns are; "" for nothing.
+        apart: A bar at the end of every row, 0 to 1: the share that is not in the map.
+        apart_name: What is there.
+        row_at: Places of the row names, in cells; None: every row has one.
+        column_at: Places of the column names.
+        cell: Largest side of a cell in inches.
+        numbers: Whether cells with room show their value.
+        square: Whether cells are square; else every row is tall enough for its name.
+    """
+
+    values: Float
+    rows: Sequence[str]
+    columns: Sequence[str]
+    colours: Colormap
+    norm: Normalize
+    outlines: Sequence[tuple[int, int]] = ()
+    axis_names: tuple[str, str] = ("", "")
+    apart: Sequence[float] = ()
+    apart_name: str = ""
+    row_at: Sequence[float] | None = None
+    column_at: Sequence[float] | None = None
+    cell: float = 0.26
+    numbers: bool = False
+    square: bool = True
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        place = self._layout(width)
+        return place.top + self.values.shape[0] * place.high
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        place = self._layout(box.width)
+        rows, columns = self.values.shape
+        cells = type(box)(box.left + place.left, box.top + place.top, columns * place.side, rows * place.high)
+        axes = pen.axes(cells, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
+        axes.set_axis_on()
+        axes.set_facecolor(pen.theme.empty)
+        axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
+        axes.spines[:].set(linewidth=0.5, color=pen.theme.line)
+        if self.values.size:
+            options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+            axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+        for row, column in self.outlines:
+            frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
+            axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
+        self._names(pen, axes, place)
+        if self.numbers and place.side >= _NUMBERED:
+            self._numbers(pen, axes)
+        if len(self.apart):
+            self._apart(pen, axes, place)
+
+    @property
+    def _side_name(self) -> float:
+        return LINE if self.axis_names[0] else 0.0
+
+    def _layout(self, width: float) -> _Cells:
+        rows, columns = self.values.shape
+        longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
+        left = min(longest, 0.3 * width) + 2 * PAD + self._side_name
+        right = 0.55 if len(self.apart) else 0.02
+        side = min(self.cell, (width - left - right) / max(1, columns))
+        high = max(side, _NAME)
+        if self.square:
+            high = side = min(side, _TALLEST / max(1, rows))
+        above = 2 * PAD + (LINE if self.axis_names[1] else 0.0)
+        names = max((width_of(printable(name), SMALL) for name in self.columns), default=0.0)
+        names = min(names, LONGEST)
+        if not names:
+            return _Cells(left, above, side, high, slanted=False)
+        if self.column_at is not None or side < LEGIBLE:
+            return _Cells(left, above + LINE, side, high, slanted=False)
+        slanted = side >= _SLANTED and left + columns * side + max(right, 0.71 * names) <= width
+        return _Cells(left, above + (0.71 * names + 0.05 if slanted else names), side, high, slanted)
+
+    def _names(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        over, quiet = -0.5 - PAD / place.high, pen.theme.quiet
+        for at, name in labelled(self.rows, self.row_at, place.high):
+            words = fitting(printable(name), place.left - 2 * PAD - self._side_name + 0.01, SMALL)
+            pen.text(axes, -0.5 - PAD / place.side, at, words, ha="right")
+        turned: dict[str, Any] = {"rotation_mode": "anchor", "ha": "left"}
+        turned["rotation"] = 45 if place.slanted else 90
+        named = any(self.columns)
+        for at, name in labelled(self.columns, self.column_at, place.side) if named else ():
+            if self.column_at is not None or place.side < LEGIBLE:
+                pen.text(axes, at, over, name, ha="center", va="bottom")
+            else:
+                words = fitting(printable(name), LONGEST, SMALL)
+                pen.text(axes, at + (0.1 if place.slanted else 0.0), over, words, **turned)
+        row_name, column_name = self.axis_names
+        if column_name:
+            above = -0.5 - (place.top - LINE / 2) / place.high
+            pen.text(axes, -0.5, above, column_name, color=quiet, limit=60)
+        if row_name:
+            at = -0.5 - (place.left - LINE / 2) / place.side
+            middle = (len(self.values) - 1) / 2
+            pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+
+    def _numbers(self, pen: Pen, axes: Axes) -> None:
+        for (row, column), value in np.ndenumerate(self.values):
+            if np.isfinite(value):
+                ink = ink_on(self.colours(self.norm(float(value))))
+                pen.text(axes, column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
+
+    def _apart(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+        start = self.values.shape[1] - 0.5 + 1.5 * PAD / place.side
+        for row, share in enumerate(self.apart):
+            wide = 0.4 / place.side * float(np.clip(np.nan_to_num(share), 0, 1))
+            bar: dict[str, Any] = {"color": pen.theme.apart, "linewidth": 0, "clip_on": False}
+            axes.add_patch(Rectangle((start, row - 0.2), wide, 0.4, **bar))
+        over = -0.5 - PAD / place.high
+        pen.text(axes, start, over, self.apart_name, color=pen.theme.quiet, va="bottom")
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Where the cells of a map are, in inches: left and top edge, width and height of one; how names turn."""
+
+    left: float
+    top: float
+    side: float
+    high: float
+    slanted: bool
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The legend of colours: from which number to which, and what they are.
+
+    Attributes:
+        colours: Colour map.
+        norm: Its range.
+        name: What the numbers are.
+    """
+
+    colours: Colormap
+    norm: Normalize
+    name: str = ""
+
+    def height(self, width: float) -> float:
+        """Return its height at a width, both in inches."""
+        del width
+        return LINE
+
+    def draw(self, pen: Pen, box: Box) -> None:
+        """Draw it."""
+        low, high = float(self.norm.vmin or 0.0), float(self.norm.vmax or 0.0)
+        ends = [f"{end:.2g}" for end in (low, high)]
+        start = width_of(ends[0], SMALL) + PAD
+        axes = pen.axes(box)
+        pen.text(axes, 0, LINE / 2, ends[0])
+        ramp = type(box)(box.left + start, box.top + 0.03, 0.9, LINE - 0.06)
+        inner = pen.axes(ramp, (0, 1), (0, 1))
+        shades = np.linspace(low, high, 128)[None]
+        inner.imshow(shades, cmap=self.colours, norm=self.norm, aspect="auto", extent=(0, 1, 0, 1))
+        inner.add_patch(
+            Rectangle((0, 0), 1, 1, fill=False, edgecolor=pen.theme.line, linewidth=0.8, clip_on=False)
+        )
+        pen.text(axes, start + 0.9 + PAD, LINE / 2, ends[1])
+        after = start + 0.9 + 3 * PAD + width_of(ends[1], SMALL)
+        words = fitting(printable(self.name, 120), box.width - after, SMALL)
+        pen.text(axes, after, LINE / 2, words, color=pen.theme.quiet, limit=120)

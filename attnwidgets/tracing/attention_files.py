@@ -1,0 +1,248 @@
+"""Attention weights in files: safetensors for the numbers, JSON for the labels; see docs/file_layout.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from attnwidgets._errors import suggest
+from attnwidgets.tracing.attention_sources import OUTPUTS
+from attnwidgets.tracing.precision import kept_dtype
+from attnwidgets.tracing.row_selection import numbers, positions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.row_selection import Chosen
+
+LABELS = "attention.json"
+"""The labels in a folder of saved attention; beside a single file, its name with the suffix .json."""
+
+_KEY = "attention"  # of the labels in a safetensors file's metadata
+_SUFFIX = ".safetensors"
+_MAPS = 4  # dimensions of [1, head, query, key]
+_MOST_BYTES = 2**26  # of labels: a million tokens take about 10 MB
+_DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
+_LAYER = re.compile(rf"(?P<stack>{'|'.join(OUTPUTS)})\.(?P<layer>0|[1-9]\d{{0,5}})")
+# The type of each label, and what it holds if it is a list.
+_FIELDS: dict[str, tuple[type, tuple[type, ...]]] = {
+    "tokens": (list, (str,)),
+    "query_tokens": (list, (str,)),
+    "key_tokens": (list, (str,)),
+    "words": (list, (int, type(None))),
+    "input_ids": (list, (int,)),
+    "boundary": (int, ()),
+    "second_text": (int, ()),
+    "model_id": (str, ()),
+    "about": (object, ()),
+}
+
+
+@dataclass(frozen=True)
+class SavedAttention:
+    """What a file or folder holds: layers by stack, which read their weights when asked, and labels."""
+
+    stacks: dict[str, list[FileLayer]]
+    labels: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FileLayer:
+    """A layer whose weights are read from a file, as many rows as are asked for.
+
+    Args:
+        path: The file.
+        name: The tensor.
+        sizes: Heads, queries, keys.
+        stored: Type of the numbers.
+        batched: Whether the tensor is [1, head, query, key].
+    """
+
+    path: Path
+    name: str
+    sizes: tuple[int, int, int]
+    stored: torch.dtype
+    batched: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return self.sizes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights: float64 if they were saved in it, else float32."""
+        return kept_dtype(self.stored)
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+        """Return [head, query, key]; of the given heads and queries only.
+
+        Raises:
+            ValueError: If the file is gone or was changed, or holds NaN or infinity there.
+        """
+        chosen = [
+            numbers(positions(some, n, axis))
+            for some, n, axis in zip((heads, queries), self.sizes, ("head", "query"), strict=False)
+        ]
+        begins = [min(part, default=0) for part in chosen]
+        spans = tuple(slice(low, max(part, default=-1) + 1) for low, part in zip(begins, chosen, strict=True))
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                tensor = file.get_slice(self.name)
+                read = tensor[:, spans[0], spans[1]][0] if self.batched else tensor[spans]
+        except (OSError, SafetensorError, IndexError) as error:
+            raise ValueError(
+                f"{self.name!r} of {str(self.path)!r} cannot be read any more: {error}"
+            ) from error
+        head_rows, query_rows = ([n - low for n in part] for part, low in zip(chosen, begins, strict=True))
+        weights: Tensor = read[head_rows][:, query_rows].to(self.dtype)
+        bad = ~torch.isfinite(weights)
+        if bad.any():
+            head, query, key = (int(i) for i in bad.nonzero()[0])
+            raise ValueError(
+                f"{self.name!r} of {str(self.path)!r} holds {float(weights[head, query, key])} at head "
+                f"{chosen[0][head]}, query {chosen[1][query]}, key {key}; write finite numbers (a fully "
+                "masked row is 0/0)"
+            )
+        return weights
+
+
+def is_dump(value: object) -> bool:
+    """Return whether a value is the path of saved attention: a .safetensors file or a folder with labels."""
+    if not isinstance(value, (str, Path)):
+        return False
+    try:
+        path = Path(value)
+        return path.suffix == _SUFFIX or (path / LABELS).is_file()
+    except (OSError, ValueError):  # a text may be no path
+        return False
+
+
+def read_attention(path: Path) -> SavedAttention:
+    """Return the layers and labels of a file or folder; no weights are read yet.
+
+    Raises:
+        FileNotFoundError: If there is nothing there.
+        ValueError: If a file is damaged, a tensor's name, shape or type is wrong, a layer is missing, or the
+            labels are not those of `aw.from_attentions`.
+    """
+    if not path.exists():
+        raise FileNotFoundError(
+            f"attentions {str(path)!r:.200} does not exist: a string is the path of saved attention"
+        )
+    files, labels = _in_folder(path) if path.is_dir() else ([path], _beside(path))
+    by_layer: dict[str, dict[int, FileLayer]] = {}
+    for file in files:
+        for layer in _layers(file):
+            stack, number = layer.name.split(".")
+            layers = by_layer.setdefault(stack, {})
+            if int(number) in layers:
+                raise ValueError(
+                    f"{layer.name!r} is in {layers[int(number)].path.name!r} and in {file.name!r}"
+                )
+            layers[int(number)] = layer
+    if not by_layer:
+        raise ValueError(f"{str(path)!r} holds no attention: its tensors are named self.0, self.1, ...")
+    for stack, layers in by_layer.items():
+        lacking = next((number for number in range(len(layers)) if number not in layers), None)
+        if lacking is not None:
+            raise ValueError(
+                f"{str(path)!r} has {len(layers)} layers of {stack!r}, but no '{stack}.{lacking}'"
+            )
+    stacks = {stack: [layers[number] for number in sorted(layers)] for stack, layers in by_layer.items()}
+    return SavedAttention(stacks, labels)
+
+
+def _in_folder(folder: Path) -> tuple[list[Path], dict[str, Any]]:
+    """Return the files of numbers in a folder, and its labels."""
+    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    if not files or not (folder / LABELS).is_file():
+        raise ValueError(
+            f"{str(folder)!r} is not a folder of saved attention: it needs {LABELS} and *{_SUFFIX} files"
+        )
+    for file in (*files, folder / LABELS):
+        if file.resolve().parent != folder.resolve():
+            raise ValueError(f"{str(file)!r} is a link out of its folder; put the file itself there")
+    return files, _labels(folder / LABELS)
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """Return the labels of a single file, from beside it or else from its metadata."""
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        if beside.resolve().parent != path.resolve().parent:
+            raise ValueError(f"{str(beside)!r} is a link out of its folder; put the file itself there")
+        return _labels(beside)
+    metadata = _opened(path)[1]
+    if _KEY not in metadata and "attnwidgets" in metadata:
+        raise ValueError(f"{str(path)!r} is a saved explanation: aw.load(path) opens it")
+    return _parsed(metadata.get(_KEY, "{}"), path)
+
+
+def _labels(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise ValueError(f"{str(path)!r} is {size:,} bytes of labels; at most {_MOST_BYTES:,} are read")
+    return _parsed(path.read_bytes(), path)
+
+
+def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
+    """Return the labels in a JSON text, each of its type."""
+    try:
+        labels = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the labels of {str(path)!r} are not JSON ({error})") from error
+    if not isinstance(labels, dict):
+        raise ValueError(  # noqa: TRY004 - as for other damage
+            f"the labels of {str(path)!r} must be an object with tokens, ..., not {labels!r:.80}"
+        )
+    for name, value in labels.items():
+        if name not in _FIELDS:
+            known = ", ".join(_FIELDS)
+            raise ValueError(
+                f"{name!r:.80} in {str(path)!r} is no label; there are {known}.{suggest(name[:80], _FIELDS)}"
+            )
+        kind, entries = _FIELDS[name]
+        parts = value if isinstance(value, list) and entries else ()
+        fits = kind is object or type(value) is kind  # not isinstance: in Python, a bool is an int
+        if not fits or not all(type(part) in entries for part in parts):
+            what = f"a list of {entries[0].__name__}" if entries else kind.__name__
+            raise ValueError(f"{name!r} in {str(path)!r} must be {what}, not {value!r:.80}")
+    return labels
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the tensors of a file as slices that read nothing yet, and its metadata."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_slice(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{str(path)!r} is not a safetensors file, or is damaged: {error}") from error
+
+
+def _layers(path: Path) -> Sequence[FileLayer]:
+    """Return the layers in one file; checks names, types and shapes."""
+    layers = []
+    for name, tensor in _opened(path)[0].items():
+        shape, dtype = tuple(tensor.get_shape()), tensor.get_dtype()
+        if not _LAYER.fullmatch(name):
+            raise ValueError(
+                f"{name!r:.80} in {str(path)!r} is not the name of a layer; a layer is called self.0, "
+                "encoder.0, decoder.0 or cross.0, and so on"
+            )
+        if dtype not in _DTYPES:
+            raise ValueError(f"{name!r} in {str(path)!r} is {dtype}; weights are {', '.join(_DTYPES)}")
+        batched = shape[:1] == (1,) and len(shape) == _MAPS
+        sizes = shape[1:] if batched else shape
+        if len(sizes) != _MAPS - 1 or 0 in sizes:
+            raise ValueError(f"{name!r} in {str(path)!r} has shape {shape}; a layer is [head, query, key]")
+        layers.append(FileLayer(path, name, sizes, _DTYPES[dtype], batched))
+    return layers

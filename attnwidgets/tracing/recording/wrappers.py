@@ -1,0 +1,156 @@
+"""What people have in hand: the model and the tokenizer inside other libraries' objects, known by shape.
+
+A pipeline, a trainer, a model of nnsight or nnterp, a TransformerBridge: none of their libraries is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from attnwidgets.tracing.recording.transformer_bridge import is_hooked, without_bridge
+
+# Where objects that are no modules hold one: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
+_MODELS = ("_module", "_model", "model")
+_READERS = ("processor", "tokenizer", "processing_class", "image_processor", "feature_extractor")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The parts of a pipeline that reads several kinds of input, as a processor holds them."""
+
+    tokenizer: Any
+    image_processor: Any = None
+    feature_extractor: Any = None
+
+
+def inside(given: Any) -> Any:
+    """Return the model that another one holds, one wrapper less; the same object if it is not wrapped.
+
+    Raises:
+        TypeError: For a TransformerLens model that does not compute what the transformers model does, or is
+            none; the message says how to show its cache.
+    """
+    compiled = _attribute(given, "_orig_mod")
+    if compiled is not None:
+        return compiled
+    if isinstance(given, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return given.module
+    if isinstance(given, nn.Module):
+        return without_bridge(given) if is_hooked(given) else given
+    if is_table(given) or hasattr(given, "attention_layer"):
+        return given
+    held = (_attribute(given, name) for name in _MODELS)
+    return next((model for model in held if isinstance(model, nn.Module)), given)
+
+
+def opened(given: Any) -> tuple[Any, Any]:
+    """Return the torch module that an object of another library holds, and the tokenizer or processor there.
+
+    Torch's own wrappers (`torch.compile`, DataParallel) stay as they are. The reader is None if there is
+    none.
+    """
+    reader = None
+    while True:
+        model = inside(given)
+        is_torchs = isinstance(given, nn.Module) and not is_hooked(given)
+        if model is given or is_torchs:
+            return given, reader
+        reader = _reader_of(given) if reader is None else reader
+        given = model
+
+
+def _reader_of(holder: Any) -> Any:
+    """Return the tokenizer or processor of a pipeline or wrapper; `Readers` of several."""
+    parts = {name: _attribute(holder, name) for name in _READERS}
+    present = {name: part for name, part in parts.items() if part is not None}
+    media = present.keys() & {"image_processor", "feature_extractor"}
+    if "tokenizer" in present and media and "processor" not in present:
+        return Readers(**{name: present[name] for name in ("tokenizer", *media)})
+    return next(iter(present.values()), None)
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - wrappers look up unknown names in what they wrap, and fail in their own ways
+        return None
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a mapping, or behaves like one (a cache of activations)."""
+    return isinstance(value, Mapping) or (
+        callable(getattr(value, "keys", None)) and hasattr(type(value), "__getitem__")
+    )
+
+
+def is_reader(value: Any) -> bool:
+    """Return whether a value is a tokenizer or processor."""
+    if value is None or isinstance(value, (nn.Module, Path)) or is_input(value):
+        return False
+    parts = (
+        "convert_ids_to_tokens",
+        "tokenizer",
+        "image_processor",
+        "feature_extractor",
+        "model_input_names",
+    )
+    return any(_attribute(value, name) is not None for name in parts)
+
+
+def is_input(value: Any) -> bool:
+    """Return whether a value can only be something to read: text, texts, messages or token ids."""
+    if isinstance(value, Mapping):
+        return True
+    return isinstance(value, (Sequence, torch.Tensor)) or type(value).__module__ == "numpy"
+
+
+def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) -> tuple[Any, Any]:
+    """Return tokenizer and text, whichever came first.
+
+    A string that is alone is the text: `aw.trace("gpt2", "The cat")`. Two strings are the name of a tokenizer
+    and the text.
+
+    Args:
+        model: The first argument.
+        tokenizer: The second argument.
+        text: The third argument.
+        has_input: Whether there is something else to read (words, messages, ids, ...).
+
+    Raises:
+        TypeError: If the model is not first.
+        ValueError: If a lone string may be the text or the name of a tokenizer.
+    """
+    if not is_model(model) and (is_model(tokenizer) or is_model(text)):
+        raise TypeError(
+            f"model is a {type(model).__name__}, and the model came later: aw.trace(model, tokenizer, text)"
+        )
+    if is_reader(text):
+        if tokenizer is not None and not is_input(tokenizer):
+            raise TypeError(f"text is a {type(text).__name__}, and tokenizer a {type(tokenizer).__name__}")
+        return text, tokenizer
+    if text is not None or has_input or not is_input(tokenizer):
+        return tokenizer, text
+    if isinstance(tokenizer, str) and _is_folder(tokenizer):
+        raise ValueError(
+            f"{tokenizer!r} is a folder, and nothing else is there to read: give text=... beside "
+            f"tokenizer={tokenizer!r}; if it is the text, text={tokenizer!r}"
+        )
+    return None, tokenizer
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):  # a long text is no path
+        return False
+
+
+def is_model(value: Any) -> bool:
+    """Return whether a value is a model, or holds one."""
+    return isinstance(value, nn.Module) or not (is_input(value) or inside(value) is value)

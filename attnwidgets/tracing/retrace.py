@@ -1,0 +1,59 @@
+"""Another text, traced as a trace was: by the same model and tokenizer, with the same options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attnwidgets.tracing.trace import Trace
+
+TEXT = "a text"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a trace was made of.
+
+    Attributes:
+        kind: `TEXT`, or what was given instead, in words.
+        text: The text as it was given, without a continuation; "" for other kinds.
+        options: The options of `aw.trace` that another text can be traced with.
+    """
+
+    kind: str
+    text: str
+    options: Mapping[str, Any]
+
+
+def refusal(trace: Any) -> str:
+    """Return why no other text can be traced as this trace was, in words, or "". Runs no model."""
+    if getattr(trace, "model", None) is None:
+        return "its numbers were given without a model"
+    asked: Asked | None = getattr(trace, "asked", None)
+    if asked is None:
+        return "it was not made by aw.trace(model, tokenizer, text)"
+    if asked.kind != TEXT:
+        return f"it was made of {asked.kind}; trace other input in a cell"
+    if trace.interventions:
+        return "the model was changed while it was recorded; trace another text in the same with block"
+    return ""
+
+
+def retraced(trace: Trace, text: str) -> Trace:
+    """Return the trace of another text, by the model of a trace and with the options that it was made with.
+
+    Raises:
+        ValueError: This trace allows none (see `refusal`), the model is changed now, or the text is empty or
+            too long (the message names both lengths).
+    """
+    from attnwidgets.tracing.interventions import require_same_interventions
+    from attnwidgets.tracing.recording.run import trace as record
+
+    why = refusal(trace)
+    if why or trace.asked is None:
+        raise ValueError(f"no other text can be traced: {why}.")
+    require_same_interventions(trace, "another text")
+    return record(trace.model, trace.tokenizer, text, **trace.asked.options)

@@ -1,0 +1,350 @@
+"""LinkedView: what views of one trace share, and how a view joins them."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import anywidget
+
+from attnwidgets._notebook import session
+from attnwidgets._progress import progress
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.accepts import accept, check_units
+from attnwidgets.views.base.opening import opening_of
+from attnwidgets.views.base.selection import Selection
+from attnwidgets.views.base.shared_models import SELECTIONS, STORES
+from attnwidgets.views.wire.keys import base_of
+from attnwidgets.views.wire.store import TileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from typing_extensions import Self
+
+    from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.texts import Texts
+    from attnwidgets.views.wire.sources import Source
+
+
+class LinkedView(anywidget.AnyWidget):
+    """A widget on the store and the selection that all views of its trace share.
+
+    `_take` says what it shows, `_connect` joins the others, `_leave` leaves them.
+    """
+
+    _VIEW: ClassVar[str] = ""  # its name, in Python and in the browser
+    _MANY_METHODS: ClassVar[bool] = False  # whether it offers a choice of methods
+    _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
+    _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
+    SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
+
+    _trace: Any = None  # that it was given, if it was
+    _texts: Texts | None = None  # the traces that it can show, if it was given one
+    _registered: tuple[tuple[str, Any], ...] = ()  # what it opened with, by method key
+    _made_with: tuple[type, Any, tuple[Any, ...], dict[str, Any]]  # its class, what it shows, other arguments
+    _holder: str  # its name among those that use the store and the selection
+    _options: dict[str, Any]
+    _wanted: dict[str, Any]  # the layer, head and unit that it was given
+
+    store = anywidget.WidgetTrait().tag(sync=True)
+    selection = anywidget.WidgetTrait().tag(sync=True)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a view that remembers how it was called, for its link."""
+        self = super().__new__(cls, *args, **kwargs)
+        first = next(iter(signature(cls).parameters), "")
+        shown, rest = (args[0], args[1:]) if args else (kwargs.get(first), ())
+        self._made_with = cls, shown, rest, {name: value for name, value in kwargs.items() if name != first}
+        return self
+
+    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
+        """Resolve what this view was given into what it shows and offers.
+
+        Raises:
+            TypeError: `shown` cannot be shown.
+            ValueError: A method or a unit is unknown, or not supported for `shown`.
+        """
+        accepted = accept(
+            self._VIEW, shown, methods, many_methods=self._MANY_METHODS, with_layers=self._WITH_LAYERS
+        )
+        self._explanations, self._menu = accepted.explanations, accepted.menu
+        self._targetable = accepted.targetable
+        self._trace = shown if is_trace(shown) else None
+        check_units(self._VIEW, self._explanations, units)
+        # A page holds what was named, and not what the menu merely offers.
+        self._is_named = bool(methods) or not is_trace(shown)
+        self._is_fixed = not self._MANY_METHODS and accepted.main is accepted.shown
+        self._trace_id = str(accepted.main.trace_id)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        """Return the store and the selection of this view's trace, moved to the layer, head and unit given.
+
+        Args:
+            fixed: Whether the view keeps showing its map, whatever method the selection moves to.
+        """
+        main = self._explanations[0]
+        key = session(), self._trace_id
+        store = STORES.get(key) or STORES.keep(key, TileStore())
+        store.acquire(self._holder)
+        selection = SELECTIONS.get(key)
+        opening = self._opens(selection)
+        keys = self._register(store, selection, opening)
+        stack = main.stack or "self"
+        base = next(s for s in store.sources() if (s.method, s.stack) == (keys[0], stack))
+        if fixed:
+            self._options |= {"method": keys[0], "stack": base.stack}
+            if main.unit != base.unit:
+                self._options["unit"] = main.unit
+        self._options["methods"] = list(dict.fromkeys(keys)) if self._MANY_METHODS else []
+
+        if selection is None:
+            selection = Selection(
+                store,
+                opening=opening,
+                layer=opening.layer,
+                head="-" if opening.head is None else opening.head,
+                unit=self._first_unit(),
+                method=keys[0],
+                stack=base.stack,
+            )
+            SELECTIONS.keep(key, selection)
+        selection.acquire(self._holder)
+        try:
+            for name, value in self._wanted.items():
+                if value is not None:
+                    setattr(selection, name, value)
+        except (IndexError, ValueError):
+            selection.release(self._holder)
+            store.release(self._holder)
+            raise
+        if selection.head == "-" and base.heads is not None:
+            selection.head = base.heads[0]
+        return {"store": store, "selection": selection}
+
+    def _leave(self) -> None:
+        """Leave the stores and the selections of all its texts, which end with their last view."""
+        held = [(self.store, self.selection), *(self._texts.let_go() if self._texts else ())]
+        for store, selection in dict.fromkeys(held):
+            selection.release(self._holder)
+            store.release(self._holder)
+            selection.forget(store)
+
+    def _first_unit(self) -> str:
+        """Return the unit that is shown at first, if nobody has chosen one."""
+        units = self._options["units"]
+        return str(units[0] if units else self._explanations[0].unit)
+
+    def _opens(self, selection: Selection | None) -> Opening:
+        """Return where this view opens: where its linked views did, or by its own map and what was given."""
+        if selection is not None and selection.opening is not None:
+            return selection.opening
+        unit = self._wanted["unit"] or self._first_unit()
+        return opening_of(self._explanations[0], unit, self._wanted["layer"], self._wanted["head"])
+
+    def _register(self, store: TileStore, selection: Selection | None, opening: Opening) -> list[str]:
+        """Register what this view shows and offers with the store; return its method keys."""
+        layer, head = self._wanted["layer"], self._wanted["head"]
+        if selection is not None:
+            layer = selection.layer if layer is None else layer
+        elif layer is None and head is None:
+            layer, head = opening.layer, opening.head
+        try:
+            keys = store.register(
+                self._explanations,
+                self._holder,
+                units=self._options["units"],
+                first=(layer, head),
+                all_heads=self._ALL_HEADS,
+                menu=self._menu,
+                targetable=self._targetable,
+                overview=self.SHOWS_ALL_HEADS,
+                special=self.shows_special,
+                opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
+            )
+        except BaseException:  # the method's error, or an interrupt while it computes
+            store.release(self._holder)
+            raise
+        self._keys = frozenset(keys)
+        self._registered = tuple(zip(keys, self._explanations, strict=False))
+        return keys
+
+    @property
+    def trace(self) -> Any:
+        """The trace that this view shows: the one that it was given, or that of another text.
+
+        Raises:
+            AttributeError: It was given an explanation, which does not hold its trace.
+        """
+        if self._trace is None:
+            raise AttributeError(
+                f"this {self._VIEW} was given no trace; view.explanation() is what it shows."
+            )
+        return self._trace
+
+    def explanation(self, method: str | None = None, *, stack: str | None = None) -> Any:
+        """Return an explanation that this view shows or offers: a MixingMap or Attributions, not by units.
+
+        Args:
+            method: Its key, as in `view.selection.method`, also with a target: "lrp@1", or "lrp:layers" for
+                its layers. None: the one that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several; None: the one that is shown.
+
+        Raises:
+            ValueError: The view has no such explanation, or has not computed it yet.
+
+        Example:
+            >>> view = aw.Heatmap(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
+            >>> weight = view.explanation("attention").value(2, 1, layer=0, head=3)
+            >>> weight == view.trace.attention_layer(0)[3, 2, 1].item()
+            True
+        """
+        wanted = method or self._options["method"] or self.selection.method
+        sources = {source.method: source for source in self.store.sources()}
+        if wanted not in sources:
+            computed = ", ".join(map(repr, sources))
+            raise ValueError(f"method={wanted!r} is not computed here; there is {computed or 'none'}.")
+        stacks = {one.stack: one.explanation for one in self.store.sources() if one.method == wanted}
+        if stack is None:
+            stack = self._options["stack"] or self.selection.stack
+            stack = stack if stack in stacks else next(iter(stacks))
+        if stack not in stacks:
+            raise ValueError(f"stack={stack!r} is not one of {', '.join(map(repr, stacks))}.")
+        return stacks[stack]
+
+    def at(
+        self,
+        *,
+        method: str | None = None,
+        unit: str | None = None,
+        stack: str | None = None,
+        layer: int | None = None,
+        head: int | str | None = None,
+        heads: Sequence[tuple[int, int]] = (),
+        pins: Sequence[Any] = (),
+        span: Any = None,
+        target: int | str | None = None,
+        foil: int | str | None = None,
+        inside: bool = False,
+        feature: int | None = None,
+        interventions: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Self:
+        """Move the shared selection, all of it at once, and return this view, to be shown by the same line.
+
+        `view.link()`, and **Copy link** in the menu, return a line of code with it. See `view.selection` for
+        each value. Pins, heads, a span, a target and a foil that are not given are let go.
+
+        Args:
+            method: Method that is shown; None, here and below: as it is.
+            unit: Unit that is shown.
+            stack: "encoder", "decoder" or "cross", where there are several.
+            layer: Layer that is shown.
+            head: Head that is shown: a number, "mean" or "max".
+            heads: Heads chosen together, as `(layer, head)`.
+            pins: Pinned cells: `(query, key)`, counted in `unit`, or `(query, key, unit)`.
+            span: Chosen elements: `(start, stop)`, counted in `unit`, or `(start, stop, unit, side)`.
+            target: Class or token that is explained, by name or number.
+            foil: Class or token rather than which it is explained.
+            inside: Whether attributions are shown inside the model, at the layer.
+            feature: Feature of a sparse autoencoder.
+            interventions: Active interventions, as dicts.
+
+        Raises:
+            IndexError, ValueError, TypeError: As those of the selection; nothing is moved then.
+
+        Example:
+            >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
+            >>> view = aw.Explorer(trace).at(method="rollout", layer=3, pins=[(3, 1)])
+            >>> view.selection.method, view.selection.pinned
+            ('rollout', Cell(query=3, key=1, unit='token'))
+        """
+        self.selection.move(
+            {
+                "method": method,
+                "unit": unit,
+                "stack": stack,
+                "layer": layer,
+                "head": head,
+                "heads": heads,
+                "pins": pins,
+                "span": span,
+                "target": target,
+                "foil": foil,
+                "inside": inside,
+                "feature": feature,
+                "interventions": interventions,
+            }
+        )
+        return self
+
+    def sources(self) -> list[Source]:
+        """Return what this view offers: its methods in its units."""
+        units = self._options["units"]
+        sources = [source for source in self.store.sources() if base_of(source.method) in self._keys]
+        return [source for source in sources if source.unit in units] or sources
+
+    @property
+    def shows_special(self) -> bool:
+        """Whether special tokens are shown in the map, as any other, now."""
+        options: dict[str, Any] = self.options or self._options
+        return bool(options["filters"].get("special") == "show")
+
+    def complete(self, layers: Collection[int] | None = None) -> None:
+        """Compute the layers that are missing, with a progress bar.
+
+        These are layers of the map that the view was given, or of the methods that an Explorer was given by
+        name; not of methods that its menu merely offers.
+
+        Args:
+            layers: Only these layers; None: all.
+        """
+        if not self._is_named:
+            return
+        for key, entry in self.store.menu.items():
+            if key in self._keys and not entry.refusal:
+                self.store.make(key)
+        missing = {
+            (source.method, source.stack, layer): source
+            for source in self.sources()
+            for layer in source.layers
+            if layer not in source.ready and (layers is None or layer in layers)
+        }
+        for (_, _, layer), source in progress(
+            missing.items(), desc=f"{self._VIEW}: layers", total=len(missing)
+        ):
+            source.layer(layer)
+        if missing:
+            self.store.announce()
+
+
+def link(first: LinkedView, *others: LinkedView) -> None:
+    """Let views of different traces share one selection, the first view's. For an address, see `view.link()`.
+
+    Where a view lacks the selected layer, head or position, it shows the nearest one it has.
+
+    Args:
+        first: View whose selection is shared.
+        others: Views that follow it.
+
+    Raises:
+        TypeError: An argument is not a view.
+
+    Example:
+        >>> cat, dog = (aw.trace(*aw.demo_model("encoder"), f"The {name} sat.") for name in ("cat", "dog"))
+        >>> views = [aw.Heatmap(cat), aw.Heatmap(dog)]
+        >>> aw.link(*views)
+        >>> views[0].selection.layer = 3
+        >>> views[1].selection.layer
+        3
+    """
+    for view in (first, *others):
+        if not isinstance(view, LinkedView):
+            raise TypeError(f"link() takes views, not {type(view).__name__}.")
+    for view in others:
+        before = view.selection
+        if before is first.selection:
+            continue
+        first.selection.covers(view.store)
+        first.selection.acquire(view._holder)  # noqa: SLF001 - the same module
+        view.selection = first.selection
+        before.release(view._holder)  # noqa: SLF001

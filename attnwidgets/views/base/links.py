@@ -1,0 +1,159 @@
+"""Links: an address, or a line of code, that opens a view again at this method, layer, head and pin.
+
+Both name the whole selection of a view. The twin of `js/src/link.ts`, which writes and reads addresses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from zlib import crc32
+
+from attnwidgets.tracing.text.display import well_formed
+from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.wire.keys import base_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from attnwidgets.views.base.expressions import Path
+    from attnwidgets.views.base.selectable import Cell, Span
+    from attnwidgets.views.base.selection import Selection
+    from attnwidgets.views.base.view import View
+
+_PLAIN = ",.!*'()"  # beside letters, digits and -_~; what `encodeURIComponent` keeps, and the comma
+_LONGEST = 200  # characters of an argument that is written out
+
+
+def place_of(view: View) -> dict[str, Any]:
+    """Return a view's selection as arguments of `View.at`, without what the view itself fixes."""
+    selection, options = view.selection, view.options
+    if not view.sources():
+        return {}
+    place: dict[str, Any] = {}
+    if options["method"] is None and selection.method:
+        place["method"] = base_of(selection.method)
+    if options["unit"] is None:
+        place["unit"] = selection.unit
+    if options["stack"] is None and len({source.stack for source in view.sources()}) > 1:
+        place["stack"] = selection.stack
+    place["layer"] = selection.layer
+    if selection.head != "-":
+        place["head"] = selection.head
+    return place | _chosen(selection, place.get("unit"))
+
+
+def _chosen(selection: Selection, unit: str | None) -> dict[str, Any]:
+    """Return what the reader chose there: pins, heads, a span, a target; empty if nothing."""
+    chosen = {
+        "heads": [*selection.heads],
+        "pins": [_cell(cell, unit) for cell in selection.pins],
+        "span": selection.span and _span(selection.span, unit),
+        "target": selection.target and selection.target.id,
+        "foil": selection.foil and selection.foil.id,
+        "inside": selection.inside or None,
+        "feature": selection.feature,
+        "interventions": [dict(spec) for spec in selection.interventions],
+    }
+    return {name: value for name, value in chosen.items() if value is not None and value != []}
+
+
+def _cell(cell: Cell, unit: str | None) -> tuple[Any, ...]:
+    if cell.layer is not None:
+        return (*cell, cell.unit, cell.layer)
+    return tuple(cell) if cell.unit == unit else (*cell, cell.unit)
+
+
+def _span(span: Span, unit: str | None) -> tuple[Any, ...]:
+    if span.side != "query":
+        return tuple(span)
+    return span[:2] if span.unit == unit else span[:3]
+
+
+# -- code ------------------------------------------------------------------------------------------
+
+
+def link_paths(view: View) -> Iterator[Path]:
+    """Yield the paths to a view of the same thing that is moved here: one made anew, then the view itself."""
+    import attnwidgets
+
+    place = place_of(view)
+    at = f".at({listed(**place)})" if place else ""
+    made_by, given, rest, named = view._made_with  # noqa: SLF001
+    shown = given if view._trace is None else view._trace  # noqa: SLF001 - that of the text that is shown now
+    named = {option: value for option, value in named.items() if option not in place}
+    pieces: list[Any] = []
+    for value in (shown, *rest):
+        pieces += [", " if pieces else "", *_pieces(value)]
+    for option, value in named.items():
+        pieces += [f"{', ' if pieces else ''}{option}=", *_pieces(value)]
+    if getattr(attnwidgets, made_by.__name__, None) is made_by:
+        yield attnwidgets, f".{made_by.__name__}(", *pieces, f"){at}"
+    yield made_by, "(", *pieces, f"){at}"
+    yield view, at
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """Yield an argument as code in pieces: values are written out, objects stand for their names."""
+    if isinstance(value, (list, tuple)):
+        yield "["
+        for number, item in enumerate(value):
+            yield ", " if number else ""
+            yield from _pieces(item)
+        yield "]"
+    elif (value is None or isinstance(value, (bool, int, float, str))) and len(repr(value)) <= _LONGEST:
+        yield repr(value)
+    else:
+        yield value
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+def address(view: View, page: str | PathLike[str], number: int) -> str:
+    """Return the address of a page that opens at what a view shows.
+
+    Args:
+        view: The view.
+        page: The page's file or address.
+        number: Which view of the page it is, from 1.
+    """
+    return f"{str(page).partition('#')[0]}#{fragment(view, number)}"
+
+
+def fragment(view: View, number: int = 1) -> str:
+    """Return the part of an address after `#`; see `js/src/link.ts`."""
+    place = place_of(view)
+    pairs = [("view", str(number))] if number != 1 else []
+    pairs += [
+        (name, str(place[name])) for name in ("method", "unit", "stack", "layer", "head") if name in place
+    ]
+    if "heads" in place:
+        pairs.append(("heads", ",".join(f"{layer}.{head}" for layer, head in place["heads"])))
+    pairs += [("pin", ",".join(map(str, pin))) for pin in place.get("pins", ())]
+    if "span" in place:
+        pairs.append(("span", ",".join(map(str, place["span"]))))
+    pairs += [(name, str(place[name])) for name in ("target", "foil", "feature") if name in place]
+    pairs += [("inside", "1")] if "inside" in place else []
+    pairs += [("of", mark)] if (mark := _mark(view)) else []
+    return "&".join(f"{name}={quote(well_formed(value), safe=_PLAIN)}" for name, value in pairs)
+
+
+def _mark(view: View) -> str:
+    """Return by what a page recognises the text whose elements are counted; "" if none are."""
+    selection = view.selection
+    counted = next((one.unit for one in (*selection.pins, selection.span) if one is not None), None)
+    if counted is None:
+        return ""
+    in_unit = [one for one in view.sources() if (one.unit, one.stack) == (counted, selection.stack)]
+    source = next((one for one in in_unit if not one.of_targets), next(iter(in_unit), None))
+    if source is None:
+        return ""
+    query, key = source.axes()
+    text = _sum(key["labels"])
+    return text if source.of_targets or query == key else f"{text}.{_sum(query['labels'])}"
+
+
+def _sum(labels: list[str]) -> str:
+    return f"{crc32(well_formed(chr(10).join(labels)).encode()):08x}"

@@ -1,0 +1,223 @@
+"""The texts of a view: traces, of which it shows one, and what happens when another is chosen."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.views.base.carrying import carry_over
+from attnwidgets.views.wire.header import model_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from attnwidgets.views.base.selection import Selection
+    from attnwidgets.views.base.view import View
+    from attnwidgets.views.wire.store import TileStore
+
+MOST_TYPED = 20
+"""Number of typed texts that a view keeps; the oldest is let go first."""
+_BEGINNING = 80  # characters of a text in the list
+_CHOSEN: dict[str, Any] = {"layer": None, "head": None, "unit": None, "marks": ()}  # these were for one text
+_STAYS = (TypeError, ValueError, LookupError)  # what a linked view shows is of the text that is left alone
+_VIEWS: WeakSet[View] = WeakSet()
+
+
+class Texts:
+    """The traces that a view can show, and which one it shows.
+
+    Args:
+        traces: Those that it was given; the first is shown.
+
+    Attributes:
+        traces: Those given, then those added since.
+        shown: The place of the shown one.
+        previous: The place of the one that was shown before, or None.
+    """
+
+    def __init__(self, traces: Sequence[Any]) -> None:
+        self.traces = list(traces)
+        self.shown = 0
+        self.previous: int | None = None
+        self._given = len(self.traces)
+        self._models: dict[str, tuple[TileStore, Selection]] = {}
+
+    @property
+    def trace(self) -> Any:
+        """The trace that is shown."""
+        return self.traces[self.shown]
+
+    @property
+    def base(self) -> Any:
+        """The trace that the view was given first: views of the same one go to another text together."""
+        return self.traces[0]
+
+    def place(self, trace: Any) -> int:
+        """Return the place of a trace, which is added if it is not among these."""
+        known = next((place for place, held in enumerate(self.traces) if held is trace), None)
+        if known is None:
+            self.traces.append(trace)
+            known = len(self.traces) - 1
+        return known
+
+    def go(self, place: int) -> None:
+        """Show another one, and let the oldest typed one go if there are too many."""
+        if place != self.shown:
+            self.previous, self.shown = self.shown, place
+        spare = (n for n in range(self._given, len(self.traces)) if n not in {self.shown, self.previous})
+        oldest = next(spare, None)
+        if oldest is None or len(self.traces) - self._given <= MOST_TYPED:
+            return
+        del self.traces[oldest]
+        self.shown -= self.shown > oldest
+        if self.previous is not None:
+            self.previous -= self.previous > oldest
+
+    def hold(self, trace_id: str, store: TileStore, selection: Selection) -> None:
+        """Keep the models of a text that is left, with what was computed for it."""
+        self._models[trace_id] = store, selection
+
+    def selection(self, trace_id: str) -> Selection | None:
+        """Return the selection with which a text was left."""
+        held = self._models.get(trace_id)
+        return held[1] if held and held[1].is_open else None
+
+    def dropped(self) -> list[tuple[TileStore, Selection]]:
+        """Return the models of texts that are no longer among these, and keep them no more."""
+        known = {str(trace.id) for trace in self.traces}
+        return [self._models.pop(name) for name in [*self._models] if name not in known]
+
+    def let_go(self) -> list[tuple[TileStore, Selection]]:
+        """Return the models of all texts that were left, and keep them no more."""
+        models = [*self._models.values()]
+        self._models.clear()
+        return models
+
+    def describe(self, refusal: str, shown: int | None = None) -> dict[str, Any]:
+        """Return the `Texts` of wire.ts.
+
+        Args:
+            refusal: Why no other text can be typed, or "".
+            shown: The place of the shown one; None: as it is.
+        """
+        place = self.shown if shown is None else shown
+        own = _text(self.traces[place])
+        return {
+            "items": [_item(trace) for trace in self.traces] if len(self.traces) > 1 else [],
+            "shown": place,
+            "previous": self.previous if place == self.shown else self.shown,
+            "text": None if own == self.traces[place].text else own,
+            "refusal": refusal,
+        }
+
+
+def _text(trace: Any) -> str:
+    """Return a trace's text as it was given, without a continuation."""
+    asked = getattr(trace, "asked", None)
+    return str((asked and asked.text) or trace.text)
+
+
+def _item(trace: Any) -> dict[str, Any]:
+    """Return the `TextItem` of wire.ts; no model runs for it."""
+    text = _text(trace)
+    best = next(iter(trace.predictions(1)), None) if trace.predictions_title else None
+    return {
+        "text": text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…",
+        "tokens": len(trace.axes()[0]),
+        "model": model_name(trace.model_id),
+        "prediction": None
+        if best is None
+        else {"label": str(best.label), "probability": float(best.probability), "id": int(best.id)},
+    }
+
+
+def show(view: View, wanted: Any) -> None:
+    """Let a view, and the views linked with it, show another text; see `View.show_text`."""
+    texts = view._texts  # noqa: SLF001
+    if texts is None:
+        raise TypeError(f"this {view.name} was given no trace, so it shows no other text; give it the trace.")
+    trace = _wanted(texts, wanted)
+    if trace is texts.trace:
+        return
+    before = texts.trace
+    _show(view, trace)
+    for other in _linked(view, texts.base, before):
+        with suppress(*_STAYS):
+            _show(other, trace)
+
+
+def _wanted(texts: Texts, wanted: Any) -> Any:
+    from attnwidgets.tracing.retrace import retraced
+
+    if is_trace(wanted):
+        return wanted
+    if isinstance(wanted, str):
+        known = (
+            trace for trace in texts.traces if _text(trace) == wanted and trace.model is texts.trace.model
+        )
+        return next(known, None) or retraced(texts.trace, wanted)
+    if isinstance(wanted, bool) or not hasattr(wanted, "__index__"):
+        raise TypeError(f"show_text() takes a text, a place in traces or a trace, not {wanted!r:.80}.")
+    if not -len(texts.traces) <= wanted < len(texts.traces):
+        raise IndexError(f"there is no text {wanted}; the texts are 0 to {len(texts.traces) - 1}.")
+    return texts.traces[wanted]
+
+
+def follow(view: View) -> None:
+    """Let a view go along when a linked one shows another text."""
+    _VIEWS.add(view)
+
+
+def _linked(view: View, base: Any, shown: Any) -> Iterable[View]:
+    """Return the other open views of the same trace that show the same text."""
+    for other in list(_VIEWS):
+        texts = other._texts  # noqa: SLF001
+        is_alike = texts is not None and texts.base is base and texts.trace is shown
+        if is_alike and other is not view and other.comm is not None:
+            yield other
+
+
+def options_for_another(view: View) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a view after its trace, for the same view of another one."""
+    rest, given = view._made_with  # noqa: SLF001
+    return rest, given | {name: value for name, value in _CHOSEN.items() if name in given}
+
+
+def _show(view: View, trace: Any) -> None:
+    """Let one view show another trace; if that fails, it stays as it is."""
+    texts: Texts = view._texts  # type: ignore[assignment]  # noqa: SLF001 - it has several, or is of a trace
+    if view.comm is None:
+        view._reopen()  # noqa: SLF001
+    left = vars(texts).copy() | {"traces": list(texts.traces)}
+    models = {name: getattr(view, name) for name in ("store", "selection", "options", "opening")}
+    state = vars(view).copy()
+    current = view._current_options()  # noqa: SLF001
+    opened = {name: view._options.get(name) for name in current}  # noqa: SLF001
+    rest, given = options_for_another(view)
+    texts.hold(view._trace_id, view.store, view.selection)  # noqa: SLF001
+    texts.go(texts.place(trace))
+    try:
+        with view.hold_sync():
+            type(view).__init__(view, trace, *rest, **given)
+            linked = texts.selection(view._trace_id)  # noqa: SLF001
+            if linked is not None and linked is not view.selection:
+                view.selection = linked  # by `aw.link`
+            carry_over(models["selection"], models["store"], view.selection, view.store)
+            # What the reader changed stays, unless it was something else for this text from the start.
+            same = {name for name, value in opened.items() if view._options.get(name) == value}  # noqa: SLF001
+            view.options = dict(view.options) | {name: current[name] for name in same}
+            view.opening = view._requests_at_opening()  # noqa: SLF001
+    except BaseException:
+        vars(texts).update(left)
+        for name in view.__dict__.keys() - state.keys():
+            del view.__dict__[name]
+        view.__dict__.update(state)
+        for name, value in models.items():
+            setattr(view, name, value)
+        view._requests.replace(view._all_handlers())  # noqa: SLF001
+        raise
+    for store, selection in texts.dropped():
+        selection.release(view._holder)  # noqa: SLF001
+        store.release(view._holder)  # noqa: SLF001

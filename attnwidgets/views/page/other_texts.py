@@ -1,0 +1,87 @@
+"""The other texts of a page's views: for each a view of its own, shown when the text is chosen."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.base.carrying import carry_over
+from attnwidgets.views.base.texts import options_for_another
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from attnwidgets.views.base.view import View
+
+
+@dataclass
+class Group:
+    """Views of a page that show the same text, and go to another one together.
+
+    Attributes:
+        shown: Place of the text that the page opens with.
+        views: For each of them the views that stand for it, by text; None where it stays as it is.
+    """
+
+    shown: int
+    views: list[list[View | None]] = field(default_factory=list)
+
+
+@contextmanager
+def other_texts(views: Sequence[View]) -> Iterator[list[Group]]:
+    """Yield the groups of views whose text can be changed in a page, with views of their other texts.
+
+    The views of other texts are closed at the end.
+    """
+    groups: list[Group] = []
+    made: list[View] = []
+    grouped: set[int] = set()
+    try:
+        for leader in views:
+            texts = leader._texts  # noqa: SLF001 - a page is a part of the views
+            if "texts" not in leader.options or texts is None or id(leader) in grouped:
+                continue
+            if len(texts.traces) == 1:
+                continue
+            group = Group(texts.shown)
+            for view in views:
+                if id(view) in grouped or not _goes_along(view, leader):
+                    continue
+                grouped.add(id(view))
+                group.views.append(
+                    [
+                        view if place == texts.shown else _of_text(view, leader, place, made)
+                        for place in range(len(texts.traces))
+                    ]
+                )
+            groups.append(group)
+        yield groups
+    finally:
+        for view in made:
+            view.close()
+
+
+def _goes_along(view: View, leader: View) -> bool:
+    texts, wanted = view._texts, leader._texts  # noqa: SLF001
+    if texts is None or wanted is None or texts.base is not wanted.base or texts.trace is not wanted.trace:
+        return False
+    return "texts" not in view.options or texts.traces == wanted.traces
+
+
+def _of_text(view: View, leader: View, place: int, made: list[View]) -> View | None:
+    """Return a view like another of one of the leader's texts; None if there is none."""
+    texts: Any = leader._texts  # noqa: SLF001
+    rest, given = options_for_another(view)
+    try:
+        other = type(view)(texts.traces[place], *rest, **given)
+    except Exception:  # noqa: BLE001 - what it shows is of the other text alone, so it stays there
+        return None
+    made.append(other)
+    if len(other.selection._users) == 1:  # noqa: SLF001 - no other view looks at this text
+        carry_over(view.selection, view.store, other.selection, other.store)
+    options = dict(other.options) | {"filters": view.options["filters"]}
+    if "texts" in view.options:
+        options["texts"] = texts.describe("", place)
+    other.options = options
+    return other

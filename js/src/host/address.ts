@@ -1,0 +1,200 @@
+/**
+ * The address of a page: its part after `#` says at which method, layer, head and pin a view opens. It comes from
+ * anywhere: what it names and the page lacks is left out, and said.
+ */
+import { markOf, NAMES, type Name } from "../link.ts";
+import { MOST_PINS } from "../selection.ts";
+import { baseKey, keyWithTargets } from "../wire/keys.ts";
+import type { Cell, Header, Outcome, SelectionState, Span } from "../wire/wire.ts";
+
+/** A view of a page that an address can name. */
+export interface Addressed {
+  el: HTMLElement;
+  header: Header;
+  selection: { get(key: string): unknown; set(key: string, value: unknown): void };
+}
+
+/** What an address asks of a selection, as far as the page has it. */
+export interface Wanted {
+  values: Partial<SelectionState>;
+  /** What the page lacks, as it is written in the address. */
+  lacks: string[];
+  /** Whether its pins and its span count another text. */
+  ofAnother: boolean;
+}
+
+const LONGEST = 20_000; // characters
+const MOST_SAID = 5;
+
+/** The names and texts of an address; null if it says nothing of a view. */
+export function readAddress(hash: string): URLSearchParams | null {
+  const said = new URLSearchParams(hash.slice(0, LONGEST).replace(/^#/, ""));
+  return hash.includes("=") && NAMES.some((name) => said.has(name)) ? said : null;
+}
+
+const whole = (text: string): number | null => (/^\d{1,9}$/.test(text) ? Number(text) : null);
+
+/** What an address asks of a selection whose views show `header`. */
+export function wanted(
+  said: URLSearchParams,
+  header: Header,
+  now: Pick<SelectionState, "method" | "unit" | "stack">,
+): Wanted {
+  const { sources } = header;
+  const lacks: string[] = [];
+  const read = <T>(name: Name, parse: (text: string) => T | null): T | null => {
+    const text = said.get(name);
+    const value = text === null ? null : parse(text);
+    if (text !== null && value === null) lacks.push(`${name}=${text}`);
+    return value;
+  };
+  const known = (field: "unit" | "stack") => (text: string) => (sources.some((s) => s[field] === text) ? text : null);
+  const isLayer = (layer: number): boolean => sources.some(({ layers }) => layers.includes(layer));
+  const isHead = (head: number): boolean => sources.some(({ heads }) => heads?.includes(head));
+  const outcome = (text: string): Outcome | null => {
+    const found = header.predictions.items.find(({ id }) => id === whole(text));
+    return found ? { id: found.id, label: found.label } : null;
+  };
+
+  let target = read("target", outcome);
+  let foil = read("foil", (text) => (text === said.get("target") ? null : target && outcome(text)));
+  const method = read("method", (text) => sources.find((one) => one.method === text)?.method ?? null);
+  const shown = method ?? baseKey(now.method);
+  const key = keyWithTargets(shown, target, foil);
+  const has = (name: string): boolean => sources.some((one) => one.method === name);
+  if (target && !has(key) && sources.some((one) => one.method === shown && one.targets)) {
+    // Its explanation of this target is not in the page: that of the prediction is another one.
+    lacks.push(`target=${target.id}`);
+    [target, foil] = [null, null];
+  }
+  const values: Partial<SelectionState> = { target, foil };
+  const methodKey = [keyWithTargets(shown, target, foil), shown].find(has);
+  if (methodKey) values.method = methodKey;
+  const [unit, stack] = [read("unit", known("unit")), read("stack", known("stack"))];
+  if (unit !== null) values.unit = unit;
+  if (stack !== null) values.stack = stack;
+  const layer = read("layer", (text) => {
+    const number = whole(text);
+    return number !== null && isLayer(number) ? number : null;
+  });
+  if (layer !== null) values.layer = layer;
+  const head = read("head", (text): SelectionState["head"] | null => {
+    if (text === "mean" || text === "max") return sources.some(({ heads }) => heads) ? text : null;
+    const number = whole(text);
+    return number !== null && isHead(number) ? number : null;
+  });
+  if (head !== null) values.head = head;
+  values.heads =
+    read("heads", (text) => {
+      const heads = text.split(",").map((one) => one.split(".").map(whole));
+      const good = heads.every(([at, of, ...rest]) => isLayer(at ?? -1) && isHead(of ?? -1) && rest.length === 0);
+      return good && heads.length <= MOST_PINS ? (heads as [number, number][]) : null;
+    }) ?? [];
+  values.inside = read("inside", (text) => (text === "1" && has(`${shown}:layers`) ? true : null)) ?? false;
+  const feature = read("feature", whole);
+  if (feature !== null) values.feature = feature;
+
+  const own = unit ?? now.unit;
+  /** Numbers of queries and keys that are counted in a unit. */
+  const sizes = (counted: string): [number, number] =>
+    sources
+      .filter((source) => source.unit === counted)
+      .map(({ query, key }) => [query, key].map((axis) => header.axes[axis]?.labels.length ?? 0))
+      .reduce<[number, number]>(([a, b], [c = 0, d = 0]) => [Math.max(a, c), Math.max(b, d)], [0, 0]);
+  const pin = (text: string): Cell | null => {
+    const [query = "", key = "", counted = own, at, ...rest] = text.split(",");
+    const place = [query, key].map((one) => (one === "-1" ? -1 : whole(one)));
+    const [row, column] = place as [number | null, number | null];
+    const [rows, columns] = sizes(counted);
+    if (row === null || column === null || row >= rows || column >= columns || row + column < -1) return null;
+    const cell = { unit: counted, query: row, key: column };
+    if (at === undefined) return cell;
+    const number = whole(at);
+    return number !== null && isLayer(number) && rest.length === 0 ? { ...cell, layer: number } : null;
+  };
+  const pins: Cell[] = [];
+  for (const text of said.getAll("pin").slice(-MOST_PINS)) {
+    const cell = pin(text);
+    if (cell && cell.unit === (pins[0] ?? cell).unit) pins.push(cell);
+    else lacks.push(`pin=${text}`);
+  }
+  let span = read("span", (text): Span | null => {
+    const [from = "", to = "", counted = own, side = "query", ...rest] = text.split(",");
+    const [start, stop] = [whole(from), whole(to)];
+    if (start === null || stop === null || start >= stop || rest.length > 0) return null;
+    if (side !== "query" && side !== "key") return null;
+    return stop <= sizes(counted)[side === "query" ? 0 : 1] ? { start, stop, unit: counted, side } : null;
+  });
+  const counted = pins[0]?.unit ?? span?.unit;
+  const mark = counted && markOf(header, counted, stack ?? now.stack);
+  const ofAnother = Boolean(mark) && said.has("of") && said.get("of") !== mark;
+  if (ofAnother) {
+    pins.length = 0;
+    span = null;
+  }
+  Object.assign(values, { pins, pinned: pins.at(-1) ?? null, span });
+  for (const [name, text] of said) if (!NAMES.includes(name as Name)) lacks.push(`${name}=${text}`);
+  return { values, lacks, ofAnother };
+}
+
+/** What the page says about an address; "" if it has everything. */
+export function noteOf({ lacks, ofAnother }: Pick<Wanted, "lacks" | "ofAnother">): string {
+  const short = (text: string): string => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
+  const more = lacks.length > MOST_SAID ? `, and ${lacks.length - MOST_SAID} more` : "";
+  return [
+    lacks.length &&
+      `The address names what this page lacks: ${lacks.slice(0, MOST_SAID).map(short).join(", ")}${more}.`,
+    ofAnother && "It was made for another text: nothing is pinned.",
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+/** What an address moves; what the reader hovers, and interventions, are no part of it. */
+const MOVED = [
+  ...["method", "unit", "stack", "layer", "head", "inside", "target", "foil", "feature"],
+  ...["heads", "pins", "pinned", "span"],
+];
+
+/**
+ * Open the views of a page at its address, now and whenever that changes: by hand, or with Back. A view that an address
+ * moved before returns to where the page opened it. Returns a function that scrolls to the view that it names.
+ */
+export function followAddress(views: readonly Addressed[]): () => void {
+  const opening = new Map(
+    views.map(({ selection }) => [selection, new Map(MOVED.map((name) => [name, selection.get(name)]))]),
+  );
+  const note = document.createElement("p");
+  note.className = "aw-link-note";
+  note.role = "status";
+  let moved: Addressed | undefined;
+
+  const go = (): void => {
+    const said = readAddress(location.hash);
+    // A plain anchor is about the page, and not about a view.
+    if (!said && location.hash.length > 1) return;
+    for (const [name, value] of opening.get(moved?.selection as never) ?? []) moved?.selection.set(name, value);
+    note.remove();
+    const number = said?.get("view") ?? "1";
+    moved = said ? views[(whole(number) ?? 0) - 1] : undefined;
+    if (!said) return;
+    let what: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
+    if (moved) {
+      const { selection, header } = moved;
+      const now = (name: string): string => String(selection.get(name));
+      what = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
+      for (const [name, value] of Object.entries(what.values)) selection.set(name, value);
+    }
+    note.textContent = noteOf(what);
+    if (note.textContent) (moved ?? views[0])?.el.before(note);
+  };
+  const scroll = (): void => {
+    if (readAddress(location.hash)?.has("view")) moved?.el.scrollIntoView();
+  };
+  go();
+  addEventListener("hashchange", () => {
+    go();
+    scroll();
+  });
+  return scroll;
+}

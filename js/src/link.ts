@@ -1,0 +1,112 @@
+/**
+ * Links: what an address or a line of Python says of a selection, to open a view again at the same place. The twin of
+ * `attnwidgets/views/base/links.py`; a page reads an address in `host/address.ts`.
+ */
+import type { ViewContext } from "./context.ts";
+import { baseKey } from "./wire/keys.ts";
+import type { Axis, Cell, Header, SelectionState, Source } from "./wire/wire.ts";
+
+/** The names in an address, in their order. All numbers count from 0. */
+export const NAMES = [
+  "view", // which view of a page, from 1; absent: the first
+  "method",
+  "unit",
+  "stack",
+  "layer",
+  "head",
+  "heads", // 3.1,4.0
+  "pin", // query,key or query,key,unit or query,key,unit,layer; once for each
+  "span", // start,stop or start,stop,unit or start,stop,unit,side
+  "target",
+  "foil",
+  "feature",
+  "inside", // 1
+  "of", // by which the counted text is recognised, so that no pin comes to point at another word
+] as const;
+export type Name = (typeof NAMES)[number];
+
+type Pairs = [Name, string][];
+
+/** Values that a selection has, as text by name; what the view itself fixes is left out. */
+function pairsOf(ctx: ViewContext, number: number): Pairs {
+  const { options, selection } = ctx;
+  const pairs: Pairs = number > 1 ? [["view", String(number)]] : [];
+  const header = ctx.header();
+  if (header.sources.length === 0) return pairs;
+  const get = <K extends keyof SelectionState>(key: K): SelectionState[K] => selection.get(key);
+  const [method, unit, head, span] = [get("method"), get("unit"), get("head"), get("span")];
+  const own = options.unit === null ? unit : null;
+  if (options.method === null && method) pairs.push(["method", baseKey(method)]);
+  if (own !== null) pairs.push(["unit", own]);
+  const stacks = new Set(header.sources.map(({ stack }) => stack));
+  if (options.stack === null && stacks.size > 1) pairs.push(["stack", get("stack")]);
+  pairs.push(["layer", String(get("layer"))]);
+  if (head !== "-") pairs.push(["head", String(head)]);
+  if (get("heads").length) pairs.push(["heads", String(get("heads").map((one) => one.join(".")))]);
+  for (const cell of get("pins")) pairs.push(["pin", pinText(cell, own)]);
+  if (span) {
+    const { start, stop, side } = span;
+    const rest = side !== "query" ? [span.unit, side] : span.unit === own ? [] : [span.unit];
+    pairs.push(["span", String([start, stop, ...rest])]);
+  }
+  for (const name of ["target", "foil"] as const) {
+    const outcome = get(name);
+    if (outcome) pairs.push([name, String(outcome.id)]);
+  }
+  if (get("feature") !== null) pairs.push(["feature", String(get("feature"))]);
+  if (get("inside")) pairs.push(["inside", "1"]);
+  const counted = get("pins")[0]?.unit ?? span?.unit;
+  const of = counted && markOf(header, counted, get("stack"));
+  if (of) pairs.push(["of", of]);
+  return pairs;
+}
+
+function pinText({ query, key, unit, layer }: Cell, own: string | null): string {
+  if (layer !== undefined) return String([query, key, unit, layer]);
+  return String(unit === own ? [query, key] : [query, key, unit]);
+}
+
+/** The part of an address after `#` that opens a page at what a view shows; `number` is its place on the page. */
+export function fragmentOf(ctx: ViewContext, number: number): string {
+  const quoted = (text: string): string => encodeURIComponent(text.toWellFormed()).replaceAll("%2C", ",");
+  return pairsOf(ctx, number)
+    .map(([name, text]) => `${name}=${quoted(text)}`)
+    .join("&");
+}
+
+/** The Python that moves a view, which is called `view`, to what it shows, where no kernel can say it. */
+export function codeOf(ctx: ViewContext): string {
+  const { selection } = ctx;
+  const value = (text: string): string => (/^-?\d+$/.test(text) ? text : JSON.stringify(text));
+  const tuple = (text: string): string => `(${text.split(",").map(value).join(", ")})`;
+  const pairs = pairsOf(ctx, 1).filter(([name]) => name !== "of" && name !== "pin" && name !== "heads");
+  const said = pairs.map(([name, text]) => {
+    if (name === "inside") return "inside=True";
+    return `${name}=${name === "span" ? tuple(text) : value(text)}`;
+  });
+  const heads = selection.get("heads").map((one) => `(${one.join(", ")})`);
+  if (heads.length) said.push(`heads=[${heads.join(", ")}]`);
+  const pins = pairsOf(ctx, 1).filter(([name]) => name === "pin");
+  if (pins.length) said.push(`pins=[${pins.map(([, text]) => tuple(text)).join(", ")}]`);
+  return `view.at(${said.join(", ")})`;
+}
+
+/** What recognises the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ. */
+export function markOf(header: Header, unit: string, stack: string): string {
+  const inUnit = header.sources.filter((source) => source.unit === unit && source.stack === stack);
+  const source: Source | undefined = inUnit.find(({ kind }) => kind === "map") ?? inUnit[0];
+  if (!source) return "";
+  const sum = (axis: string): string => checksum((header.axes[axis] as Axis).labels.join("\n"));
+  const alone = source.kind === "attributions" || source.query === source.key;
+  return alone ? sum(source.key) : `${sum(source.key)}.${sum(source.query)}`;
+}
+
+/** CRC-32 of a text. */
+function checksum(text: string): string {
+  let sum = -1;
+  for (const byte of new TextEncoder().encode(text)) {
+    sum ^= byte;
+    for (let bit = 0; bit < 8; bit += 1) sum = (sum >>> 1) ^ (sum & 1 ? 0xedb88320 : 0);
+  }
+  return (~sum >>> 0).toString(16).padStart(8, "0");
+}

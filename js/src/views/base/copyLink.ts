@@ -1,0 +1,47 @@
+/** "Copy link": of a page its address at what a view shows, elsewhere the Python that opens the view there. */
+import type { ViewContext } from "../../context.ts";
+import { codeOf, fragmentOf } from "../../link.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { Expression } from "./copyPython.ts";
+
+/** What is copied, and what it is, in words. */
+export interface Link {
+  text: string;
+  words: string;
+}
+
+const ASKED = { of: "place" };
+
+/** Returns what gives the link of what is shown now. */
+export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promise<Link> {
+  let arrived = (): void => undefined;
+  const answers = createAnswers(ctx, signal, () => arrived());
+  const asked = (): Promise<Link> =>
+    new Promise((done) => {
+      // Names change, and so does what is shown: an earlier answer does not count.
+      answers.retry("expression", true);
+      arrived = () => {
+        const answer = answers.get<Expression>("expression", ASKED)?.meta;
+        const why = answers.failure("expression", ASKED);
+        if (answer) done({ text: answer.code, words: said("a line of Python that opens this", answer.note) });
+        else if (why) done({ text: codeOf(ctx), words: said("a line of Python", "the view is called “view” here") });
+        else return;
+        arrived = () => undefined;
+      };
+      arrived();
+    });
+  return async () => {
+    const address = addressOf(ctx);
+    return address ? { text: address, words: "an address that opens this page at what this view shows" } : asked();
+  };
+}
+
+const said = (what: string, note: string): string => [what, note].filter(Boolean).join("; ");
+
+/** The address of what a view shows, on a page of its own: not in a notebook, nor in a frame without an address. */
+function addressOf(ctx: ViewContext): string | null {
+  const place = ctx.el.closest(".aw-view[data-model]");
+  if (!place || location.protocol === "about:") return null;
+  const number = [...document.querySelectorAll(".aw-view[data-model]")].indexOf(place) + 1;
+  return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number)}`;
+}

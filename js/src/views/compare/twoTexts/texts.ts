@@ -1,0 +1,117 @@
+/** Two texts in aligned columns, and their numbers: what `TwoTexts` in attnwidgets/views/compare/two_texts.py answers. */
+
+import type { ViewContext } from "../../../context.ts";
+import type { Answer } from "../../../wire/embeddedAnswers.ts";
+import { baseKey } from "../../../wire/keys.ts";
+import type { HeadKey, TwoTextsOptions } from "../../../wire/wire.ts";
+
+/** The columns of one axis: of each text the first element there (-1: none), its label, and what the columns are. */
+export interface Columns {
+  places: (readonly [number, number])[];
+  labels: readonly [string[], string[]];
+  same: number[];
+  special: number[];
+}
+
+/** The answer to "texts". */
+export interface Texts {
+  keys: Columns;
+  /** Null: the same columns as the keys. */
+  queries: Columns | null;
+  /** The column whose row is read without a pin. */
+  query: number;
+}
+
+/** The answer to "rows" in addition to the values [A, B, A less B; column]. */
+export interface RowsSaid {
+  query: number | null;
+  shares: boolean;
+  /** What no token has, of each text; null if nothing is conserved. Absent from maps. */
+  rests?: [number, number] | null;
+  verdict?: string;
+  about?: [target: string, foil: string | null];
+}
+
+/** The answer to "maps" in addition to the values [A, B, A less B; query, key]. */
+export interface MapsSaid {
+  shape: [number, number];
+  shares: boolean;
+}
+
+/** Where the numbers stand: the arguments of "rows" and "maps", but for the query. */
+export interface Place {
+  method: string;
+  stack: string;
+  unit: string;
+  layer: number;
+  head: HeadKey;
+}
+
+/** The rows of both texts over the columns, and their difference. */
+export type Rows = readonly [Float32Array, Float32Array, Float32Array];
+
+export const settings = (ctx: ViewContext): TwoTextsOptions => ctx.options as TwoTextsOptions;
+
+/** The place of what is shown; attributions by layer are read at the input. */
+export function placeOf(ctx: ViewContext): { place: Place; isMap: boolean; recorded: boolean } {
+  const { source, layer, head } = ctx.resolved();
+  const method = source.method.replace(/:layers$/, "");
+  const isMap = source.kind === "map" && method === source.method;
+  const at = isMap ? { layer, head } : { layer: 0, head: "-" as const };
+  const recorded = settings(ctx).recorded.includes(baseKey(method).split("#")[0] as string);
+  return { place: { method, stack: source.stack, unit: source.unit, ...at }, isMap, recorded };
+}
+
+export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
+
+/** The column in which an element of the first text stands; -1: none. */
+export function columnOf({ places }: Columns, element: number): number {
+  if (element < 0) return -1;
+  let [low, found] = [0, -1];
+  // Elements stand in their order: the last column that begins at or before this one.
+  for (; low < places.length; low += 1) {
+    const first = places[low]?.[0] ?? -1;
+    if (first > element) break;
+    if (first >= 0) found = low;
+  }
+  return found;
+}
+
+/** What a column reads: “keys” for “key”, or one of them if there is only one. */
+export const hasBoth = ({ places }: Columns, column: number): boolean => !places[column]?.includes(-1);
+
+const READ = new WeakMap<Answer<unknown>, Float32Array>();
+
+/** The numbers of an answer, decoded once. */
+function valuesOf(answer: Answer<unknown>): Float32Array {
+  let values = READ.get(answer);
+  if (!values) {
+    const bytes = answer.buffers[0] as DataView;
+    values = Float32Array.from({ length: bytes.byteLength / 4 }, (_, i) => bytes.getFloat32(4 * i, true));
+    READ.set(answer, values);
+  }
+  return values;
+}
+
+/** Three rows of an answer to "rows". */
+export function rowsIn(answer: Answer<RowsSaid>): Rows {
+  const values = valuesOf(answer);
+  const count = values.length / 3;
+  return [0, 1, 2].map((i) => values.subarray(i * count, (i + 1) * count)) as unknown as Rows;
+}
+
+/** The rows of one query in an answer to "maps", which holds all columns. */
+export function rowIn(answer: Answer<MapsSaid>, query: number): Rows {
+  const values = valuesOf(answer);
+  const [rows, cols] = answer.meta.shape;
+  return [0, 1, 2].map((i) =>
+    values.subarray((i * rows + query) * cols, (i * rows + query + 1) * cols),
+  ) as unknown as Rows;
+}
+
+/** The three matrices of an answer to "maps". */
+export function matricesIn(answer: Answer<MapsSaid>): Rows {
+  const values = valuesOf(answer);
+  const size = answer.meta.shape[0] * answer.meta.shape[1];
+  return [0, 1, 2].map((i) => values.subarray(i * size, (i + 1) * size)) as unknown as Rows;
+}

@@ -1,0 +1,180 @@
+/**
+ * The text that is explained, and others: a menu of those the view has, one step back, and a line in which the reader
+ * types another, which the kernel traces.
+ */
+import type { ViewContext } from "../../context.ts";
+import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
+import type { Answers } from "../../wire/answers.ts";
+import type { ExplorerOptions, TextItem, Texts } from "../../wire/wire.ts";
+import { icon } from "../base/icons.ts";
+import { createMenu } from "../base/menu.ts";
+import { percent } from "../text/predictions/percent.ts";
+
+export interface TextLine {
+  /** Buttons beside the text. */
+  tools: HTMLElement;
+  /** The field that stands in the text's place while it is edited. */
+  field: HTMLElement;
+  /** The progress of a new text, or why there is none. */
+  state: HTMLElement;
+  show(): void;
+}
+
+const TOPIC = "text";
+/** What a page says that has no kernel; there no text is typed. */
+const NEEDS_KERNEL = "needs a running kernel";
+/** Characters of a text in the menu. */
+const LABEL = 72;
+
+type Wanted = { text: string } | { index: number };
+
+/** What a line keeps when another text is drawn: what was asked for last, what is half typed, and where the focus was. */
+interface Kept {
+  wanted?: Wanted | undefined;
+  draft?: string | undefined;
+  focus?: "menu" | "back" | "edit" | undefined;
+}
+
+/** `reading` is the element with the text, which is hidden while the text is edited. */
+export function createTextLine(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  answers: Answers,
+  reading: HTMLElement,
+): TextLine {
+  const kept = (ctx.lasting.get(TOPIC) as Kept | undefined) ?? {};
+  ctx.lasting.set(TOPIC, kept);
+  const read = (): Texts | undefined => (ctx.options as ExplorerOptions).texts;
+  const shownText = (): string => read()?.text ?? ctx.header().text;
+  const isShown = (wanted: Wanted): boolean =>
+    "text" in wanted ? shownText() === wanted.text : read()?.shown === wanted.index;
+  const menu = createMenu("text", signal, (value) => ask({ index: Number(value) }, "menu"));
+  const count = menu.field.querySelector(".aw-menu-name") as HTMLElement;
+  const back = iconButton(signal, "", "back to the text before", () => {
+    const previous = read()?.previous;
+    if (typeof previous === "number") ask({ index: previous }, "back");
+  });
+  const pencil = iconButton(signal, "", "type another text", () => (field.hidden ? edit() : leave()));
+  setChildren(back, icon("back"));
+  setChildren(pencil, icon("edit"));
+  const tools = h("span.text-tools", { role: "group", "aria-label": "texts" }, menu.field, back, pencil);
+  const field = h("textarea.button.text-field", {
+    rows: "1",
+    hidden: "",
+    spellcheck: "false",
+    "aria-label": "text to trace",
+    title: "Enter: trace this text · Shift+Enter: a new line · Escape: leave",
+  });
+  const [doing, bar, steps] = [h("span"), h("progress"), h("span", { "aria-hidden": "true" })];
+  const stop = h("button.button", { type: "button" }, "Cancel");
+  const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
+  /** Why nothing can be typed, once somebody wants to. */
+  let note = "";
+  let asked: Wanted | null = null;
+
+  const edit = (draft = shownText()): void => {
+    const why = read()?.refusal ?? "";
+    note = why ? `This text cannot be edited: ${why}.` : "";
+    if (!why) {
+      // The field is as tall as the text was, so that nothing below it moves.
+      field.style.height = `${Math.max(28, reading.offsetHeight)}px`;
+      field.value = draft;
+      field.hidden = false;
+      reading.hidden = true;
+      field.focus();
+      field.setSelectionRange(draft.length, draft.length);
+    }
+    show();
+  };
+  const leave = (): void => {
+    field.hidden = true;
+    reading.hidden = false;
+    note = "";
+    kept.draft = undefined;
+    pencil.focus();
+    show();
+  };
+  const isAsking = (): boolean => asked !== null && !answers.failure(TOPIC, asked);
+  const ask = (wanted: Wanted, focus: Kept["focus"] = "edit"): void => {
+    // Of several texts typed one after the other, only the last is traced.
+    if (isAsking()) answers.cancel(TOPIC);
+    [asked, note] = [wanted, ""];
+    Object.assign(kept, { wanted, draft: undefined, focus });
+    answers.retry(TOPIC, true);
+    answers.get(TOPIC, { ...wanted });
+    show();
+  };
+  const submit = (): void => {
+    if (!field.value.trim() || (field.value === shownText() && !isAsking())) leave();
+    else ask({ text: field.value });
+  };
+  on(field, signal, {
+    input() {
+      if (isAsking()) kept.draft = field.value;
+    },
+    keydown(event) {
+      // Letters are text here, and keys of no view.
+      event.stopPropagation();
+      if (event.isComposing) return;
+      if (event.key === "Enter" && !event.shiftKey) submit();
+      else if (event.key === "Escape") leave();
+      else return;
+      event.preventDefault();
+    },
+  });
+  on(reading, signal, { dblclick: () => pencil.hidden || edit() });
+  on(stop, signal, { click: () => answers.cancel(TOPIC) });
+
+  const itemOf = (several: boolean) => (item: TextItem, i: number) => ({
+    value: String(i),
+    label: item.text ? shortLabel(item.text.replace(/\s+/g, " "), LABEL) : `text ${i + 1}`,
+    note: several ? shortLabel(item.model, LABEL) : "",
+    badge: item.prediction
+      ? `${shortLabel(item.prediction.label, 20)} ${percent(item.prediction.probability)}`
+      : `${item.tokens} tokens`,
+  });
+  const show = (): void => {
+    const texts = read();
+    assign(tools, { hidden: !texts });
+    if (!texts) return;
+    const { items, shown, previous, refusal } = texts;
+    menu.offer(items.map(itemOf(new Set(items.map(({ model }) => model)).size > 1)), String(shown));
+    setText(count, `${shown + 1} of ${items.length}`);
+    const before = previous === null ? undefined : items[previous];
+    assign(back, { hidden: !before });
+    const name = `back to “${shortLabel(before?.text ?? "", 40)}”`;
+    if (before && back.title !== name) [back.title, back.ariaLabel] = [name, name];
+    assign(pencil, {
+      hidden: refusal === NEEDS_KERNEL,
+      ariaDisabled: String(Boolean(refusal)),
+      ariaPressed: String(!field.hidden),
+    });
+    const why = asked && (answers.failure(TOPIC, asked) ?? "");
+    if (why) kept.wanted = undefined;
+    const job = answers.job(TOPIC);
+    const waits = job?.done === null ? ": waits for the running cell" : "";
+    setText(doing, job ? `${job.text || "a new text"}${waits}` : note || why || "");
+    assign(bar, { hidden: !job?.total, max: job?.total ?? 1, value: job?.done ?? 0 });
+    setText(steps, job?.total ? `${job.done} of ${job.total}` : "");
+    assign(stop, { hidden: !job });
+    assign(state, { hidden: !doing.textContent });
+  };
+
+  // Drawn anew for another text: go on where the reader is.
+  const { wanted, draft, focus } = kept;
+  Object.assign(kept, { wanted: undefined, focus: undefined });
+  queueMicrotask(() => {
+    if (signal.aborted || !read()) return;
+    if (wanted && !isShown(wanted)) {
+      asked = wanted;
+      answers.get(TOPIC, { ...wanted });
+    }
+    const isFree = document.activeElement === document.body || document.activeElement === null;
+    if (draft !== undefined) edit(draft);
+    else if (focus && isFree) {
+      const entry = { menu: menu.field.querySelector("button"), back, edit: pencil }[focus];
+      entry?.focus({ preventScroll: true });
+    }
+  });
+  return { tools, field, state, show };
+}

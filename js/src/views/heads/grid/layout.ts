@@ -1,0 +1,104 @@
+/** Sizes of the grid: thumbnails as large as there is room for, or a heat table. */
+
+import { type Arrangement, arrange, type Order, type Place, type Spot, table, thumbSide } from "./arrange.ts";
+
+/** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
+const [LARGEST, LEAST_SIDE, NAMED] = [72, 12, 36];
+/** Size of a place of the heat table in px. */
+const [WIDEST, HIGHEST] = [24, 20];
+/** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
+const [NAMES, VALUES] = [34, 62];
+export const FOOT = 15;
+/** Height in px of names above the grid and of its scrollbar. */
+const AROUND = 28;
+/** Width in px from which the ranked heads stand beside the grid, and their width. */
+export const TWO_COLUMNS = 640;
+const ASIDE = 300;
+/** Height in px of a view of its own, and of the grid in it: beside the ranked heads, or above them. */
+const [HEIGHT, TALL, LOW] = [480, 318, 190];
+/** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
+const NARROW = 300;
+/** Height of a narrow heat table: its six thumbnails stand below it. */
+const LOW_TABLE = 150;
+
+/** What is to be laid out, and in how much room. */
+export interface Wanted {
+  layers: number;
+  heads: number;
+  order: Order;
+  /** Smallest value first. */
+  lowest: boolean;
+  /** The statistic; null: none. */
+  value: ((spot: Spot) => number) | null;
+  keeps: (spot: Spot) => boolean;
+  layerName: (layer: number) => string;
+  headName: (head: number) => string;
+  /** Width of grid and ranked heads in px, and the height that was asked for. */
+  width: number;
+  height: number | null;
+  /** Whether the ranked heads stand beside the grid. */
+  isBeside: boolean;
+}
+
+export interface Layout extends Arrangement {
+  /** Size of a place, and the height of its last part, for a name. */
+  size: Place;
+  foot: number;
+  isTable: boolean;
+  order: Order;
+  /** Width of the names at the left, and the height of the whole. */
+  names: number;
+  height: number;
+  /** Line and column by "layer head". */
+  places: Map<string, [number, number]>;
+}
+
+export const NOTHING: Layout = {
+  cols: 0,
+  lines: [],
+  shown: 0,
+  size: { width: 0, height: 0 },
+  foot: 0,
+  isTable: false,
+  order: "layers",
+  names: NAMES,
+  height: 0,
+  places: new Map(),
+};
+
+export function layOut(wanted: Wanted): Layout {
+  const { layers, heads, order, isBeside, width } = wanted;
+  const tallest = isBeside ? (wanted.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
+  const across = Math.max(40, (isBeside ? width - ASIDE : width) - NAMES - 2);
+  // The height of the grid never depends on how it is sorted.
+  const plain = thumbSide(layers, heads, across, tallest, LARGEST);
+  const isTable = layers * heads > 1 && thumbSide(layers, heads, NARROW, LOW, LARGEST) < LEAST_SIDE;
+  const names = !isTable && ["all", "groups"].includes(order) ? VALUES : NAMES;
+  const room = across - names + NAMES - 12; // beside a scrollbar
+  const isPlain = order === "layers";
+  const foot = isTable || isPlain ? 0 : FOOT;
+  const size = (): Place => {
+    if (isTable) {
+      const [wide, high] = [Math.floor(across / layers), Math.floor((isBeside ? tallest : LOW_TABLE) / heads)];
+      return { width: Math.max(3, Math.min(WIDEST, wide)), height: Math.max(3, Math.min(HIGHEST, high)) };
+    }
+    const within = Math.min(plain, Math.floor(room / heads));
+    const side = isPlain ? plain : order === "within" ? within : Math.max(NAMED, plain);
+    return { width: side, height: side + foot };
+  };
+  const sorted = {
+    ...wanted,
+    room,
+    tallest: isPlain ? tallest : Number.POSITIVE_INFINITY,
+    largest: isPlain ? plain : Math.max(NAMED, plain),
+  };
+  const arrangement = isTable ? table(layers, heads, wanted.keeps, wanted.headName) : arrange(sorted);
+  const places: Layout["places"] = new Map();
+  for (const [row, { spots }] of arrangement.lines.entries()) {
+    for (const [col, at] of spots.entries()) if (at) places.set(`${at.layer} ${at.head}`, [row, col]);
+  }
+  const place = size();
+  const fixed = isTable ? place.height * heads : Math.min(tallest, plain * layers);
+  const height = Math.max(fixed, Math.min(tallest, 3 * NAMED)) + AROUND;
+  return { ...arrangement, size: place, foot, isTable, order, names, height, places };
+}

@@ -1,0 +1,119 @@
+/**
+ * Around the two columns of a HeadView: words above, values beside the tokens, and below the row of what stands apart.
+ */
+import type { ViewContext } from "../../context.ts";
+import { assign, h, quoted, setFlag, setStyles, setText } from "../../dom.ts";
+import { amountText } from "../base/meters.ts";
+import type { Column } from "./column.ts";
+import { barRoom } from "./lines.ts";
+import type { HeadNumbers } from "./numbers.ts";
+import { type Pairs, relations, type Side, type Values } from "./pairs.ts";
+import { namesApart } from "./rows.ts";
+import { opposite, SIDES, type Token } from "./token.ts";
+
+/** Width in px below which there are no values at the left. */
+export const NARROW = 420;
+
+/** Widths in px. */
+export interface Widths {
+  width: number;
+  /** Of bars and values beyond the tokens of each side. */
+  lanes: Record<Side, number>;
+  /** Of the tokens. */
+  own: Record<Side, number>;
+}
+
+export interface Margins {
+  above: HTMLElement;
+  below: HTMLElement;
+  layOut(pairs: Pairs, widths: Widths): void;
+  /** What the columns are. */
+  name(names: Record<Side, string>): void;
+  /** Write the values of a token beside the other side; returns where its bars are full. */
+  tell(token: Token): number;
+}
+
+export function createMargins(
+  ctx: ViewContext,
+  columns: Readonly<Record<Side, Column>>,
+  numbers: HeadNumbers,
+): Margins {
+  const over = {
+    queryLane: h("span.hv-over"),
+    query: h("span"),
+    key: h("span"),
+    keyLane: h("span.hv-over"),
+  };
+  const above = h("div.hv-sides", { "aria-hidden": "true" }, ...Object.values(over));
+  const [name, bar, value] = [h("span.hv-name"), h("span.apart"), h("span.hv-number")];
+  const room = h("span.hv-bar", bar);
+  const below = h("div.hv-apart", name, room, value);
+  let pairs: Pairs | null = null;
+  let width = 0;
+
+  return {
+    above,
+    below,
+    layOut(now, { width: all, lanes, own }) {
+      [pairs, width] = [now, all];
+      for (const side of SIDES) {
+        setStyles(over[side], { width: `${own[side]}px` });
+        setStyles(over[`${side}Lane`], { width: `${lanes[side]}px` });
+      }
+      setStyles(below, { "--aw-from": `${all - lanes.key - own.key}px`, "--aw-label-width": `${own.key}px` });
+      setStyles(room, { width: `${barRoom(lanes.key)}px` });
+      assign(below, { hidden: now.key.apart.length === 0 });
+    },
+    name(names) {
+      for (const side of SIDES) setText(over[side], names[side]);
+    },
+    tell(token) {
+      if (!pairs) return 1;
+      const { source } = ctx.resolved();
+      const otherSide = opposite(token.side);
+      const { shown, apart } = pairs[otherSide];
+      const { values, exact } = numbers.valuesOf(token.side, token.index);
+      const received = values.length === 1 ? values[0] : undefined;
+      // What stands apart has the same scale; its sum has no bar where readers are shown.
+      const sum = token.side === "key" ? 0 : sumOf(values, apart);
+      let top = received ? Math.abs(sum) : numbers.top(null);
+      for (const i of received ? shown : []) top = Math.max(top, Math.abs(received?.[i] as number) || 0);
+      top ||= 1;
+      const strong = token.other >= 0 ? token.other : (relations(values, 1, apart)[0]?.index ?? -1);
+      const scale = source.stochastic ? Math.min(top, 0.99) : top;
+      // What rounds to zero on the way here is not known to be zero.
+      const text = (one: number): string =>
+        Number.isNaN(one) ? "" : amountText(one === 0 && !exact ? Number.MIN_VALUE : one, scale);
+      columns[token.side].tell(null, -1);
+      columns[otherSide].tell(received && width >= NARROW / 2 ? (i) => text(received[i] as number) : () => "", strong);
+      const label = quoted(
+        ctx.axisOf(token.side === "query" ? source.query : source.key).labels,
+        token.index,
+        ctx.options.indexBase,
+      );
+      const names = namesApart(pairs.key);
+      const lanes = {
+        query: token.side === "key" ? `of ${label}` : names && !numbers.huge() ? `to ${names}` : "",
+        key: token.side === "query" ? `by ${label}` : "",
+      };
+      for (const side of SIDES) {
+        const lane = over[`${side}Lane`];
+        if (setText(lane, lanes[side])) lane.title = lanes[side];
+        setFlag(lane, "data-looked", token.side !== side);
+      }
+      if (setText(name, names)) name.title = names;
+      setText(value, token.side === "query" ? text(sum) : "");
+      setStyles(bar, { width: `${Math.min(100, (100 * Math.abs(sum)) / top)}%` });
+      setFlag(below, "data-empty", token.side === "key" || !values.some(Boolean));
+      return top;
+    },
+  };
+}
+
+/** The sum over some elements, the mean over heads. */
+function sumOf(values: Values, elements: readonly number[]): number {
+  const loaded = values.filter((one) => one !== undefined);
+  let sum = 0;
+  for (const one of loaded) for (const i of elements) sum += one[i] || 0;
+  return sum / Math.max(1, loaded.length);
+}

@@ -1,0 +1,190 @@
+/** The picture of a HeadView: two columns of tokens, the lines between them, and the values of the current token. */
+import { barColours } from "../../colour.ts";
+import type { ViewContext } from "../../context.ts";
+import { assign, h, setFlag, setText, shortLabel } from "../../dom.ts";
+import type { Axis, HeadKey } from "../../wire/wire.ts";
+import { filtersOf } from "../base/filters.ts";
+import { styleValue } from "../base/styleValue.ts";
+import { textWidth } from "../maps/labels.ts";
+import { headColour } from "./colours.ts";
+import { type ColumnEvents, createColumn } from "./column.ts";
+import { createLines } from "./lines.ts";
+import { createMargins, NARROW } from "./margins.ts";
+import type { HeadNumbers } from "./numbers.ts";
+import { createOutOfSight } from "./outOfSight.ts";
+import type { Pairs, Side } from "./pairs.ts";
+import { opposite, SIDES, type Token } from "./token.ts";
+
+/** Heights of a row in px: at least, and where there is room. */
+const [LOW, HIGH] = [20, 28];
+
+/** What is drawn. */
+export interface Drawing {
+  heads: readonly HeadKey[];
+  token: Token | null;
+  /** Index among the heads of the only one that is drawn in full; -1: all. */
+  only: number;
+}
+
+export function createPlot(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  numbers: HeadNumbers,
+  token: () => Token | null,
+  events: (side: Side) => ColumnEvents,
+) {
+  const canvas = h("canvas.hv-canvas");
+  const busy = h("div.busy");
+  const lines = createLines(canvas);
+  /** The scroll position that a column got from the other one. */
+  const followed = { query: -1, key: -1 };
+  const column = (side: Side) => {
+    const { scrolled, ...others } = events(side);
+    return createColumn(side, signal, {
+      ...others,
+      scrolled() {
+        const other = opposite(side);
+        const top = columns[side].top();
+        // A pinned token keeps its column.
+        if (Math.abs(top - followed[side]) >= 1 && !ctx.cell("pinned")) {
+          columns[other].scrollTo(top);
+          followed[other] = columns[other].top();
+        }
+        followed[side] = -1;
+        scrolled();
+      },
+    });
+  };
+  const columns: Record<Side, ReturnType<typeof createColumn>> = { query: column("query"), key: column("key") };
+  const beyond = createOutOfSight(signal, (index) => columns[opposite(token()?.side ?? "key")].reveal(index));
+  const role = { tabindex: "0", role: "application", "aria-roledescription": "lines between tokens" };
+  const element = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element, busy);
+  const margins = createMargins(ctx, columns, numbers);
+  const widths = new WeakMap<Axis, number>();
+  let pairs: Pairs | null = null;
+  /** The queries whose last one has been scrolled into view. */
+  let sighted: Axis | null = null;
+  /** The source that the canvas shows. */
+  let painted = "";
+
+  const columnWidth = (axis: Axis, width: number): number => {
+    let widest = widths.get(axis);
+    if (widest === undefined) {
+      const font = `13px ${styleValue(ctx, element, "font-family")}`;
+      // The longest labels by number of characters: measuring all takes too long.
+      const long = axis.labels.map((label) => shortLabel(label)).sort((a, b) => b.length - a.length);
+      widest = Math.max(0, ...long.slice(0, 99).map((label) => textWidth(label, font)));
+      widths.set(axis, widest);
+    }
+    return Math.ceil(Math.max(34, Math.min(220, 0.24 * width, widest + 22)));
+  };
+
+  /** Scroll the pinned token into view, and the other column to the same height. */
+  const follow = (): void => {
+    const pinned = ctx.cell("pinned");
+    if (!pinned) {
+      // Where the view opens, once.
+      if (pairs && sighted !== pairs.query.axis)
+        for (const side of SIDES) columns[side].reveal(pairs.query.lastContent);
+      sighted = pairs?.query.axis ?? null;
+      return;
+    }
+    for (const side of SIDES) columns[side].reveal(pinned[side]);
+    for (const side of SIDES) if (pinned[side] < 0) columns[side].scrollTo(columns[opposite(side)].top());
+  };
+
+  return {
+    element,
+    columns,
+    margins,
+    follow,
+    layOut(now: Pairs, width: number, height: number): void {
+      pairs = now;
+      const { query, key } = now;
+      const count = Math.max(query.shown.length, key.shown.length, 1);
+      const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
+      const lanes = lanesOf(width);
+      const own = { query: columnWidth(query.axis, width), key: columnWidth(key.axis, width) };
+      const off = { query: now.queries, key: now.keys };
+      for (const side of SIDES) {
+        const size = { row, width: lanes[side] + own[side], height, lane: lanes[side] };
+        columns[side].layout(now[side], off[side], size);
+      }
+      margins.layOut(now, { width, lanes, own });
+      const [left, right] = [lanes.query + own.query + 2, width - lanes.key - own.key - 2];
+      lines.layout({ width, height, row, left, right, lanes, rows: { query, key } });
+      follow();
+    },
+    /** Draw lines and values, or dim the old picture until there are new ones. */
+    draw({ heads, token: looked, only }: Drawing): void {
+      const { source } = ctx.resolved();
+      const missing = numbers.missing(looked);
+      const why = numbers.why();
+      setFlag(element, "data-stale", missing);
+      assign(element, { ariaBusy: String(missing) });
+      assign(busy, { hidden: !missing });
+      setText(busy, why);
+      // The picture of another map would be wrong, even dimmed.
+      if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
+      if (missing) return;
+      painted = source.id;
+      const all = source.heads ?? ["-"];
+      const { palette, scale: mode } = filtersOf(ctx);
+      const ink = barColours(ctx.theme, palette);
+      lines.style({
+        colours:
+          heads.length < 2 ? [ink.amount] : heads.map((head) => headColour(all.indexOf(head as never), ctx.theme)),
+        signs: source.signed ? [ink.against, ink.for] : null,
+        mode,
+        top: numbers.top(looked),
+        only,
+        apart: styleValue(ctx, element, "--aw-apart"),
+      });
+      const scroll = { query: columns.query.top(), key: columns.key.top() };
+      const overview = numbers.huge() ? null : numbers.edges(...columns.query.range());
+      if (overview) lines.edges(overview.edges, scroll);
+      if (overview && looked?.side !== "key") lines.apart(overview.apart, scroll, numbers.top(null));
+      if (looked) {
+        const { values } = numbers.valuesOf(looked.side, looked.index);
+        lines.look(looked, values, scroll, margins.tell(looked));
+      }
+    },
+    /** Say how much of the current token's weight is out of sight; null: there is none. */
+    tellBeyond(looked: Token | null): void {
+      assign(beyond.element, { hidden: !looked });
+      if (!looked || !pairs) return;
+      const side = opposite(looked.side);
+      beyond.show(numbers.valuesOf(looked.side, looked.index).values, pairs[side], columns[side].range());
+    },
+    /** Mark the current token, the pinned one, and what is masked. */
+    mark(looked: Token | null): void {
+      if (!pairs) return;
+      const pinned = ctx.cell("pinned");
+      for (const side of SIDES) {
+        const isTokenSide = looked?.side === side;
+        const hides = looked && !isTokenSide && pairs.causal;
+        const masked = !hides ? [-1, -1] : side === "key" ? [looked.index + 1, pairs.cols] : [0, looked.index];
+        columns[side].mark(
+          (isTokenSide ? looked.index : looked?.other) ?? -1,
+          pinned?.[side] ?? -1,
+          masked as [number, number],
+        );
+      }
+    },
+    /** Mark what is chosen together. */
+    choose(): void {
+      const pins = ctx.pins();
+      const several = pins.length > 1 ? pins : [];
+      for (const side of SIDES) {
+        const tokens = several.flatMap((cell) => (cell[side] < 0 ? [] : [cell[side]]));
+        columns[side].choose(tokens, ctx.span(side));
+      }
+    },
+  };
+}
+
+/** Widths of bars and values beside the tokens. */
+function lanesOf(width: number): Record<Side, number> {
+  if (width < NARROW) return { query: Math.round(0.1 * width), key: Math.round(0.3 * width) };
+  return { query: Math.round(Math.min(130, 0.14 * width)), key: Math.round(Math.min(260, 0.3 * width)) };
+}

@@ -1,0 +1,202 @@
+"""Tests of the alignment of two texts, and of the difference of their traces and explanations."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.tracing.text.alignment import Alignment, align, letters
+from attnwidgets.tracing.text.units import TokenAxis, Unit
+from tests.tracing import tiny
+
+
+def axis(text: str, special: str = "") -> TokenAxis:
+    """An axis whose tokens are letters; those in `special` are special."""
+    unit = Unit(
+        "token", tuple(text), tuple((i,) for i in range(len(text))), tuple(sign in special for sign in text)
+    )
+    return TokenAxis(tuple(text), {"token": unit})
+
+
+def distance(first: str, other: str) -> int:
+    """The Levenshtein distance, by its definition."""
+    if not first or not other:
+        return len(first) + len(other)
+    table = [list(range(len(other) + 1))]
+    for i, one in enumerate(first):
+        line = [i + 1]
+        for j, two in enumerate(other):
+            line.append(min(table[i][j] + (one != two), table[i][j + 1] + 1, line[j] + 1))
+        table.append(line)
+    return table[-1][-1]
+
+
+def check_columns(found: Alignment, first: int, other: int) -> None:
+    """Every element of both texts is in one column, in its order."""
+    for side, count in enumerate((first, other)):
+        assert [i for group in found.groups(side) for i in group] == list(range(count))
+
+
+def test_as_few_edits_as_brute_force_finds() -> None:
+    draw = random.Random(15)
+    for _ in range(400):
+        first, other = ("".join(draw.choices("abcd", k=draw.randint(0, 9))) for _ in range(2))
+        found = align(axis(first), axis(other))
+        check_columns(found, len(first), len(other))
+        assert len(found.differing) == distance(first, other), (first, other)
+        for number, column in enumerate(found.columns):
+            assert column.same == (found.label(number, 0) == found.label(number, 1))
+            assert column.first or column.second
+
+
+def test_the_same_text_is_aligned_with_itself() -> None:
+    found = align(axis("abcab"), axis("abcab"))
+    assert found.groups(0) == found.groups(1) == tuple((i,) for i in range(5))
+    assert found.differing == ()
+    assert align(axis(""), axis("")).columns == ()
+
+
+def test_special_tokens_stand_with_special_tokens() -> None:
+    found = align(axis("[ab]", "[]"), axis("(abc)", "()"))
+    assert list(found.changes()) == [("[", "("), ("", "c"), ("]", ")")]
+    found = align(axis("[x", "["), axis("xy"))
+    assert not any(len(one) == len(two) == 1 and one == "[" for one, two in found.changes())
+
+
+def test_ties_keep_words_with_words() -> None:
+    words, signs = ("he", ","), ("!", "she", "?")
+    found = align(TokenAxis.plain(words), TokenAxis.plain(signs))
+    assert ("he", "she") in list(found.changes())
+    assert (",", "?") in list(found.changes())
+
+
+def test_four_thousand_tokens_take_a_second() -> None:
+    draw = random.Random(4)
+    first, other = (TokenAxis.plain([str(draw.randint(0, 400)) for _ in range(4096)]) for _ in range(2))
+    start = time.perf_counter()
+    check_columns(align(first, other), 4096, 4096)
+    assert time.perf_counter() - start < 5  # 0.3 s on two idle cores
+
+
+def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnwidgets.tracing.text.alignment.MOST_CELLS", 8)
+    with pytest.raises(ValueError, match="differ over 3 and 3 elements"):
+        align(axis("abc"), axis("xyz"))
+    with pytest.raises(ValueError, match="Did you mean 'token'"):
+        align(axis("a"), axis("a"), "tokn")
+
+
+def test_two_tokenizers_align_by_characters() -> None:
+    text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
+    one, two = (aw.trace(*aw.demo_model(name), text).axes()[0] for name in ("encoder", "decoder"))
+    found = align(one, two, by="character")
+    check_columns(found, len(one), len(two))
+    assert [found.label(i, 0) for i in found.differing] == ["[CLS]", "[SEP]"]
+    for column in found.columns:
+        spelled = [
+            "".join(letters(side.tokens[i]) for i in group)
+            for side, group in zip((one, two), column[:2], strict=True)
+        ]
+        assert len(set(spelled)) == 1 or not column.second
+    assert any(len(column.second) > 1 or len(column.first) > 1 for column in found.columns)
+    changed = aw.trace(*aw.demo_model("decoder"), text.replace("keys", "key")).axes()[0]
+    found = align(one, changed, by="character")
+    assert [pair for pair in found.changes() if all(pair)] == [("keys", "␣key")]
+
+
+@pytest.fixture(scope="module")
+def films() -> tuple[Any, Any]:
+    """Traces of a sentence and of its negation."""
+    model = aw.demo_model("classifier")
+    good, bad = (aw.trace(*model, f"The film was {word}.") for word in ("good", "not good"))
+    return good, bad
+
+
+def test_a_trace_less_itself_is_zero(films: tuple[Any, Any]) -> None:
+    for trace in films:
+        same = trace.diff(aw.trace(trace.model, trace.tokenizer, trace.text))
+        assert (same.total_variation, same.largest_logit_change, same.flipped) == (0, 0, False)
+        assert all(output.before == output.after for output in same.predictions)
+        assert not same.attention["self"].any()
+        assert not same.unpaired["self"].any()
+        assert same.warning == ""
+        for explain in (aw.attention, aw.rollout, aw.lrp):
+            np.testing.assert_array_equal(explain(trace).diff(explain(trace)).values, 0)
+
+
+def test_the_difference_of_two_texts(films: tuple[Any, Any]) -> None:
+    good, bad = films
+    found = good.diff(bad)
+    assert list(found.alignment.changes()) == [("", "not")]
+    assert found.flipped
+    p, q = (trace.logits.double().softmax(-1) for trace in films)
+    assert found.total_variation == pytest.approx(float((p - q).abs().sum() / 2))
+    assert found.largest_logit_change == pytest.approx(float((good.logits - bad.logits).abs().max()))
+    # By hand: the rows that both have, and the column that only one has.
+    rows = [i for i in range(len(bad.tokens)) if bad.tokens[i] != "not"]
+    only = bad.tokens.index("not")
+    one, two = (trace.attention_layer(5).double().numpy() for trace in films)
+    shared = np.abs(one - two[:, rows][:, :, rows]).sum(-1)
+    alone = np.abs(two[:, rows, only])
+    np.testing.assert_allclose(found.attention["self"][5], (shared + alone).mean(-1) / 2, atol=1e-12)
+    np.testing.assert_allclose(found.unpaired["self"][5], alone.mean(-1) / 2, atol=1e-12)
+
+
+def test_outputs_of_other_models_are_not_compared() -> None:
+    decoder, encoder = (aw.trace(*aw.demo_model(name), "The film.") for name in ("decoder", "classifier"))
+    found = decoder.diff(encoder)
+    assert found.predictions == ()
+    assert np.isnan(found.total_variation)
+    assert "predictions: 49152 tokens and 2 classes" in found.warning
+    assert "attention of the stack 'self': [layer, head] [30, 9] and [6, 12]" in found.warning
+    assert found.attention == {}
+    with pytest.raises(ValueError, match="other has the layer"):
+        aw.attention(decoder).diff(aw.attention(encoder))
+
+
+def test_attributions_differ_by_tokens_and_by_what_no_token_has(films: tuple[Any, Any]) -> None:
+    both = [aw.lrp(trace, target=0, foil=1) for trace in films]
+    found = both[0].diff(both[1])
+    targets = [float(trace.logits[0] - trace.logits[1]) for trace in films]
+    assert found.values.sum() + found.residual == pytest.approx(targets[0] - targets[1], abs=1e-4)
+    assert found.labels == ("[CLS]", "the", "film", "was", "− not", "good", ".", "[SEP]")
+    assert found.value(4) == pytest.approx(-both[1].value(4))
+    assert found.value(5) == pytest.approx(both[0].value(4) - both[1].value(5))
+    assert "minus that of 'The film was not good.'" in found.title
+    by_word = both[0].to("word").diff(both[1].to("word"))
+    assert by_word.values.sum() == pytest.approx(found.values.sum())
+    with pytest.raises(ValueError, match=r"other has the target 'negative', this one 'positive'.*target="):
+        aw.lrp(films[0]).diff(aw.lrp(films[1]))
+    with pytest.raises(TypeError, match="other is MixingMap"):
+        both[0].diff(aw.attention(films[1]))
+
+
+def test_maps_differ_cell_by_cell(films: tuple[Any, Any]) -> None:
+    one, two = (aw.attention(trace) for trace in films)
+    found = one.diff(two)
+    assert found.value(5, 5, layer=2, head=3) == pytest.approx(
+        one.value(4, 4, layer=2, head=3) - two.value(5, 5, layer=2, head=3)
+    )
+    # A row that only one text has is its own; the others sum to what shares sum to.
+    np.testing.assert_allclose(found.layer(2).sum(-1)[:, 4], -1, atol=1e-6)
+    np.testing.assert_allclose(found.layer(2).sum(-1)[:, 5], 0, atol=1e-6)
+    mean = one.mean("head").diff(two.mean("head"))
+    np.testing.assert_allclose(mean.layer(2), found.layer(2).mean(0), atol=1e-6)
+
+
+def test_an_encoder_decoder_is_aligned_on_both_sides() -> None:
+    model, tokenizer = tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece()
+    one = aw.trace(model, tokenizer, "unbelievable cat", target_text="cat cat")
+    two = aw.trace(model, tokenizer, "cat", target_text="cat cat")
+    found = one.diff(two)
+    queries, keys = found.alignments["cross"]
+    assert not queries.differing
+    assert keys.differing
+    assert found.attention.keys() == {"encoder", "decoder", "cross"}
+    assert not found.unpaired["decoder"].any()
+    assert found.unpaired["cross"].all()
