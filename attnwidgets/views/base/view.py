@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.options import FilterOptions, TitleOptions
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.store import TileStore
 
 OPENING_BYTES = 150_000
 """Size limit of the answers that travel with a view."""
