@@ -232,12 +232,13 @@ def test_shift_adds_sources(profiled, trace):
     sources = profiled.locator(".aw-profile .aw-strip").nth(1)
     sources.locator(".aw-tok").nth(2).click(modifiers=["Shift"])
     profiled.mouse.move(0, 0)
+    sources.locator(".aw-tok-chosen-key").nth(2).wait_for()
     three = aw.attention(trace).mean().matrix(0)[6, [1, 5, 2]].sum()
-    assert sources.locator(".aw-tok[data-cue]").all_inner_texts() == ["keys", "to", "are"]
+    assert sources.locator(".aw-tok-chosen-key").all_inner_texts() == ["keys", "to", "are"]
     said = profiled.locator(".aw-profile .aw-readout").inner_text()
     assert f"attention {float(f'{three:.4g}'):g}" in said
     sources.locator(".aw-tok").nth(4).click()
-    assert sources.locator(".aw-tok[data-cue]").count() == 0
+    assert sources.locator(".aw-tok-chosen-key").count() == 0
 
 
 @pytest.fixture

@@ -233,3 +233,46 @@ def test_in_a_notebook_all_of_it_arrives_in_python_and_comes_back(lab):
     plot.focus()
     page.keyboard.press("Escape")
     lab.until("[chosen.pins, chosen.heads, chosen.span, chosen.pinned]", [[], [], None, None])
+
+
+@pytest.mark.parametrize("kind", [aw.NeuronView, aw.FlowView])
+def test_a_shift_click_and_a_drag_choose_in_other_views(demo_trace, page_of, kind):
+    view = kind(demo_trace)
+    page = page_of(view, aw.TokenStrip(demo_trace))
+    root = page.locator(f".aw-{'neuron' if kind is aw.NeuronView else 'flow'}")
+    plot = root.locator(".aw-neuron-space" if kind is aw.NeuronView else ".aw-flow-plot")
+    plot.wait_for()
+    count = len(demo_trace.tokens)
+    shape = (count, 1) if kind is aw.NeuronView else (1, count)
+
+    def place(i):
+        return at(plot, *((i, 0) if kind is aw.NeuronView else (0, i)), *shape)
+
+    page.mouse.click(*place(2))
+    click(page, place(4))
+    assert outlines(root) == 2 * 4
+    drag(page, place(5), place(3))
+    page.wait_for_function("() => document.querySelectorAll('.aw-strip .aw-in-span').length === 3")
+    assert tokens(page, "aw-in-span") == [3, 4, 5]
+    assert root.evaluate(DRAWN)[2].count("M") == 1
+
+
+@pytest.fixture(scope="module")
+def demo_trace():
+    return aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+
+
+def test_sets_are_drawn_in_comparisons(demo_trace, page_of):
+    shown = [aw.rollout(demo_trace), aw.value_zeroing(demo_trace)]
+    view = aw.CompareView(shown)
+    view.selection.pins = [(3, 1), (3, 5)]
+    view.selection.span = (2, 4, "token", "key")
+    page = page_of(view)
+    root = page.locator(".aw-compare")
+    root.locator(".aw-compare-plot > .aw-chosen").first.wait_for()
+    assert outlines(root) == 2 * 4
+    page.locator(".aw-strip .aw-in-span").first.wait_for()
+    assert tokens(page, "aw-in-span") == [2, 3]
+    assert tokens(page, "aw-tok-chosen-key") == [1, 5]
+    click(page, at(root.locator(".aw-compare-plot").first, 0, 6, 1, len(demo_trace.tokens)))
+    assert tokens(page, "aw-tok-chosen-key") == [1, 5, 6]

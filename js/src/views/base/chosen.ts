@@ -10,6 +10,9 @@ const [BESIDE, TICK] = [2, 4];
 /** Left, top, width and height in px. */
 export type Box = readonly [number, number, number, number];
 
+/** A bar along an axis: [start, stop) in px. */
+export type Bar = readonly [number, number];
+
 /** Cells of equal size, in px. */
 export interface Cells {
   rows: number;
@@ -19,8 +22,8 @@ export interface Cells {
 }
 
 export interface Chosen {
-  /** Outline boxes, and draw bars along rows and columns: [start, stop) in px. The number of nodes stays the same. */
-  draw(boxes: readonly Box[], rows?: readonly [number, number] | null, cols?: readonly [number, number] | null): void;
+  /** Outline boxes, and draw bars along rows and columns. The number of nodes stays the same. */
+  draw(boxes: readonly Box[], rows?: readonly Bar[], cols?: readonly Bar[]): void;
 }
 
 /** Draw over an element, from its top left corner; what is drawn takes no pointer events. */
@@ -34,10 +37,15 @@ export function createChosen(over: Element): Chosen {
   drawing.append(halo, outlines, bars);
   const isDrawn = createWatch();
   return {
-    draw(boxes, rows = null, cols = null) {
+    draw(boxes, rows = [], cols = []) {
       const outline = outlineOf(boxes);
-      const down = rows ? `M${TICK - BESIDE} ${rows[0] + 1}h${-TICK}V${rows[1] - 1}h${TICK}` : "";
-      const across = cols ? `M${cols[0] + 1} ${TICK - BESIDE}v${-TICK}H${cols[1] - 1}v${TICK}` : "";
+      const side = TICK - BESIDE;
+      const down = joined(rows)
+        .map(([from, to]) => `M${side} ${from + 1}h${-TICK}V${to - 1}h${TICK}`)
+        .join("");
+      const across = joined(cols)
+        .map(([from, to]) => `M${from + 1} ${side}v${-TICK}H${to - 1}v${TICK}`)
+        .join("");
       if (!isDrawn(outline, down, across)) return;
       // Most pictures show nothing chosen: they get no nodes.
       if (outline || down || across) over.after(drawing);
@@ -47,6 +55,17 @@ export function createChosen(over: Element): Chosen {
       setAttributes(bars, { d: down + across });
     },
   };
+}
+
+/** Bars in order; those that touch are one. */
+function joined(bars: readonly Bar[]): Bar[] {
+  const all: Bar[] = [];
+  for (const [from, to] of [...bars].sort(([a], [b]) => a - b)) {
+    const last = all.at(-1);
+    if (last && from <= last[1] + 0.01) all[all.length - 1] = [last[0], Math.max(last[1], to)];
+    else all.push([from, to]);
+  }
+  return all;
 }
 
 /**
@@ -81,6 +100,22 @@ export function boxOf({ query, key }: Pick<Cell, "query" | "key">, size: Cells):
   ];
 }
 
+/** The elements of one side that are pinned together; none if fewer than two cells are. */
+export function pinnedTogether(ctx: ViewContext, side: Span["side"]): number[] {
+  const pins = ctx.pins();
+  return pins.length > 1 ? [...new Set(pins.map((cell) => cell[side]))].filter((i) => i >= 0) : [];
+}
+
+/** Outline the columns of elements that are pinned together, and draw the span above them. */
+export function drawOnColumns(chosen: Chosen, ctx: ViewContext, side: Span["side"], size: Cells): void {
+  const span = ctx.span(side);
+  chosen.draw(
+    pinnedTogether(ctx, side).map((i) => boxOf({ query: -1, key: i }, size)),
+    [],
+    span ? [[span[0] * size.cellWidth, span[1] * size.cellWidth]] : [],
+  );
+}
+
 /** The place of an element among the drawn rows or columns; -1: it is not drawn. */
 export type Place = (side: Span["side"], element: number) => number;
 
@@ -97,14 +132,11 @@ export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: 
     const isOut = (cell.query >= 0 && at.query < 0) || (cell.key >= 0 && at.key < 0);
     return isOut ? [] : [boxOf(at, size)];
   });
-  const bar = (side: Span["side"], cell: number): [number, number] | null => {
+  /** A bar for every element of the span that is drawn. */
+  const bars = (side: Span["side"], cell: number): Bar[] => {
     const [start, stop] = ctx.span(side) ?? [0, 0];
-    let [from, to] = [Number.POSITIVE_INFINITY, -1];
-    for (let i = start; i < stop; i += 1) {
-      const at = place(side, i);
-      if (at >= 0) [from, to] = [Math.min(from, at), Math.max(to, at)];
-    }
-    return to < 0 ? null : [from * cell, (to + 1) * cell];
+    const places = Array.from({ length: stop - start }, (_, i) => place(side, start + i));
+    return places.filter((at) => at >= 0).map((at) => [at * cell, (at + 1) * cell]);
   };
-  chosen.draw(boxes, bar("query", size.cellHeight), bar("key", size.cellWidth));
+  chosen.draw(boxes, bars("query", size.cellHeight), bars("key", size.cellWidth));
 }

@@ -201,6 +201,24 @@ export function pickCells(
   }
 }
 
+/** Choose cells, and a span of one side, in a picture of equal rows or columns. `cellAt` is the cell of one of them. */
+export function pickAlong(
+  ctx: ViewContext,
+  el: HTMLElement,
+  picture: Picture,
+  along: "rows" | "cols",
+  side: Span["side"],
+  signal: AbortSignal,
+  cellAt: (place: number) => Cell,
+): void {
+  const at = (spot: Spot): Cell => cellAt(spot[along === "rows" ? 0 : 1]);
+  createPicking(el, picture, signal, {
+    along,
+    toggle: (spot) => togglePin(ctx, at(spot)),
+    drag: (from, to) => chooseSpan(ctx, side, at(from)[side], at(to)[side]),
+  });
+}
+
 /** Pin a cell beside the last one, with the others kept: Shift and arrows then move it. */
 export function pinAnother(ctx: ViewContext): void {
   const { query, key } = ctx.source();
@@ -231,6 +249,17 @@ export interface TextPicks {
   toggle(index: number): void;
   /** From the first to the last token, both included. */
   span(first: number, last: number): void;
+}
+
+/** What Shift and dragging choose in running text: cells, and a span of one side. */
+export function textPicks(ctx: ViewContext, side: Span["side"], cellAt: (index: number) => Cell | null): TextPicks {
+  return {
+    toggle(index) {
+      const cell = cellAt(index);
+      if (cell) togglePin(ctx, cell);
+    },
+    span: (first, last) => chooseSpan(ctx, side, first, last),
+  };
 }
 
 /**

@@ -6,9 +6,12 @@
 import { SCALE } from "../../colour.ts";
 import { assign, createWatch, h, onResize, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
+import type { Cell } from "../../wire/wire.ts";
+import { createChosen, drawOnColumns, pinnedTogether } from "../base/chosen.ts";
 import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
+import { pickAlong, textPicks } from "../base/gestures.ts";
 import { pinnedQuery } from "../base/pinnedQuery.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
@@ -65,6 +68,12 @@ export const renderCompareView = view((ctx, root, signal) => {
       draw();
     },
   });
+  const chosen = createChosen(picture.canvas);
+  const cellOf = (key: number): Cell => ({ unit: ctx.source().unit, query: rowWanted() ?? -1, key });
+  /** A token of the text: the query whose row is read, where there is one. */
+  const tokenOf = (index: number): Cell =>
+    explanations.meta?.follows ? { unit: ctx.source().unit, query: index, key: -1 } : cellOf(index);
+  pickAlong(ctx, picture.columns.element, picture.columns, "cols", "key", signal, cellOf);
   const agreement = createAgreement(ctx, signal, explanations, choose, picture.point, () => drawAgreement());
   const body = h("div.compare-body", picture.element, agreement.element);
   const text = h("div.compare-text");
@@ -103,7 +112,14 @@ export const renderCompareView = view((ctx, root, signal) => {
     if (!isOtherText(axis)) return;
     bound.abort();
     bound = new AbortController();
-    strip = createStrip(ctx, axis, "", new Set(), { hover, pin: chooseQuery }, bound.signal);
+    strip = createStrip(
+      ctx,
+      axis,
+      "",
+      new Set(),
+      { hover, pin: chooseQuery, ...textPicks(ctx, "key", tokenOf) },
+      bound.signal,
+    );
     setChildren(text, strip.box);
   };
   const showPane = (): void => {
@@ -151,6 +167,8 @@ export const renderCompareView = view((ctx, root, signal) => {
     const query = meta.how === "row" && meta.maps.some(Boolean) ? (meta.query ?? -1) : -1;
     strip?.mark("aw-key", key);
     strip?.mark("aw-query", query);
+    strip?.choose(pinnedTogether(ctx, "query"), pinnedTogether(ctx, "key"), ctx.span("key"));
+    drawOnColumns(chosen, ctx, "key", picture.cells());
     picture.mark(key, query, (i) => words.value(i, key));
     const similar = key < 0 ? agreement.words() : "";
     frame.readout.show([similar, words.read(key, pair, open)].filter(Boolean).join(" · "), true);

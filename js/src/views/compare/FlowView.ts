@@ -8,8 +8,10 @@ import { ByteLru } from "../../wire/lru.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
+import { createChosen, drawOnColumns } from "../base/chosen.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { pickAlong } from "../base/gestures.ts";
 import { failed, type Missing } from "../base/missing.ts";
 import { navigation } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
@@ -41,6 +43,7 @@ export const renderFlowView = view((ctx, root, signal) => {
   const least = h("output");
   const figure = createFigure(signal, () => sayOutside());
   const { plot, grid } = figure;
+  const chosen = createChosen(figure.front);
   const [earlier, later] = [h("span"), h("span")];
   const counts = h("span.note");
   const pane = h("div.flow-pane", figure.element);
@@ -238,6 +241,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     if (width <= 0) return;
     paintBase();
     paintFront();
+    drawOnColumns(chosen, ctx, "query", figure.cells());
   };
   /** At most once per frame: pointers and sliders move faster. Without `all`, only the followed token is drawn. */
   const soon = (all: boolean): void => {
@@ -278,6 +282,11 @@ export const renderFlowView = view((ctx, root, signal) => {
   const choose = (): void => {
     pin(followed());
   };
+  pickAlong(ctx, plot, figure.picture, "cols", "query", signal, (query) => ({
+    unit: ctx.source().unit,
+    query,
+    key: -1,
+  }));
   on(plot, signal, {
     pointermove: (event) => hover(figure.find(event)),
     pointerleave: () => hover(null),

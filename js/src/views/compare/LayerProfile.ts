@@ -26,7 +26,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const controls = together(createLayerControl(ctx, signal), createUnitControl(ctx, signal));
   const lines = createLines(ctx);
   const { plot } = lines;
-  const sources = createSources(ctx, explanations, () => draw());
+  const sources = createSources(ctx, explanations);
   const strips = createProfileStrips(ctx, signal, explanations, sources);
   const copy = createCopyButton(ctx, signal, () => place());
   const chart = h("div.profile-chart", lines.element);

@@ -19,7 +19,9 @@ import {
   setText,
 } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
+import type { Cells } from "../base/chosen.ts";
 import { filtersOf } from "../base/filters.ts";
+import type { Picture as Columns } from "../base/gestures.ts";
 import { amountText } from "../base/meters.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "../maps/ink.ts";
@@ -61,6 +63,11 @@ export interface Picture {
   mark(key: number, query: number, words: (row: number) => string): void;
   /** Highlight rows; -1: none. */
   point(first: number, second: number): void;
+  /** The rows as a picture of columns, and their size. */
+  columns: Columns;
+  cells(): Cells;
+  /** What the cells are drawn on. */
+  canvas: HTMLCanvasElement;
 }
 
 /** px: height of a row, of its cells; the widest cell, and the narrowest with a number. */
@@ -329,6 +336,9 @@ export function createPicture(
       marked = at;
       showMarks();
     },
+    columns: { element: plot, size: () => (size.cell ? [1, explanations.axis().labels.length] : null) },
+    cells: () => ({ rows: 1, cols: 1, cellWidth: size.cell, cellHeight: size.rows }),
+    canvas: cells,
     point(one, other) {
       for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === one || i === other);
     },

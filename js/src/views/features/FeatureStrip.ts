@@ -9,7 +9,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
-import { chooseSpan, togglePin } from "../base/gestures.ts";
+import { textPicks } from "../base/gestures.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
@@ -165,11 +165,6 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
 
   /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
   const isShown = (axis: Axis): boolean => ctx.axisOf(ctx.source().key) === axis;
-  const toggle = (i: number): void => {
-    const cell = cellAt(i);
-    if (cell) togglePin(ctx, cell);
-  };
-  const span = (first: number, last: number): void => chooseSpan(ctx, "key", first, last);
 
   const update = (): void => {
     copy.show();
@@ -207,7 +202,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
           const again = tokenAt(ctx, "pinned", current) === i;
           ctx.selection.pin(again ? null : cellAt(i));
         },
-        ...(isShown(axis) ? { toggle, span } : {}),
+        ...(isShown(axis) ? textPicks(ctx, "key", cellAt) : {}),
       };
       strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
       setChildren(text, strip.box);

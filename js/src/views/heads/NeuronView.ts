@@ -15,11 +15,12 @@ import {
   setChildren,
   setText,
 } from "../../dom.ts";
+import { rectangle } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell, HeadKey } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
-import { onAddingClick, togglePin } from "../base/gestures.ts";
+import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestures.ts";
 import { failed } from "../base/missing.ts";
 import { headWords, placeWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
@@ -212,6 +213,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
         ink,
       });
       keys.draw(grown);
+      const together = ctx.pins().filter((cell) => cell.key >= 0 && cell.query === query);
+      keys.choose(together.length > 1 ? together.map((cell) => cell.key) : [], ctx.span("key"));
     }
     say();
   };
@@ -303,10 +306,16 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const key = keys.keyAt(event);
     return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
   };
-  onAddingClick(keys.list, signal, (event) => {
-    const cell = cellAt(event);
-    if (cell) togglePin(ctx, cell);
-    return cell !== null;
+  const cellIn = (at: number): Cell => ({ unit: ctx.source().unit, query: place().query, key: keys.keyIn(at) });
+  createPicking(keys.list, keys.picture, signal, {
+    along: "rows",
+    toggle: ([at]) => togglePin(ctx, cellIn(at)),
+    drag([from], [to], adds) {
+      // Only in the order of the text are keys that stand together a span.
+      const places = rectangle([from, 0], [to, 0]).map(([at]) => at);
+      if (sorted) pinDragged(ctx, places.map(cellIn), adds);
+      else chooseSpan(ctx, "key", keys.keyIn(from), keys.keyIn(to));
+    },
   });
   on(keys.list, signal, {
     pointermove: (event) => ctx.selection.hover(cellAt(event)),

@@ -156,7 +156,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
         const at = placeOf(index);
         return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
       });
-      chosen.draw(boxes, span && [before(span[0]) * row, before(span[1]) * row]);
+      chosen.draw(boxes, span ? [[before(span[0]) * row, before(span[1]) * row]] : []);
     },
     layout(rows, off, sizes) {
       [row, height, lane, count] = [sizes.row, sizes.height, sizes.lane, rows.shown.length];

@@ -3,9 +3,10 @@
 import type { ViewContext } from "../../context.ts";
 import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
+import { toggled } from "../../selection.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
-import type { SetRow } from "../../wire/wire.ts";
+import type { Cell, SetRow } from "../../wire/wire.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createReadout } from "../base/frame.ts";
 import { headAddress } from "../base/navigation.ts";
@@ -65,11 +66,19 @@ export function createRowEditor(
   const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
   const message = h("div.line", { role: "status" });
   const state = createFetchStatus(() => answers);
-  const strips = createStrips(
-    signal,
-    (key) => say(key),
-    (key) => pinKey(key),
-  );
+  const strips = createStrips(signal, {
+    point: (key) => say(key),
+    pin: (key) => pinKey(key),
+    toggle(key) {
+      const at = place();
+      const cell = at && cellOf(at.query, key);
+      if (cell) ctx.selection.pinAll(toggled(ctx.selection.get("pins"), cell));
+    },
+    span(first, last) {
+      const [from, to] = [cellOf(-1, Math.min(first, last)), cellOf(-1, Math.max(first, last))];
+      if (from && to) ctx.selection.setSpan({ start: from.key, stop: to.key + 1, unit: from.unit, side: "key" });
+    },
+  });
   const readout = createReadout();
   const body = h("div", modes.element, free, message, strips.element, ...readout.elements);
   const note = h("div.line");
@@ -85,19 +94,18 @@ export function createRowEditor(
     const source = shownHeadOf(ctx)?.source;
     return source && { query: ctx.axisOf(source.query), key: ctx.axisOf(source.key), source };
   };
-  /** The first token of the pinned element; -1: none. */
-  const pinned = (side: "query" | "key"): number => {
-    const cell = ctx.selection.get("pinned");
+  /** The tokens of an element of a unit. */
+  const tokensIn = (unit: string | undefined, side: "query" | "key", at: number): readonly number[] => {
     const { sources, axes: all } = ctx.header();
     const stack = shownHeadOf(ctx)?.source.stack;
-    const source = sources.find(
-      (candidate) => candidate.unit === cell?.unit && candidate.stack === stack && candidate.kind === "map",
-    );
-    const at = cell?.[side] ?? -1;
+    const source = sources.find((one) => one.unit === unit && one.stack === stack && one.kind === "map");
     const axis = source && all[source[side]];
-    if (!axis || at < 0) return -1;
-    return axis.spans ? (axis.spans[at]?.[0] ?? -1) : at < axis.labels.length ? at : -1;
+    if (!axis || at < 0) return [];
+    return axis.spans ? (axis.spans[at] ?? []) : at < axis.labels.length ? [at] : [];
   };
+  /** The first token of the pinned element; -1: none. */
+  const pinned = (side: "query" | "key", cell = ctx.selection.get("pinned")): number =>
+    tokensIn(cell?.unit, side, cell?.[side] ?? -1)[0] ?? -1;
   const tokensOf = (side: "query" | "key"): number => {
     const axis = axes()?.[side];
     return axis?.spans ? 1 + Math.max(-1, ...axis.spans.flat()) : (axis?.labels.length ?? 0);
@@ -114,17 +122,34 @@ export function createRowEditor(
   const strongest = (): number => before.reduce((best, value, i) => (value > (before[best] as number) ? i : best), 0);
   const keyOf = (): number => (pinned("key") < 0 ? strongest() : pinned("key"));
 
-  /** Pin a query and a key by their tokens, in the unit of the views. */
-  const pinTokens = (query: number, key: number): void => {
+  /** A query and a key by their tokens (-1: none), as a cell in the unit of the views. */
+  const cellOf = (query: number, key: number): Cell | null => {
     const stack = shownHeadOf(ctx)?.source.stack;
     const maps = ctx.header().sources.filter((candidate) => candidate.stack === stack && candidate.kind === "map");
     const source = maps.find(({ unit }) => unit === "token") ?? maps[0];
-    if (!source) return;
+    if (!source) return null;
     const at = (side: "query" | "key", token: number): number => {
       const { spans } = ctx.axisOf(source[side]);
-      return spans ? spans.findIndex((span) => span.includes(token)) : token;
+      return token >= 0 && spans ? spans.findIndex((span) => span.includes(token)) : token;
     };
-    ctx.selection.set({ pinned: { unit: source.unit, query: at("query", query), key: key < 0 ? -1 : at("key", key) } });
+    return { unit: source.unit, query: at("query", query), key: at("key", key) };
+  };
+  const pinTokens = (query: number, key: number): void => {
+    const pinned = cellOf(query, key);
+    if (pinned) ctx.selection.set({ pinned });
+  };
+  /** Outline the keys of this row that are pinned together, and draw the span. */
+  const drawChosen = (query: number): void => {
+    const pins = ctx.selection.get("pins");
+    const here = pins.length > 1 ? pins.filter((cell) => pinned("query", cell) === query) : [];
+    const span = ctx.selection.get("span");
+    const covered = span ? [span.start, span.stop - 1].map((at) => tokensIn(span.unit, "key", at)) : [];
+    const [first, last] = [covered[0]?.[0], covered[1]?.at(-1)];
+    const isBoth = span?.side === "key" || shownHeadOf(ctx)?.source.stack !== "cross";
+    strips.choose(
+      here.flatMap((cell) => tokensIn(cell.unit, "key", cell.key)),
+      isBoth && first !== undefined && last !== undefined ? [first, last + 1] : null,
+    );
   };
   const move = (by: number): void => {
     const at = place();
@@ -230,7 +255,10 @@ export function createRowEditor(
     after = edited(spec, at);
     free.hidden = spec?.to !== "free";
     if (live === null) slider.value = String(spec?.amount ?? 1);
-    if (width > 0) strips.draw(labels, before, after, key, width);
+    if (width > 0) {
+      strips.draw(labels, before, after, key, width);
+      drawChosen(at.query);
+    }
     message.textContent = "";
     if (spec?.to === "free") tellFree(at);
     else {

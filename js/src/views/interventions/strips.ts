@@ -1,11 +1,25 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
 import { h, on, setSizes, setText, shortLabel, thinned } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
+import { type Box, createChosen } from "../base/chosen.ts";
+import { createPicking } from "../base/gestures.ts";
 import { sharpContext } from "../heads/neuron/ink.ts";
 
 export interface Strips {
   element: HTMLElement;
   draw(labels: readonly string[], before: Float32Array, after: Float32Array, key: number, width: number): void;
+  /** Outline keys chosen together, and draw the span. */
+  choose(keys: readonly number[], span: readonly [number, number] | null): void;
+}
+
+export interface StripsEvents {
+  /** The key under the pointer or the keyboard cursor; -1: none. */
+  point(key: number): void;
+  pin(key: number): void;
+  /** Shift + click. */
+  toggle(key: number): void;
+  /** A drag, both ends included. */
+  span(first: number, last: number): void;
 }
 
 const LANE = 34;
@@ -14,8 +28,7 @@ const NAMES = 44;
 /** Height in px of a label below the bars. */
 const LABEL = 44;
 
-/** `point` is called with the key under the pointer or the keyboard cursor (-1: none), `pin` with the chosen one. */
-export function createStrips(signal: AbortSignal, point: (key: number) => void, pin: (key: number) => void): Strips {
+export function createStrips(signal: AbortSignal, { point, pin, toggle, span }: StripsEvents): Strips {
   const canvas = h("canvas");
   const cursor = h("div.lanes-cursor");
   const chosen = h("div.lanes-cursor.lanes-key");
@@ -50,6 +63,12 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
     const box = plot.getBoundingClientRect();
     return Math.max(0, Math.min(count - 1, Math.floor(((clientX - box.left) / box.width) * count)));
   };
+  const several = createChosen(canvas);
+  createPicking(plot, { element: plot, size: () => (count ? [1, count] : null) }, signal, {
+    along: "cols",
+    toggle: ([, key]) => toggle(key),
+    drag: ([, first], [, last]) => span(first, last),
+  });
   on(plot, signal, {
     pointermove: (event) => go(under(event)),
     pointerleave: () => go(-1),
@@ -68,6 +87,11 @@ export function createStrips(signal: AbortSignal, point: (key: number) => void, 
   plot.dataset.awKeys = "← →: key · Enter: pin it";
   return {
     element,
+    choose(keys, span) {
+      const cell = room / Math.max(1, count);
+      const boxes = keys.map((key): Box => [key * cell, 0, cell, 2 * LANE + GAP]);
+      several.draw(boxes, [], span ? [[span[0] * cell, span[1] * cell]] : []);
+    },
     draw(labels, before, after, key, width) {
       count = labels.length;
       room = Math.max(40, width - NAMES);

@@ -6,7 +6,7 @@ import { printed } from "../../numbers.ts";
 import { HIDDEN, LATER, valueTable } from "../../wire/codec.ts";
 import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
-import { boxOf, createChosen } from "../base/chosen.ts";
+import { type Bar, boxOf, createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
@@ -156,8 +156,8 @@ export const renderLayerMap = view((ctx, root, signal) => {
         .map(({ layer = -1, key }) => ({ query: source.layers.indexOf(layer), key: place(key) }))
         .filter(({ key }) => key >= 0)
         .map((cell) => boxOf(cell, shown)),
-      null,
-      covered.length > 0 ? [Math.min(...covered) * wide, (Math.max(...covered) + 1) * wide] : null,
+      [],
+      covered.map((at): Bar => [at * wide, (at + 1) * wide]),
     );
   };
   const relabel = (): void => {

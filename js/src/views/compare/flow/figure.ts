@@ -5,6 +5,8 @@
 
 import { assign, density, h, on, setFlag, setSizes, setStyles } from "../../../dom.ts";
 import type { Axis } from "../../../wire/wire.ts";
+import type { Cells } from "../../base/chosen.ts";
+import type { Picture } from "../../base/gestures.ts";
 import { createLabels, labelRoom, slantHeight } from "../../maps/labels.ts";
 import { BARS, type Grid } from "./paint.ts";
 
@@ -43,6 +45,9 @@ export interface Figure {
    * Show the front canvas with a mark on a token; label its layer and token, the selected layer and the pinned token.
    */
   follow(spot: Spot | null, layer: number, over: number | undefined, pinned: number | undefined): void;
+  /** All tokens as a picture of columns, and their size. */
+  picture: Picture;
+  cells(): Cells;
   /** Scroll a token into view. */
   reach(token: number): void;
   /** The first token in sight, and the first after them. */
@@ -152,6 +157,8 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
       assign(mark, { hidden: !spot });
       if (spot) setStyles(mark, { transform: `translate(${grid.x(spot.token) - 6}px, ${grid.y(spot.level) - 6}px)` });
     },
+    picture: { element: plot, size: () => (tokens ? [1, tokens] : null) },
+    cells: () => ({ rows: 1, cols: tokens, cellWidth: grid.cell, cellHeight: gap * (levels + 1) }),
     reach(token) {
       const at = grid.x(token) - scrolledTo;
       if (at >= MARGIN && at <= across - MARGIN) return;

@@ -2,6 +2,8 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { createWatch } from "../../../dom.ts";
+import { toggled } from "../../../selection.ts";
+import type { Cell } from "../../../wire/wire.ts";
 import { currentElement, type ExplanationRows } from "../rows.ts";
 
 /** What `LayerProfile._profile` returns in addition to the values. */
@@ -18,8 +20,8 @@ export interface Profile {
 }
 
 export interface Sources {
-  /** Sources chosen together. */
-  cues: ReadonlySet<number>;
+  /** Sources chosen together: those of the pinned cells, or at first the marked ones. */
+  together(): number[];
   /** Whether the reader chose none. */
   isStrongest(): boolean;
   /** The pinned source or the cues; none if the reader chose none. */
@@ -29,16 +31,17 @@ export interface Sources {
   /** The sums over some sources [line][layer]. Hidden values do not count; if all are hidden, the sum is NaN. */
   sums(some: readonly number[]): number[][];
   hover(key: number): void;
-  /** Pin a source, or add it to the cues (`adding`). */
-  pin(key: number, adding: boolean): void;
+  /** Pin a source alone. */
+  pin(key: number): void;
+  /** Add a source to those chosen together, or remove it. */
+  toggle(key: number): void;
   /** Pin the query whose row is read. */
   pinTarget(query: number): void;
 }
 
-/** `changed` is called when the cues change. */
-export function createSources(ctx: ViewContext, explanations: ExplanationRows<Profile>, changed: () => void): Sources {
+export function createSources(ctx: ViewContext, explanations: ExplanationRows<Profile>): Sources {
   const { selection } = ctx;
-  const cues = new Set(ctx.options.marks.filter((mark): mark is number => typeof mark === "number"));
+  let marked = ctx.options.marks.filter((mark): mark is number => typeof mark === "number");
   const isOther = createWatch();
   let strongestSource = 0;
 
@@ -61,19 +64,32 @@ export function createSources(ctx: ViewContext, explanations: ExplanationRows<Pr
     return strongestSource;
   };
 
-  const known = (): number[] => {
+  const together = (): number[] => {
+    // Those of the row that is read. A comparison's own rows are not tokens: queries are compared as they were pinned.
+    const [last, unit] = [selection.get("pinned"), ctx.source().unit];
+    const here = selection.get("pins").filter((cell) => {
+      return cell.key >= 0 && cell.unit === unit && cell.query === last?.query;
+    });
     const { length } = explanations.axis().labels;
-    return [...cues].filter((cue) => cue < length);
+    if (pinned() < 0) return marked.filter((mark) => mark < length);
+    return here.length > 1 ? here.map((cell) => cell.key) : [];
+  };
+  const chosen = (): number[] => {
+    const some = together();
+    return some.length || pinned() < 0 ? some : [pinned()];
+  };
+  const cellOf = (key: number): Cell => {
+    const query = explanations.meta?.follows ? (explanations.meta.query ?? -1) : -1;
+    return { unit: ctx.source().unit, query, key };
   };
 
   return {
-    cues,
-    chosen: () => (pinned() >= 0 ? [pinned()] : known()),
-    isStrongest: () => currentElement(ctx) < 0 && !cues.size,
+    together,
+    chosen,
+    isStrongest: () => currentElement(ctx) < 0 && !chosen().length,
     keys() {
-      const key = currentElement(ctx);
-      if (key >= 0) return [key];
-      const some = known();
+      const over = ctx.cell("hover")?.key ?? -1;
+      const some = over >= 0 ? [over] : chosen();
       return some.length ? some : [strongest()];
     },
     sums(some) {
@@ -90,21 +106,16 @@ export function createSources(ctx: ViewContext, explanations: ExplanationRows<Pr
       const { unit } = ctx.source();
       selection.hover(key < 0 ? null : { unit, query: explanations.meta?.rows ? query() : -1, key });
     },
-    pin(key, adding) {
-      const { unit } = ctx.source();
-      const row = explanations.meta?.follows ? query() : -1;
-      const now = pinned();
-      if (adding) {
-        if (now >= 0) cues.add(now);
-        if (!cues.delete(key)) cues.add(key);
-        selection.hover(null);
-        if (now >= 0) selection.pin(row < 0 ? null : { unit, query: row, key: -1 });
-        changed();
-        return;
-      }
-      cues.clear();
-      const again = now === key;
-      selection.pin(again && row < 0 ? null : { unit, query: row, key: again ? -1 : key });
+    pin(key) {
+      marked = [];
+      const cell = cellOf(key);
+      const again = pinned() === key;
+      selection.pin(again && cell.query < 0 ? null : { ...cell, key: again ? -1 : key });
+    },
+    toggle(key) {
+      selection.hover(null);
+      selection.pinAll(toggled(marked.length && pinned() < 0 ? marked.map(cellOf) : ctx.pins(), cellOf(key)));
+      marked = [];
     },
     pinTarget(index) {
       selection.pin({ unit: ctx.source().unit, query: index, key: pinned() });

@@ -5,10 +5,11 @@
 
 import { SCALE } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
-import { atEnd, createWatch, h, keyboard, on, setChildren, setFlag, setText } from "../../../dom.ts";
+import { atEnd, createWatch, h, setChildren, setText } from "../../../dom.ts";
 import { filtersOf, standApart } from "../../base/filters.ts";
+import { chooseSpan } from "../../base/gestures.ts";
 import { peak } from "../../text/rowValues.ts";
-import { createStrip, type Strip } from "../../text/strip.ts";
+import { createStrip, type Strip, type StripEvents } from "../../text/strip.ts";
 import { fills, NOTHING } from "../../text/stripColour.ts";
 import type { ExplanationRows } from "../rows.ts";
 import type { Profile, Sources } from "./sources.ts";
@@ -30,15 +31,13 @@ export function createProfileStrips(
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts.profile-texts");
-  const [isOther, isColoured, isCued] = [createWatch(), createWatch(), createWatch()];
+  const [isOther, isColoured] = [createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
   let targets: Strip | null = null;
   let sources: Strip | null = null;
-  let adding = false;
 
-  const pin = (key: number): void => chosen.pin(key, adding);
-  const pinFocused = (): void => pin(Number((document.activeElement as HTMLElement | null)?.dataset.i ?? -1));
+  const span = (first: number, last: number): void => chooseSpan(ctx, "key", first, last);
   atEnd(signal, () => bound.abort());
   return {
     element,
@@ -50,16 +49,13 @@ export function createProfileStrips(
       builtFor = name;
       bound.abort();
       bound = new AbortController();
-      const make = (caption: string, pin: (index: number) => void, hover: (index: number) => void): Strip =>
-        createStrip(ctx, axis, caption, new Set(), { hover, pin }, bound.signal);
-      targets = follows ? make("target: whose row (choose)", chosen.pinTarget, () => undefined) : null;
-      sources = make(SOURCES, pin, chosen.hover);
-      // Whether Shift was held when a source was chosen.
-      const heed = (event: MouseEvent | KeyboardEvent): void => {
-        adding = event.shiftKey;
-      };
-      on(sources.box, bound.signal, { pointerdown: heed, keydown: heed });
-      keyboard(sources.box, bound.signal, { "Shift+Enter": pinFocused, "Shift+ ": pinFocused });
+      const make = (caption: string, events: StripEvents): Strip =>
+        createStrip(ctx, axis, caption, new Set(), { ...events, span }, bound.signal);
+      const { pinTarget, hover, pin, toggle } = chosen;
+      targets = follows
+        ? make("target: whose row (choose)", { hover: () => undefined, pin: pinTarget, toggle: pinTarget })
+        : null;
+      sources = make(SOURCES, { hover, pin, toggle });
       targets?.box.classList.add("aw-profile-targets");
       const boxes = [...(targets ? [targets.box] : []), sources.box];
       setChildren(element, ...boxes.map((box) => h("div.profile-text", box)));
@@ -79,10 +75,8 @@ export function createProfileStrips(
       if (caption)
         setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
       targets?.mark("aw-query", query ?? -1);
-      const { cues } = chosen;
-      if (!isCued(sources, some.length > 1, [...cues].join())) return;
-      for (const cue of box.querySelectorAll<HTMLElement>(".aw-tok"))
-        setFlag(cue, "data-cue", some.length > 1 && cues.has(Number(cue.dataset.i)));
+      sources.choose([], some.length > 1 ? some : [], ctx.span("key"));
+      targets?.choose([], [], ctx.span("query"));
     },
   };
 }

@@ -2,6 +2,9 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
+import type { Cell } from "../../../wire/wire.ts";
+import { pinnedTogether } from "../../base/chosen.ts";
+import { textPicks } from "../../base/gestures.ts";
 import { peak } from "../../text/rowValues.ts";
 import { createStrip, type Strip } from "../../text/strip.ts";
 import { type Fill, fillOf, NOTHING } from "../../text/stripColour.ts";
@@ -17,7 +20,7 @@ export interface RemainingText {
    * the token that this step removes or keeps; -1: none.
    */
   show(removal: Removal, gone: ReadonlySet<number>, newest: number): void;
-  /** Mark the token under the pointer of any linked view. */
+  /** Mark the token under the pointer of any linked view, and what is chosen together. */
   point(): void;
 }
 
@@ -46,7 +49,15 @@ export function createRemainingText(
     );
     tokens = [...box.querySelectorAll<HTMLElement>(".aw-tok")];
   };
-  const point = (): void => strip?.mark("aw-key", ctx.cell("hover")?.key ?? -1);
+  const point = (): void => {
+    strip?.mark("aw-key", ctx.cell("hover")?.key ?? -1);
+    strip?.choose(pinnedTogether(ctx, "query"), pinnedTogether(ctx, "key"), ctx.span("key"));
+  };
+  /** A token of a map is the query of its row. */
+  const cellOf = (token: number): Cell => {
+    const { kind, unit } = ctx.source();
+    return kind === "map" ? { unit, query: token, key: -1 } : { unit, query: -1, key: token };
+  };
 
   return {
     element,
@@ -58,7 +69,14 @@ export function createRemainingText(
       builtFor = name;
       bound.abort();
       bound = new AbortController();
-      strip = createStrip(ctx, axis, " ", new Set(), { hover, pin: choose }, bound.signal);
+      strip = createStrip(
+        ctx,
+        axis,
+        " ",
+        new Set(),
+        { hover, pin: choose, ...textPicks(ctx, "key", cellOf) },
+        bound.signal,
+      );
       setChildren(element, strip.box);
     },
     show(removal, gone, newest) {

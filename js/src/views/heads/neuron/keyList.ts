@@ -2,6 +2,8 @@
  * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
  */
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
+import { type Bar, type Box, createChosen } from "../../base/chosen.ts";
+import type { Picture } from "../../base/gestures.ts";
 import { textWidth } from "../../maps/labels.ts";
 import { type Ink, largest, placeOf, sharpContext } from "./ink.ts";
 import { aligned, numberOf, type Row, type Step, vectorOf } from "./row.ts";
@@ -28,6 +30,11 @@ export interface KeyList {
   reveal(key: number): void;
   /** The key at a position on the page, or -1. */
   keyAt(event: MouseEvent): number;
+  /** All keys as a picture of rows, and the key in one of them. */
+  picture: Picture;
+  keyIn(place: number): number;
+  /** Outline keys that are chosen together, and draw the span; in another order than the text's, each on its own. */
+  choose(keys: readonly number[], span: readonly [number, number] | null): void;
 }
 
 export interface KeyState {
@@ -86,6 +93,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     canvas,
     space,
   );
+  const chosen = createChosen(space);
   const pool: { line: HTMLElement; name: HTMLElement; value: HTMLElement }[] = [];
   let now: KeyState | null = null;
   let before: Bars | null = null;
@@ -192,6 +200,7 @@ export function createKeyList(signal: AbortSignal): KeyList {
     pen.stroke();
   };
 
+  const keyIn = (place: number): number => now?.order[place] ?? -1;
   on(list, signal, { scroll: () => draw(grownTo) });
   return {
     list,
@@ -229,6 +238,22 @@ export function createKeyList(signal: AbortSignal): KeyList {
       const top = place * LINE;
       if (top < list.scrollTop) list.scrollTop = top;
       else if (top + LINE > list.scrollTop + tall) list.scrollTop = top + LINE - tall;
+    },
+    picture: { element: space, size: () => now && [now.row.count, 1] },
+    keyIn,
+    choose(keys, span) {
+      const wide = list.clientWidth;
+      const places = new Map(Array.from(now?.order ?? [], (key, place) => [key, place]));
+      const box = (key: number): Box[] => {
+        const place = places.get(key);
+        return place === undefined ? [] : [[1, place * LINE + 1, wide - 6, LINE - 2]];
+      };
+      const [start, stop] = span ?? [0, 0];
+      const covered = Array.from({ length: stop - start }, (_, i) => places.get(start + i) ?? -1).filter(
+        (at) => at >= 0,
+      );
+      const bars = covered.map((place): Bar => [place * LINE, (place + 1) * LINE]);
+      chosen.draw(keys.flatMap(box), bars);
     },
     keyAt(event) {
       if (!now) return -1;
