@@ -83,6 +83,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   let bound = new AbortController();
   let pair: Pair = [0, 1];
   let open = 0; // the row that colours the text
+  const isOtherQuery = createWatch();
 
   root.classList.add("aw-compare");
   root.role = "group";
@@ -151,6 +152,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     const query = meta.how === "row" && meta.maps.some(Boolean) ? (meta.query ?? -1) : -1;
     strip?.mark("aw-key", key);
     strip?.mark("aw-query", query);
+    if (isOtherQuery(strip, query)) strip?.keepIn(text, query);
     picture.mark(key, query, (i) => words.value(i, key));
     const similar = key < 0 ? agreement.words() : "";
     frame.readout.show([similar, words.read(key, pair, open)].filter(Boolean).join(" · "), true);

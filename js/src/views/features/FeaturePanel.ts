@@ -10,6 +10,7 @@ import { bytesOf, shortsOf } from "../../wire/buffers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createFrame } from "../base/frame.ts";
+import { amountText } from "../base/meters.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
 import { fillOf } from "../text/stripColour.ts";
@@ -143,7 +144,7 @@ function effects({ promoted, suppressed }: Page): HTMLElement {
         tokens.map(([token, effect]) => ({
           name: tokenSpan(token),
           share: Math.abs(effect) / top,
-          text: `${effect > 0 ? "+" : ""}${printed(effect, false)}`,
+          text: `${effect > 0 ? "+" : ""}${amountText(effect, top)}`,
           kind,
         })),
       ),

@@ -30,7 +30,7 @@ export function createProfileStrips(
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts.profile-texts");
-  const [isColoured, isCued] = [createWatch(), createWatch()];
+  const [isColoured, isCued, isElsewhere] = [createWatch(), createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
   let targets: Strip | null = null;
@@ -78,6 +78,10 @@ export function createProfileStrips(
       if (caption)
         setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
       targets?.mark("aw-query", query ?? -1);
+      if (isElsewhere(sources, query, some.join())) {
+        targets?.keepIn(targets.box.parentElement as HTMLElement, query ?? -1);
+        sources.keepIn(box.parentElement as HTMLElement, some[0] ?? -1);
+      }
       const { cues } = chosen;
       if (!isCued(sources, some.length > 1, [...cues].join())) return;
       for (const cue of box.querySelectorAll<HTMLElement>(".aw-tok"))
