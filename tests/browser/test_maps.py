@@ -87,16 +87,17 @@ def test_a_long_text_shows_a_window_that_moves_and_says_what_it_leaves_out(map_p
     names = [f"t{i}" for i in range(200)]
     page = map_page(aw.Heatmap(aw.from_attentions(softmax((1, 1, 200, 200)), names)))
     shown = left_labels(page)
-    assert shown == names[: len(shown)]
-    later = page.get_by_role("button", name="↓")
-    assert later.inner_text() == f"↓ {200 - len(shown)} later"
+    assert shown == names[-len(shown) :]  # around the query of the first picture, the last token
+    earlier = page.get_by_role("button", name="↑")
+    assert earlier.inner_text() == f"↑ {200 - len(shown)} earlier"
     height = page.locator(".aw-root").bounding_box()["height"]
-    later.click()
-    assert left_labels(page)[0] == names[len(shown) - 2]
-    assert page.get_by_role("button", name="↑").inner_text() == f"↑ {len(shown) - 2} earlier"
+    earlier.click()
+    first = 202 - 2 * len(shown)
+    assert left_labels(page)[0] == names[first]
+    assert page.get_by_role("button", name="↓").inner_text() == f"↓ {len(shown) - 2} later"
     # The readout names elements of the whole text.
     said = point(page, ".aw-plot", 0, 0, len(shown), 1)
-    assert f"“{names[len(shown) - 2]}”" in said
+    assert f"“{names[first]}”" in said
     page.get_by_role("button", name="whole map").click()
     assert {"t0", "t190"} <= set(left_labels(page))
     page.get_by_role("button", name="part of it").click()

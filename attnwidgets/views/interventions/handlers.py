@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.views.base.expressions import outcome_code
+from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.base.view import View
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.wire.handlers import Handler
@@ -207,9 +208,18 @@ class Intervening(View):
         count = reach.heads[stack][layer]
         head = min(selection.head if isinstance(selection.head, int) else 0, count - 1)
         pinned = self._pinned("query")
-        query = reach.tokens[stack][0] - 1 if pinned is None else pinned
+        query = self._opening_query(stack) if pinned is None else pinned
         nearest = sorted(range(count), key=lambda number: abs(number - head))[:_MOST_HEADS]
         return [{"stack": stack, "layer": layer, "head": number, "query": query} for number in nearest]
+
+    def _opening_query(self, stack: str) -> int:
+        """Return the token whose row is shown while none is pinned; the twin is in row.ts."""
+        trace = self._intervened.trace
+        tokens = None if trace is None else trace.axes(stack)[0].units.get("token")
+        if tokens is not None:
+            return last_content(tokens.labels, tokens.special)
+        reach = self._intervened.reach
+        return 0 if reach is None else reach.tokens[stack][0] - 1
 
     def _pinned(self, side: str) -> int | None:
         """Return the first token of the pinned query or key; None without a pin."""

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _LONGEST = 200  # tokens of a continuation that a page may ask for
 _MOST = 20  # continuations at once
 
+_FRAME_TALL, _OUTCOME_TALL = (
+    190,
+    46,
+)  # CSS pixels around classes, and of one before and after
+
 
 class Predictions(Intervening):
     """What the model says next, or which class, and what it would write.
@@ -46,6 +51,9 @@ class Predictions(Intervening):
     def __init__(self, shown: Any, **options: Unpack[ViewOptions]) -> None:
         self._predicts = shown if is_trace(shown) else None
         self._intervened = TraceInterventions.of(shown)
+        classes = self._predicts is not None and getattr(shown, "predictions_title", "") == "class"
+        if classes and not options.get("height"):
+            options["height"] = min(self._HEIGHT, _FRAME_TALL + _OUTCOME_TALL * len(shown.predictions()))
         super().__init__(shown, **options)
 
     def _handlers(self) -> Mapping[str, Handler]:

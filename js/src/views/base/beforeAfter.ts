@@ -23,9 +23,11 @@ export function beforeAfter(
   const rows = outcomes.map(({ label, before, after, mark, turned }) => {
     const [was, now] = [after === null ? null : before, after ?? before];
     const bars = [was, now].map((value, i) => {
+      const kind = i ? "span.both-now" : "span.both-was";
+      if (value === null) return h(kind);
       const bar = h("span");
-      bar.style.width = `${(100 * Math.max(0, Math.min(1, value ?? 0))).toFixed(2)}%`;
-      return h(i ? "span.both-now" : "span.both-was", bar);
+      bar.style.width = `${(100 * Math.max(0, Math.min(1, value))).toFixed(2)}%`;
+      return h(kind, bar);
     });
     const text = shortLabel(label, longest);
     return h(

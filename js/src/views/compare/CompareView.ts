@@ -93,6 +93,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   let bound = new AbortController();
   let pair: Pair = [0, 1];
   let open = 0; // the row that colours the text
+  const isOtherQuery = createWatch();
 
   root.classList.add("aw-compare");
   root.role = "group";
@@ -169,6 +170,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     strip?.mark("aw-query", query);
     strip?.choose(pinnedTogether(ctx, "query"), pinnedTogether(ctx, "key"), ctx.span("key"));
     drawOnColumns(chosen, ctx, "key", picture.cells());
+    if (isOtherQuery(strip, query)) strip?.keepIn(text, query);
     picture.mark(key, query, (i) => words.value(i, key));
     const similar = key < 0 ? agreement.words() : "";
     frame.readout.show([similar, words.read(key, pair, open)].filter(Boolean).join(" · "), true);

@@ -89,6 +89,8 @@ export const renderRemovalView = view((ctx, root, signal) => {
     actions: [copy.element],
   });
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
+  // The caption heads the curve, which is read after the step beside it.
+  side.after(grid.querySelector(":scope > .aw-caption") as HTMLElement);
   let removal: Removal | null = null;
   /** Whether the slider stands where the view opens. */
   let isOpened = false;

@@ -9,6 +9,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { amountText } from "../base/meters.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { carriesSpaces, continues } from "../text/rowValues.ts";
@@ -143,7 +144,7 @@ function effects({ promoted, suppressed }: Page): HTMLElement {
         tokens.map(([token, effect]) => ({
           name: tokenSpan(token),
           share: Math.abs(effect) / top,
-          text: `${effect > 0 ? "+" : ""}${printed(effect, false)}`,
+          text: `${effect > 0 ? "+" : ""}${amountText(effect, top)}`,
           kind,
         })),
       ),

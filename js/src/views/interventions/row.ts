@@ -6,10 +6,11 @@ import { printed } from "../../numbers.ts";
 import { toggled } from "../../selection.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
-import type { Cell, SetRow } from "../../wire/wire.ts";
+import type { Cell, SetRow, Source } from "../../wire/wire.ts";
 import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createReadout } from "../base/frame.ts";
 import { headAddress } from "../base/navigation.ts";
+import { lastContent } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
 import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
@@ -110,12 +111,19 @@ export function createRowEditor(
     const axis = axes()?.[side];
     return axis?.spans ? 1 + Math.max(-1, ...axis.spans.flat()) : (axis?.labels.length ?? 0);
   };
+  /** The token whose row is shown while none is pinned. */
+  const opening = (): number => {
+    const stack = shownHeadOf(ctx)?.source.stack;
+    const isTokens = ({ kind, unit, stack: of }: Source): boolean => kind === "map" && unit === "token" && of === stack;
+    const source = ctx.header().sources.find(isTokens);
+    return source ? lastContent(ctx.axisOf(source.query)) : tokensOf("query") - 1;
+  };
   const place = (): Place | null => {
     const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
     const { source, layer, head } = at;
-    return { stack: source.stack, layer, head, query: query < 0 ? tokensOf("query") - 1 : query };
+    return { stack: source.stack, layer, head, query: query < 0 ? opening() : query };
   };
   const current = (at: Place): SetRow | undefined =>
     specsOf(ctx).find((spec) => isSamePlace(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;

@@ -104,8 +104,8 @@ export function createStrips(signal: AbortSignal, { point, pin, toggle, span }: 
       const inset = cell > 5 ? 1 : 0;
       [before, after].forEach((values, lane) => {
         const base = lane * (LANE + GAP) + LANE;
-        const { color } = getComputedStyle(names.children[lane] as Element);
-        pen.fillStyle = color;
+        const style = getComputedStyle(names.children[lane] as Element);
+        pen.fillStyle = (lane === 0 && style.getPropertyValue("--aw-apart")) || style.color;
         for (const [i, value] of values.entries()) {
           const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
           pen.fillRect(i * cell, base - high, Math.max(0.6, cell - inset), high);

@@ -152,6 +152,8 @@ export const renderHeatmap = view((around, root, signal) => {
     size = figure.layout({ query, key, labels, box, whole: isWhole || source.coarse, numbers: !source.stochastic });
     parts = [query, key];
     assign(bars.element, { hidden: !hasBars || box.width - figure.element.offsetWidth < BARS_ROOM });
+    const opening = openingQuery(ctx);
+    if (opening >= 0 && reveal({ unit: source.unit, query: opening, key: -1 })) figure.label();
     follow();
     mark();
   };
@@ -167,18 +169,18 @@ export const renderHeatmap = view((around, root, signal) => {
     }
   };
 
+  /** Move the window to a cell, of which a key of -1 stands for the query's own; whether it moved. */
+  const reveal = (cell: Cell | null): boolean => {
+    if (!cell || !parts) return false;
+    const { query: rows, key: cols } = ctx.source();
+    const col = cell.key < 0 && rows === cols ? cell.query : cell.key;
+    return [parts[0].reveal(cell.query), parts[1].reveal(col)].some(Boolean);
+  };
+
   /** Move the window to the pinned cell, or to the place that another view points at; whether it moved. */
   const follow = (): boolean => {
-    if (!parts) return false;
-    const [query, key] = parts;
-    const { query: rows, key: cols } = ctx.source();
     const hover = isInside ? null : ctx.cell("hover");
-    const to = (cell: Cell | null): boolean => {
-      if (!cell) return false;
-      const col = cell.key < 0 && rows === cols ? cell.query : cell.key;
-      return [query.reveal(cell.query), key.reveal(col)].some(Boolean);
-    };
-    const moved = [to(ctx.cell("pinned")), to(hover)].some(Boolean);
+    const moved = [reveal(ctx.cell("pinned")), reveal(hover)].some(Boolean);
     if (moved) figure.label();
     return moved;
   };
@@ -309,12 +311,19 @@ export const renderHeatmap = view((around, root, signal) => {
     const row = ctx.cell("pinned")?.query ?? openingQuery(ctx);
     const { labels } = ctx.axisOf(source.key);
     if (row < 0 || !tile) {
-      bars.show("Click a row to see its largest values here.", [], labels, [], "");
+      bars.show("Click a row to see its largest values here.", [], labels, [], "", 0);
       return;
     }
     const exact = exactRows(row, false);
     const verb = source.kind === "attributions" ? "from" : "reads";
-    bars.show(`${nameOf(ctx, source.query, row)} ${verb}`, exact ?? rowOf(tile, row), labels, parts[1].apart, names);
+    bars.show(
+      `${nameOf(ctx, source.query, row)} ${verb}`,
+      exact ?? rowOf(tile, row),
+      labels,
+      parts[1].apart,
+      names,
+      ctx.options.indexBase,
+    );
   };
 
   /** Update crosshair, pinned cell and readout. Runs on every pointer move and creates no nodes. */

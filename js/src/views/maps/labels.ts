@@ -1,5 +1,5 @@
 /** Labels beside a matrix: as many as fit, and always the hovered one. Never more nodes than fit. */
-import { assign, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
+import { assign, createWatch, h, setChildren, setFlag, setStyles, setText, shortLabel, thinned } from "../../dom.ts";
 
 const LINE = 14; // height in px that a label needs
 const BOLDER = 1.1; // a pinned label is bold, and wider
@@ -55,6 +55,9 @@ export function createLabels(side: "left" | "top"): AxisLabels {
   const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
+  let places: number[] = [];
+  let spans: HTMLElement[] = [];
+  const isMarked = createWatch();
   const slanted = (): boolean => Boolean(now.slant) && !flat;
 
   const show = (span: HTMLElement, i = -1): HTMLElement => {
@@ -85,12 +88,19 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       flat = side === "top" && layout.room <= layout.cell + 2;
       setFlag(element, "data-flat", flat);
       setFlag(element, "data-slant", slanted());
-      const spans = fitting(layout.labels.length, layout.cell).map((i) => show(h("span.lab"), i));
+      places = fitting(layout.labels.length, layout.cell);
+      spans = places.map((i) => show(h("span.lab"), i));
       setChildren(element, ...spans, show(pin), show(hover));
     },
-    mark(hovered, pinned) {
+    mark(hovered = -1, pinned = -1) {
+      if (!isMarked(now, hovered, pinned)) return;
       show(hover, hovered);
       show(pin, pinned);
+      const touches = (i: number, other: number): boolean =>
+        i !== other && other >= 0 && Math.abs(i - other) * now.cell < LINE;
+      places.forEach((i, k) => {
+        setFlag(spans[k] as HTMLElement, "data-under", touches(i, hovered) || touches(i, pinned));
+      });
     },
   };
 }

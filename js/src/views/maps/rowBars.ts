@@ -1,6 +1,6 @@
 /** The largest keys of the pinned row as bars, beside a map that leaves room for them. */
 
-import { h, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
+import { h, listed, setFlag, setStyles, setText } from "../../dom.ts";
 import { amountText } from "../base/meters.ts";
 import { largestOf } from "../text/rowValues.ts";
 
@@ -15,6 +15,7 @@ export interface RowBars {
     labels: readonly string[],
     apart: readonly number[],
     names: string,
+    base: number,
   ): void;
 }
 
@@ -30,13 +31,13 @@ export function createRowBars(): RowBars {
   const lines: ReturnType<typeof line>[] = [];
   return {
     element,
-    show(words, values, labels, apart, names) {
+    show(words, values, labels, apart, names, base) {
       while (lines.length <= MOST) lines.push(line());
       setText(title, words);
       const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
       const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
       const rest = apart.reduce((sum, i) => sum + (values[i] || 0), 0);
-      const shown = places.map((i) => [labels[i] ?? "", inside[i] as number, false] as const);
+      const shown = places.map((i) => [listed(labels, i, base), inside[i] as number, false] as const);
       const rows = names && values.length > 0 ? [...shown, [names, rest, true] as const] : shown;
       const end = Math.max(...rows.map(([, value]) => Math.abs(value)), 0) || 1;
       lines.forEach(({ element: line, name, bar, value }, i) => {
@@ -44,7 +45,7 @@ export function createRowBars(): RowBars {
         line.style.visibility = row ? "" : "hidden";
         if (!row) return;
         const [label, number, isApart] = row;
-        if (setText(name, shortLabel(label))) name.title = name.textContent ?? "";
+        if (setText(name, label)) name.title = name.textContent ?? "";
         setText(value, amountText(number, end));
         setStyles(bar, { width: `${(100 * Math.abs(number)) / end}%` });
         setFlag(line, "data-apart", isApart);

@@ -88,7 +88,15 @@ export const renderPredictions = view((ctx, root, signal) => {
   root.role = "group";
   const change = h("div");
   const recorded = h("div.line");
-  const outcomes = h("section.predicted", change, recorded, message, list, remainder, more, help);
+  const outcomes = h(
+    "section.predicted",
+    change,
+    recorded,
+    message,
+    list,
+    h("div.row.predicted-rest", remainder, more),
+    help,
+  );
   ctx.views.ChangedPrediction?.(ctx, change);
 
   // Sampling options change the probabilities, but not what the trace predicts.
@@ -99,9 +107,8 @@ export const renderPredictions = view((ctx, root, signal) => {
     return isShown && t === 1 && k === 0 && p >= 1 ? { of: "outcome", id: target.id } : null;
   });
   const frame = createFrame(ctx, root, {
-    controls: alone ? [panes.element] : [],
     tags: [back],
-    legend: controls,
+    ...(alone ? { controls: [panes.element, controls] } : { legend: controls }),
     hint: methodWithTargets(ctx.header()) ? "Click an outcome to explain it." : "",
     body: [...(alone ? [] : [panes.element]), outcomes, continuations.element, surprisal.element],
     actions: [copy.element],

@@ -31,7 +31,7 @@ export function createProfileStrips(
   chosen: Sources,
 ): ProfileStrips {
   const element = h("div.texts.profile-texts");
-  const [isOther, isColoured] = [createWatch(), createWatch()];
+  const [isOther, isColoured, isElsewhere] = [createWatch(), createWatch(), createWatch()];
   let builtFor = "";
   let bound = new AbortController();
   let targets: Strip | null = null;
@@ -77,6 +77,10 @@ export function createProfileStrips(
       targets?.mark("aw-query", query ?? -1);
       sources.choose([], some.length > 1 ? some : [], ctx.span("key"));
       targets?.choose([], [], ctx.span("query"));
+      if (isElsewhere(sources, query, some.join())) {
+        targets?.keepIn(targets.box.parentElement as HTMLElement, query ?? -1);
+        sources.keepIn(box.parentElement as HTMLElement, some[0] ?? -1);
+      }
     },
   };
 }

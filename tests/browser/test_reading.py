@@ -1,0 +1,160 @@
+"""Every view for readers with a keyboard, large text, or colours of their own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from tests.browser.test_gallery import CLIPPED
+from tests.sae import made
+from tests.views.every import every_view, make
+
+# Where the focus is: view, box, and whether it is seen; null outside all views.
+FOCUS = """() => {
+  const el = document.activeElement;
+  const root = el.closest(".aw-root");
+  if (!root) return null;
+  const box = el.getBoundingClientRect();
+  const { left, right } = box;
+  const [top, bottom] = [box.top + scrollY, box.bottom + scrollY];
+  const seen = [el, el.closest("label")].some((one) => one && getComputedStyle(one).outlineStyle !== "none"
+    && parseFloat(getComputedStyle(one).outlineWidth) > 0);
+  const name = `${el.localName}.${el.className} ${el.ariaLabel ?? el.textContent.slice(0, 20)}`;
+  const view = [...document.querySelectorAll(".aw-root")].indexOf(root);
+  return { view, name, left, right, top, bottom, seen };
+}"""
+
+# Text whose colour is too near to what lies behind it. A token's fill lies beside it.
+INVISIBLE = """() => {
+  const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
+    .getContext("2d", { willReadFrequently: true });
+  const read = (colour) => {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data].map((x) => x / 255);
+  };
+  const light = (colour) => {
+    const [r, g, b] = read(colour).map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (el) => {
+    for (let at = el; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (read(colour)[3] > 0.5) return colour;
+    }
+    return getComputedStyle(document.body).backgroundColor;
+  };
+  return [...document.querySelectorAll(".aw-root *")]
+    .filter((el) => [...el.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+    .filter((el) => !el.closest(".aw-tok, .aw-sr, svg, :disabled"))
+    .filter((el) => el.checkVisibility({ visibilityProperty: true }))
+    .flatMap((el) => {
+      const [one, two] = [getComputedStyle(el).color, behind(el)].map(light);
+      const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+      return contrast < 3 ? [`${el.className}: ${el.textContent.slice(0, 20)}: ${contrast.toFixed(1)}`] : [];
+    });
+}"""
+
+# The classes of bars, whose lengths say numbers, that can be told from what lies behind them.
+BARS = """() => [...new Set([...document.querySelectorAll(".aw-root [style]")]
+  .filter((el) => /%/.test(el.style.width + el.style.height) && el.getBoundingClientRect().width >= 1
+    && el.getBoundingClientRect().height >= 1 && el.childElementCount === 0 && el.localName !== "canvas")
+  .filter((el) => {
+    const [own, under] = [el, el.parentElement].map((one) => getComputedStyle(one).backgroundColor);
+    return own !== under && !/, 0\\)$|transparent/.test(own);
+  })
+  .map((el) => `${el.parentElement.className} > ${el.className}`))].sort()"""
+
+# What is chosen beside others of its kind, and looks like them.
+ALIKE = """() => {
+  const look = (el) => {
+    const { outlineStyle, outlineColor, borderColor, backgroundColor, color } = getComputedStyle(el);
+    return [outlineStyle, outlineColor, borderColor, backgroundColor, color].join("; ");
+  };
+  const found = [];
+  for (const state of ["aria-pressed", "aria-selected"])
+    for (const el of document.querySelectorAll(`.aw-root [${state}="true"]:not(.aw-tok)`)) {
+      const others = [...document.querySelectorAll(`.aw-root [${state}="false"]`)]
+        .filter((other) => other.className === el.className && other.checkVisibility());
+      if (el.checkVisibility() && others.some((other) => look(other) === look(el))) found.push(el.className);
+    }
+  return found;
+}"""
+
+# Controls of toolbar and footer that stand outside their view.
+OUTSIDE = """() => [...document.querySelectorAll(
+    ".aw-root > :is(.aw-toolbar, .aw-footer) :is(button, input, select)")]
+  .filter((el) => el.checkVisibility() && !el.closest(".aw-menu, [popover]"))
+  .filter((el) => {
+    const [box, root] = [el, el.closest(".aw-root")].map((one) => one.getBoundingClientRect());
+    return box.left < root.left - 1 || box.right > root.right + 1;
+  }).map((el) => `${el.closest(".aw-root").className}: ${el.className}`)"""
+
+
+@pytest.fixture
+def views(minilm):
+    def given():
+        numbers = np.random.default_rng(0).dirichlet(np.ones(6), (2, 3, 6)).astype("float32")
+        return aw.from_attentions(numbers, ["nobody", "understood", "the", "music", "wonderful", "today"])
+
+    sae = made.sae(d_in=384, site="blocks.3.hook_resid_post")
+    steered = aw.SteerView(aw.trace(*minilm, "the cat sat"), sae, maximum=3)
+    return [steered if name == "SteerView" else make(name, given) for name in every_view()]
+
+
+def tabbed(page):
+    """Return where the focus is after every press of Tab, until it comes back to the first place."""
+    places = []
+    for _ in range(600):
+        page.keyboard.press("Tab")
+        place = page.evaluate(FOCUS)
+        if places and place == places[0]:
+            return places
+        if place is not None:
+            places.append(place)
+    raise AssertionError("the focus does not come back")
+
+
+def goes_back(one, two):
+    """Whether the second element stands before the first one, read in rows, or in columns of rows."""
+    shared = min(one["bottom"], two["bottom"]) - max(one["top"], two["top"])
+    height = min(one["bottom"] - one["top"], two["bottom"] - two["top"])
+    if shared > height / 2:
+        return two["right"] <= one["left"] + 1
+    return two["bottom"] <= one["top"] + 1 and two["left"] < one["right"] - 1
+
+
+@pytest.mark.parametrize("width", [1200, 480])
+def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(page_of, views, width):
+    page = page_of(*views, viewport={"width": width, "height": 900}, forced_colors="active")
+    page.wait_for_timeout(1500)
+    places = tabbed(page)
+    assert {place["view"] for place in places} == set(range(len(views)))
+    assert [place["name"] for place in places if not place["seen"]] == []
+    pairs = [(one, two) for one, two in pairwise(places) if one["view"] == two["view"]]
+    assert [(one["name"], two["name"]) for one, two in pairs if goes_back(one, two)] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_the_reader_hide_no_text_no_bar_and_no_choice(page_of, views, scheme):
+    page = page_of(*views, color_scheme=scheme)
+    page.wait_for_timeout(1500)
+    bars = page.evaluate(BARS)
+    page.emulate_media(forced_colors="active")
+    page.wait_for_timeout(300)
+    assert len(bars) > 5
+    assert set(bars) - set(page.evaluate(BARS)) == set()
+    assert page.evaluate(INVISIBLE) == []
+    assert page.evaluate(ALIKE) == []
+
+
+def test_at_200_percent_nothing_is_cut_off(page_of, views):
+    page = page_of(*views, viewport={"width": 600, "height": 450}, device_scale_factor=2)
+    page.wait_for_timeout(1500)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
+    assert page.evaluate(CLIPPED) == []
+    assert page.evaluate(OUTSIDE) == []
