@@ -103,5 +103,7 @@ def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(min
     assert after is alone.selection
     assert (after.layer, after.head, after.opening) == (first.layer, first.head, first.opening)
     moved = aw.trace(*minilm, text)
-    aw.Heatmap(aw.rollout(moved), layer=4)
-    assert aw.Explorer(moved).selection.layer == 4
+    held = aw.Heatmap(aw.rollout(moved), layer=4)
+    explorer = aw.Explorer(moved)
+    assert explorer.selection is held.selection
+    assert explorer.selection.layer == 4
