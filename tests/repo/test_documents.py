@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,10 +153,22 @@ def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
 
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     text = notebooks.printed(executed)
-    # The text says that head 0.2 attends to the previous token, and [CLS] gets over half from layer 1 to 4.
+    # The text says that a change of two words turns the prediction, that head 0.2 attends to the previous
+    # token, that [CLS] gets about half from layer 1 to 4, and which words speak for "positive".
+    assert "['negative 98%', 'positive 2%']" in text
     assert "head 0.2, attention to the token before: 1.00" in text
-    assert "layer 4: 0.63" in text
-    assert "electro" in text
+    to_cls = {int(layer): float(share) for layer, share in re.findall(r"layer (\d): (0\.\d+)", text)}
+    assert all(0.45 < to_cls[layer] < 0.55 for layer in range(1, 5))
     assert "rows still sum to 1: True" in text
-    assert "[CLS] 0.608" in text
-    assert "electroencephalographer 0.097" in text
+    assert re.search(r"wonderful \+0\.81\n +electroencephalographer -0\.08", text)
+
+
+def test_the_quickstart_opens_with_one_line_on_the_head_that_its_text_names(root, minilm):
+    notebook = json.loads((root / "notebooks" / "quickstart.ipynb").read_text())
+    first = next("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert first.count("explorer = aw.explore(") == 1
+    world: dict[str, Any] = {}
+    exec(first, world)
+    selection = world["explorer"].selection
+    assert (selection.layer, selection.head) == (0, 2)
+    assert world["explorer"].trace.predictions()[0].label == "positive"
