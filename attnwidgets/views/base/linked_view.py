@@ -111,9 +111,9 @@ class LinkedView(anywidget.AnyWidget):
             store.release(self._holder)
             raise
         if selection.head == "-" and base.heads is not None:
-            if opening.head is not None:
-                selection.opening, selection.layer = opening, opening.layer
-            selection.head = base.heads[0] if opening.head is None else opening.head
+            selection.head = base.heads[0]
+            if opening.words:  # a head was searched for, since nobody chose a layer
+                selection.opening, selection.layer, selection.head = opening, opening.layer, opening.head
         return {"store": store, "selection": selection}
 
     def _leave(self) -> None:
