@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { chartOf, lookOf, spreadOut } from "../src/views/charts/lineChart.ts";
 import { byRank, difference, rankOf, shares } from "../src/views/compare/differences.ts";
 import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/compare/flow/mass.ts";
+import { shortForms } from "../src/views/compare/picture.ts";
 
 const rounded = (values: Iterable<number>): number[] => Array.from(values, (v) => Number(v.toFixed(4)));
 
@@ -90,4 +91,12 @@ test("at most the budget of edges is drawn, and the share they carry is reported
 test("the slider runs from 0.2 % to 50 %, and positions map back", () => {
   assert.deepEqual([leastAt(0), leastAt(1)], [0.002, 0.5]);
   assert.equal(leastAt(placeOf(0.04)), 0.04);
+});
+
+test("a number in a narrow cell is rounded to a decimal, unless nothing were left of it", () => {
+  assert.deepEqual(shortForms("−0.21"), ["−.21", "−.2"]);
+  assert.deepEqual(shortForms("+0.057"), ["+.057", "+.1"]);
+  assert.deepEqual(shortForms("0.04"), [".04"]);
+  assert.deepEqual(shortForms("> −0.01"), ["> −.01"], "a bound has no shorter form");
+  assert.deepEqual(shortForms(""), []);
 });

@@ -37,6 +37,36 @@ def open_features(page):
     page.get_by_role("option", name="features").click()
 
 
+def test_a_text_under_saes_of_several_layers_changes_its_layer(minilm, sentence, page_of):
+    trace = aw.trace(*minilm, sentence)
+    width = minilm[0].config.hidden_size
+    drawn = [made.sae(d_in=width, d_sae=40, seed=layer, site=f"encoder.layer.{layer}") for layer in (1, 3)]
+    found = [aw.sae_features(trace, sae) for sae in drawn]
+    strip = page_of(aw.FeatureStrip(found)).locator(".aw-feature-strip")
+    for layer, one in zip((1, 3), found, strict=True):
+        strip.get_by_role("combobox", name="layer").click()
+        strip.get_by_role("option", name=str(layer), exact=True).click()
+        most = one.ranked(1)[0].feature
+        strip.get_by_role("tab", name=f"#{most}", selected=True).wait_for()
+        assert strip.locator(".aw-feature-ranked button").first.inner_text() == f"#{most}"
+
+
+def test_tab_leads_from_a_token_to_its_features(seen, page_of):
+    sae, _, trace = seen
+    found = aw.sae_features(trace, sae)
+    page = page_of(aw.FeatureStrip(found))
+    strip = page.locator(".aw-feature-strip")
+    page.keyboard.press("Tab")
+    strip.locator(".aw-tok").nth(4).focus()
+    page.keyboard.press("ArrowRight")
+    listed = strip.locator(".aw-feature-ranked button")
+    strip.get_by_text("fire most on").wait_for()
+    page.keyboard.press("Tab")
+    assert listed.first.evaluate("e => e === e.getRootNode().activeElement")
+    strip.get_by_text("fire most in this text").wait_for()
+    assert listed.first.evaluate("e => e === e.getRootNode().activeElement")
+
+
 def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_of, shots):
     _, stats, _ = seen
     first, second = stats.loudest(2)

@@ -190,6 +190,16 @@ def test_a_page_holds_some_places_of_the_slider(view, tmp_path):
     assert [list(one["args"]) for one in held[:2]] == [["feature"], ["kind", "feature", "scale"]]
 
 
+def test_a_page_says_what_a_model_without_token_states_cannot_answer(sae, tmp_path):
+    masked = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
+    view = aw.SteerView(aw.trace(*masked, "the new cat sat."), sae, 3, sentences=["a b c"])
+    page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
+    held = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
+    reasons = [one["refused"] for one in held if one["topic"] == "steered"]
+    assert len(reasons) == len(view.options["held"]["sentences"])
+    assert all("returns no token states" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "marked"),
     [

@@ -92,3 +92,18 @@ def test_few_long_elements_are_not_sampled(monkeypatch):
     selection = aw.Heatmap(recorded()).selection
     assert (selection.layer, selection.head, selection.opening.words) == (0, 0, "")
     assert "too long" in selection.opening.note
+
+
+def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(minilm):
+    text = "The cat sat on the mat because the mat was warm."
+    first = aw.Explorer(aw.trace(*minilm, text)).selection
+    trace = aw.trace(*minilm, text)
+    alone = aw.Heatmap(aw.rollout(trace))
+    after = aw.Explorer(trace).selection
+    assert after is alone.selection
+    assert (after.layer, after.head, after.opening) == (first.layer, first.head, first.opening)
+    moved = aw.trace(*minilm, text)
+    held = aw.Heatmap(aw.rollout(moved), layer=4)
+    explorer = aw.Explorer(moved)
+    assert explorer.selection is held.selection
+    assert explorer.selection.layer == 4

@@ -100,6 +100,7 @@ class LinkedView(anywidget.AnyWidget):
                 stack=base.stack,
             )
             SELECTIONS.keep(key, selection)
+        selection.has_given_layer |= self._wanted["layer"] is not None
         selection.acquire(self._holder)
         try:
             for name, value in self._wanted.items():
@@ -111,6 +112,8 @@ class LinkedView(anywidget.AnyWidget):
             raise
         if selection.head == "-" and base.heads is not None:
             selection.head = base.heads[0]
+            if opening.words:  # a head was searched for, since nobody chose a layer
+                selection.opening, selection.layer, selection.head = opening, opening.layer, opening.head
         return {"store": store, "selection": selection}
 
     def _leave(self) -> None:
@@ -128,10 +131,16 @@ class LinkedView(anywidget.AnyWidget):
 
     def _opens(self, selection: Selection | None) -> Opening:
         """Return where this view opens: where its linked views did, or by its own map and what was given."""
-        if selection is not None and selection.opening is not None:
-            return selection.opening
-        unit = self._wanted["unit"] or self._first_unit()
-        return opening_of(self._explanations[0], unit, self._wanted["layer"], self._wanted["head"])
+        known = None if selection is None else selection.opening
+        main = self._explanations[0]
+        # A view without heads opened first: where to open among heads was not yet asked.
+        without = known is not None and known.head is None and getattr(main, "heads", None) is not None
+        if known is not None and not without:
+            return known
+        layer = self._wanted["layer"]
+        if selection is not None and known is not None and layer is None:
+            layer = selection.layer if selection.has_given_layer or selection.layer != known.layer else None
+        return opening_of(main, self._wanted["unit"] or self._first_unit(), layer, self._wanted["head"])
 
     def _register(self, store: TileStore, selection: Selection | None, opening: Opening) -> list[str]:
         """Register what this view shows and offers with the store; return its method keys."""

@@ -132,6 +132,7 @@ class Selection(SharedModel):
     inside = Bool(default_value=False).tag(sync=True)
     feature = Int(None, allow_none=True).tag(sync=True)
     interventions = AnyTrait(()).tag(sync=True, to_json=_specs_to_json)
+    has_given_layer = False  # whether a view was given the layer, so that no later one searches for another
     opening = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_opening_to_json, echo_update=False)
     hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=cell_to_json, echo_update=False)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import progress
 from attnwidgets.views.page.escaping import base64_text, json_text
+from attnwidgets.views.wire.replies import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,7 +175,8 @@ def answers_of(
 ) -> tuple[dict[str, Any], dict[str, str], int]:
     """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
-    A view's most important answers come first: once `room` bytes are used up, all others are left out.
+    A view's most important answers come first: once `room` bytes are used up, all others are left out. Of an
+    answer that is refused the page holds the reason, which the view reports as it does with a kernel.
     """
     omitted = 0
     answers: dict[str, Any] = {}
@@ -186,7 +188,11 @@ def answers_of(
             if room < 0:
                 omitted += 1
                 continue
-            meta, buffers = answer()
+            try:
+                meta, buffers = answer()
+            except ValueError as error:  # of a model that cannot answer, too
+                included.append({"topic": topic, "args": args, "refused": words(error)})
+                continue
             packed = [zlib.compress(data, LEVEL) for data in buffers]
             room -= sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
             if room < 0:

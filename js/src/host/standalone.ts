@@ -33,10 +33,11 @@ interface Archive {
   thumbs: (Thumbs & Placed)[];
 }
 
-/** An answer of a view's Python twin, recorded when the page was written. */
+/** An answer of a view's Python twin, recorded when the page was written; or why there is none. */
 interface RecordedAnswer {
   topic: string;
   args: Record<string, unknown>;
+  refused?: string;
   meta: unknown;
   buffers: Placed[];
 }
@@ -286,7 +287,8 @@ async function answerQuestion(
     recorded.find(
       ({ topic, args }) => topic === question.topic && JSON.stringify(args) === JSON.stringify(question.args),
     );
-  if (!recordedAnswer) return [{ kind: "error", id, message: "not in this file; it needs a running kernel" }, []];
+  const refused = recordedAnswer ? recordedAnswer.refused : "not in this file; it needs a running kernel";
+  if (!recordedAnswer || refused) return [{ kind: "error", id, message: refused as string }, []];
   const buffers = await Promise.all(recordedAnswer.buffers.map(read));
   return [{ kind: "answer", id, meta: recordedAnswer.meta }, buffers.map(viewOf)];
 }

@@ -3,7 +3,7 @@
  * on a token.
  */
 
-import { h, on, quoted, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
+import { assign, h, on, quoted, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
@@ -17,17 +17,8 @@ import { peak } from "../text/rowValues.ts";
 import { createStrip, type Strip } from "../text/strip.ts";
 import { fills, gradient, NOTHING } from "../text/stripColour.ts";
 import { type Activations, activationsOf, type Fired } from "./activations.ts";
-import { barList } from "./bars.ts";
-import {
-  axisOfText,
-  createSaeControl,
-  featureButton,
-  nameOfFeature,
-  optionsOf,
-  type Sae,
-  shownSae,
-  tokenAt,
-} from "./features.ts";
+import { barOf } from "./bars.ts";
+import { axisOfText, createSaeControl, nameOfFeature, optionsOf, type Sae, shownSae, tokenAt } from "./features.ts";
 
 const RANKED = 8;
 const TABS = 5;
@@ -61,9 +52,8 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   let strip: Strip | null = null;
   let builtFor = "";
   let tabbed = "";
-  let listed = "";
+  let listed: readonly Fired[] = [];
   let bound = new AbortController();
-  let listBound = new AbortController();
 
   const sae = (): Sae | undefined => optionsOf(ctx).saes?.[shownSae(ctx)];
   const copy = createCopyButton(ctx, signal, () => {
@@ -146,21 +136,35 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     }
   };
 
+  const lines = Array.from({ length: RANKED }, (_, i) => {
+    const button = h("button.button.feature", { type: "button" });
+    const [bar, value] = [barOf(0, "amount"), h("span.meter-value")];
+    on(button, signal, { click: () => ctx.selection.set({ feature: listed[i]?.feature ?? 0 }) });
+    const line = h("div.meter", { role: "listitem", hidden: "" }, h("span.meter-name", button), bar, value);
+    return { line, button, bar: bar.firstElementChild as HTMLElement, value };
+  });
+  const list = h("div.meters", { role: "list" }, ...lines.map(({ line }) => line));
+  const none = h("div.note", "no feature fires");
+  setChildren(ranked, list, none);
+
+  /** Lines are written anew, never made anew: one of them may have the focus. */
   const drawRanked = (current: Sae, rows: Fired[], words: string): void => {
+    listed = rows;
     setText(rankedTitle, words);
+    assign(list, { ariaLabel: words, hidden: rows.length === 0 });
+    assign(none, { hidden: rows.length > 0 });
     const chosen = ctx.selection.get("feature");
-    const stateKey = JSON.stringify([rows, current.names, chosen]);
-    if (stateKey === listed) return;
-    listed = stateKey;
-    listBound.abort();
-    listBound = new AbortController();
     const top = Math.max(1e-9, ...rows.map(({ activation }) => activation));
-    const bars = rows.map(({ feature, activation }) => {
-      const button = featureButton(ctx, current, feature, listBound.signal);
-      button.ariaPressed = String(feature === chosen);
-      return { name: button, share: activation / top, text: printed(activation, false), kind: "amount" as const };
-    });
-    setChildren(ranked, rows.length ? barList(words, bars) : h("div.note", "no feature fires"));
+    for (const [i, { line, button, bar, value }] of lines.entries()) {
+      const row = rows[i];
+      assign(line, { hidden: !row });
+      if (!row) continue;
+      const name = nameOfFeature(current, row.feature);
+      setText(button, name);
+      assign(button, { title: name, ariaPressed: String(row.feature === chosen) });
+      setStyles(bar, { width: `${(100 * Math.min(1, row.activation / top)).toFixed(1)}%` });
+      setText(value, printed(row.activation, false));
+    }
   };
 
   /** Whether the elements of the text are those of the shown source, in which pins and spans are counted. */
@@ -256,10 +260,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     }
     if (event.key === "Delete" && tabs.length > 1) close(shown);
   });
-  signal.addEventListener("abort", () => {
-    bound.abort();
-    listBound.abort();
-  });
+  signal.addEventListener("abort", () => bound.abort());
   return (changed) => {
     if (!only(changed, "tiles", "head", "target", "foil")) update();
   };

@@ -4,6 +4,7 @@ import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, shortLabel } from "../../dom.ts";
 import { nearest, translateIndex } from "../../selection.ts";
 import type { Axis, ViewOptions } from "../../wire/wire.ts";
+import { createMenu } from "../base/menu.ts";
 import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { type Fill, NOTHING } from "../text/stripColour.ts";
 import { writeLabel } from "../text/tokens.ts";
@@ -39,16 +40,23 @@ export function shownSae(ctx: ViewContext): number {
   return saes.findIndex((sae) => sae.layer === layer);
 }
 
-/** The layer control, where there are SAEs of several layers. */
+/** A choice among SAEs of several layers: the layer control, or a menu where the shown source has no layers itself. */
 export function createSaeControl(ctx: ViewContext, signal: AbortSignal): Control {
   const control = createLayerControl(ctx, signal);
-  const place = h("span.sae-layer", ...control.elements);
+  const menu = createMenu("layer", signal, (layer) => ctx.selection.set({ layer: Number(layer) }));
+  const place = h("span.sae-layer", ...control.elements, menu.field);
   return {
     elements: [place],
     show() {
-      const layers = new Set(optionsOf(ctx).saes?.map(({ layer }) => layer));
-      place.hidden = layers.size < 2;
+      const { saes = [] } = optionsOf(ctx);
+      const layers = [...new Set(saes.flatMap(({ layer }) => (layer === null ? [] : [layer])))];
+      place.hidden = layers.length < 2;
       control.show();
+      const own = ctx.layered().source.layers.length > 1 ? [] : layers;
+      menu.offer(
+        own.map((layer) => ({ value: String(layer), label: ctx.layerName(layer) })),
+        String(saes[shownSae(ctx)]?.layer),
+      );
     },
   };
 }

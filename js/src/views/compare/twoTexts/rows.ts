@@ -103,7 +103,8 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     },
     "← →: column · n p: next, previous difference · Esc: unpin",
   );
-  onResize(element, signal, ({ width, height }) => {
+  // The room of the bars: what stands below or beside them may take more of it at any time.
+  onResize(scroll, signal, ({ width, height }) => {
     if (size.width === Math.floor(width) && size.height === Math.floor(height)) return;
     [size.width, size.height] = [Math.floor(width), Math.floor(height)];
     if (shown) draw(shown);
