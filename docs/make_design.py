@@ -176,9 +176,7 @@ def main() -> None:
     music = aw.trace(model, tokenizer, "the electronic music that nobody understood wasn't unlikeable.")
     explorer = aw.Explorer(music, layer=1, head=8)
     explorer.selection.pinned = (music.tokens.index("understood"), music.tokens.index("wasn"))
-    shoot(
-        [explorer], lambda page: page.locator(".aw-root").screenshot(), FOLDER / "explorer.png", 1200, "light"
-    )
+    shoot([explorer], whole, FOLDER / "explorer.png", 1200, "light")
 
 
 if __name__ == "__main__":
