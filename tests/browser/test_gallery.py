@@ -49,7 +49,7 @@ CLIPPED = """() => [...document.querySelectorAll(".aw-root *")]
 
 # Of several canvases over each other one must be painted; behind text that is not coloured none is.
 BLANK = """() => [...new Set([...document.querySelectorAll(".aw-root canvas:not(.aw-underlay canvas)")]
-    .filter((el) => el.width && el.height && el.checkVisibility())
+    .filter((el) => el.width && el.height && el.checkVisibility({ visibilityProperty: true }))
     .map((el) => el.parentElement))]
   .filter((place) => ![...place.querySelectorAll("canvas")].some((el) => new Set(new Uint32Array(
     el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)).size > 1))

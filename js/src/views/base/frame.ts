@@ -164,7 +164,7 @@ type Footer = Readout & { elements: HTMLElement[] };
 /** A readout in whose place stands what to try first, while nobody points at anything here or in a linked view. */
 function withHint(ctx: ViewContext, root: HTMLElement, readout: Footer, words: string): Footer {
   if (!words || ctx.el !== root) return readout;
-  const hint = h("div.hint", words);
+  const hint = h("div.hint", { title: words }, words); // on a narrow page it is cut off
   const show = (): void => {
     const isPointed = ctx.header().sources.length > 0 && (ctx.cell("pinned") ?? ctx.cell("hover"));
     const isShown = !ctx.learned.has(words) && !isPointed;
