@@ -45,7 +45,7 @@ def test_a_text_under_saes_of_several_layers_changes_its_layer(minilm, sentence,
     strip = page_of(aw.FeatureStrip(found)).locator(".aw-feature-strip")
     for layer, one in zip((1, 3), found, strict=True):
         strip.get_by_role("combobox", name="layer").click()
-        strip.get_by_role("option", name=str(layer), exact=True).click()
+        strip.get_by_role("option", name=f"layer {layer}", exact=True).click()
         most = one.ranked(1)[0].feature
         strip.get_by_role("tab", name=f"#{most}", selected=True).wait_for()
         assert strip.locator(".aw-feature-ranked button").first.inner_text() == f"#{most}"

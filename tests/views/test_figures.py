@@ -179,6 +179,26 @@ def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):
     np.testing.assert_allclose(drawn[-1], aw.attention(trace).mean("head").values[:, 3, 1], rtol=1e-6)
 
 
+def test_a_comparison_is_drawn_as_rows_of_cells_on_the_scale_of_the_page(given):
+    trace = given()
+    view = aw.CompareView(trace, methods=["attention", "rollout"], query=3)
+
+    def ends():
+        images = [image for axes in view._figure().axes for image in axes.images]
+        rows = [image for image in images if image.get_array().shape == (1, len(trace.tokens))]
+        values = [aw.attention(trace).mean("head").values[0, 3], aw.rollout(trace).values[0, 3]]
+        for row, value in zip(rows, values, strict=True):
+            known = ~np.ma.getmaskarray(row.get_array())[0]
+            assert known.any()
+            np.testing.assert_allclose(row.get_array()[0][known], value[known], rtol=1e-5)
+        return [row.norm.vmax for row in rows]
+
+    together = ends()
+    view.add_options(filters={"extent": "map"})
+    assert together == [max(ends())] * 2
+    assert len(set(ends())) == 2
+
+
 def test_a_flow_follows_the_pinned_token_down_to_the_input(given):
     trace = given()
     view = aw.FlowView(trace)

@@ -49,6 +49,7 @@ class Map:
         cell: Largest side of a cell in inches.
         numbers: Whether cells with room show their value.
         square: Whether cells are square; else every row is tall enough for its name.
+        looks: Colours and range of each row, instead of those of all; none: one look for all.
     """
 
     values: Float
@@ -65,6 +66,7 @@ class Map:
     cell: float = 0.26
     numbers: bool = False
     square: bool = True
+    looks: Sequence[tuple[Colormap, Normalize]] = ()
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
@@ -83,7 +85,11 @@ class Map:
         axes.spines[:].set(linewidth=0.5, color=pen.theme.line)
         if self.values.size:
             options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
-            axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+            if not self.looks:
+                axes.imshow(self.values, cmap=self.colours, norm=self.norm, **options)
+            for row, (colours, norm) in enumerate(self.looks):
+                extent = (-0.5, columns - 0.5, row + 0.5, row - 0.5)
+                axes.imshow(self.values[row : row + 1], cmap=colours, norm=norm, extent=extent, **options)
         for row, column in self.outlines:
             frame: dict[str, Any] = {"fill": False, "edgecolor": pen.theme.accent, "clip_on": False}
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, linewidth=1.2, **frame))
@@ -142,7 +148,8 @@ class Map:
     def _numbers(self, pen: Pen, axes: Axes) -> None:
         for (row, column), value in np.ndenumerate(self.values):
             if np.isfinite(value):
-                ink = ink_on(self.colours(self.norm(float(value))))
+                colours, norm = self.looks[row] if self.looks else (self.colours, self.norm)
+                ink = ink_on(colours(norm(float(value))))
                 pen.text(axes, column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
 
     def _apart(self, pen: Pen, axes: Axes, place: _Cells) -> None:

@@ -183,7 +183,7 @@ def answers_of(
     blobs: dict[str, str] = {}
     for view, name in zip(views, names, strict=True):
         archive = Archive()
-        included = []
+        included: list[dict[str, Any]] = []
         for topic, args, answer in progress(view.answers_for_page(), "answers of the page"):
             if room < 0:
                 omitted += 1

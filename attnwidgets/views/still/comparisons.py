@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.colors import ListedColormap, Normalize
 
+from attnwidgets.figures.palettes import heat_map
 from attnwidgets.figures.parts.levels import Levels
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.parts.matrix import Map, Scale
-from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Sheet, Words
-from attnwidgets.views.base.filters import APART, filter_words, filtered
+from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.compare.compared import nearest
-from attnwidgets.views.still.colours import map_colours, strip_colours
+from attnwidgets.views.still.colours import strip_colours
 from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -25,30 +26,49 @@ if TYPE_CHECKING:
 
 _LEAST, _BUDGET = 0.04, 1000  # the opening threshold of a FlowView, and its largest number of edges
 _FEWEST = 2
+_CELL = 0.34  # inches of a cell with a number
+_DARKEST = 0.7  # how far along the greys a full agreement is, as in agreementTable.ts
 
 
 def compare_sheet(view: Any, theme: Theme) -> Sheet:
-    """Return the strips of a CompareView, and how they agree."""
+    """Return the rows of a CompareView as cells over one axis, and how they agree."""
     compared, filters = view._compared, dict(view.options["filters"])  # noqa: SLF001 - a part of the view
     layer = nearest(compared.layers or (0,), view.selection.layer)
     query, unit = compared.pinned(view.selection.pinned), compared.unit
     elements = compared.axis.units[unit]
     labels, special = elements.labels, np.asarray(elements.special, dtype=bool)
     remarks = compared.remarks(layer)
-    parts: list[Part] = []
-    for index, values in enumerate(compared.vectors(layer, query, unit)):
-        shares = compared.are_shares(index, values)
-        shown = filtered(values[None], filters, special=special, shares=shares)
-        signed = bool((values < 0).any())
-        top = 1.0 if filters.get("extent") == "all" and shares else None
-        colours, norm = strip_colours(filters, theme, shown, signed=signed, top=top)
-        name = " · ".join(filter(None, (compared.names[index], remarks[index])))
-        parts += [Text(shown, labels, colours, norm, names=[name]), Scale(colours, norm)]
+    apart = stands_apart(special) if filters.get("special", APART) == APART else np.zeros_like(special)
+    meta, (data,) = view._strips(layer, query, unit)  # noqa: SLF001 - as its browser side asks
+    vectors = np.frombuffer(data, "<f4").reshape(len(compared.names), len(labels))
+    rows, outside, signed = [], [], meta["signed"]
+    for values, shares in zip(vectors, meta["shares"], strict=True):
+        shown = filtered(values[None], filters, special=special, shares=shares)[0]
+        sizes = np.nan_to_num(np.abs(shown))
+        outside.append(float(sizes[apart].sum() / (sizes.sum() or 1.0)))
+        rows.append(np.where(apart, np.nan, shown))
+    extent = filters.get("extent")
+    if extent == "all" or (meta["alike"] and extent != "map"):
+        looks = [strip_colours(filters, theme, np.stack(rows), signed=any(signed))] * len(rows)
+        scales: list[Part] = [Scale(*looks[0])]
+    else:
+        looks = [
+            strip_colours(filters, theme, row, signed=one) for row, one in zip(rows, signed, strict=True)
+        ]
+        scales = [Scale(*look, f"{i + 1} {compared.names[i]}") for i, look in enumerate(looks)]
+    names = [
+        f"{i + 1} " + " · ".join(filter(None, parts))
+        for i, parts in enumerate(zip(compared.names, remarks, strict=True))
+    ]
+    cells: dict[str, Any] = {"looks": looks, "cell": _CELL, "numbers": True, "square": False}
+    if apart.any():
+        cells |= {"apart": outside, "apart_name": "special"}
+    drawn = Map(np.stack(rows), names, labels, *looks[0], **cells)
     read = compared.query_in(query, unit)
     about = f"the row of “{labels[read]}”" if read is not None else ""
     left_out = filter_words(filters, shares=True)
     title = " · ".join(filter(None, (str(view.options["title"]) or "comparison", about, left_out)))
-    return Sheet(title, [*parts, *_agreement(view, theme, layer, query, special)])
+    return Sheet(title, [drawn, *scales, *_agreement(view, theme, layer, query, special)])
 
 
 def _agreement(
@@ -64,11 +84,16 @@ def _agreement(
     )
     measure = next(iter(meta["measures"].values()))
     values = np.array(measure["values"], dtype=np.float64)
-    low = bool((values < 0).any())
-    colours, norm = map_colours({"scale": "linear"}, theme, values, signed=low, top=1.0)
+    # Greys, as in the view: agreement is no amount of a text. Of an explanation with itself it is trivial.
+    np.fill_diagonal(values, np.nan)
+    greys = heat_map("greys", signed=False)
+    greys = greys.reversed() if theme.name == "dark" else greys
+    colours, norm = ListedColormap(greys(np.linspace(0.0, _DARKEST, 257))), Normalize(0.0, 1.0)
+    numbers = [str(index + 1) for index in range(len(values))]
+    names = [f"{number} {name}" for number, name in zip(numbers, compared.names, strict=True)]
     return [
         Words(f"agreement: {measure['title']}", quiet=False, bold=True),
-        Map(values, compared.names, compared.names, colours, norm, cell=0.34, numbers=True),
+        Map(values, names, numbers, colours, norm, cell=_CELL, numbers=True),
         Scale(colours, norm),
         Words(" ".join(filter(None, (meta["caveat"], meta["warning"])))),
     ]

@@ -54,7 +54,7 @@ export function createSaeControl(ctx: ViewContext, signal: AbortSignal): Control
       control.show();
       const own = ctx.layered().source.layers.length > 1 ? [] : layers;
       menu.offer(
-        own.map((layer) => ({ value: String(layer), label: ctx.layerName(layer) })),
+        own.map((layer) => ({ value: String(layer), label: `layer ${ctx.layerName(layer)}` })),
         String(saes[shownSae(ctx)]?.layer),
       );
     },

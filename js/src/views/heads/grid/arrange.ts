@@ -29,7 +29,8 @@ export interface Place {
   height: number;
 }
 
-export interface Wanted {
+/** Which heads there are, and how they are ordered. */
+export interface Ordering {
   layers: number;
   heads: number;
   order: Order;
@@ -39,6 +40,9 @@ export interface Wanted {
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
   layerName: (layer: number) => string;
+}
+
+export interface Wanted extends Ordering {
   /** Available width and height in px, and the largest side of a thumbnail. */
   room: number;
   tallest: number;

@@ -1,6 +1,6 @@
 /** Sizes of the grid: thumbnails as large as there is room for, or a heat table. */
 
-import { type Arrangement, arrange, type Order, type Place, type Spot, table, thumbSide } from "./arrange.ts";
+import { type Arrangement, arrange, type Order, type Ordering, type Place, table, thumbSide } from "./arrange.ts";
 
 /** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
 const [LARGEST, LEAST_SIDE, NAMED] = [72, 12, 36];
@@ -22,16 +22,7 @@ const NARROW = 300;
 const LOW_TABLE = 150;
 
 /** What is to be laid out, and in how much room. */
-export interface Wanted {
-  layers: number;
-  heads: number;
-  order: Order;
-  /** Smallest value first. */
-  lowest: boolean;
-  /** The statistic; null: none. */
-  value: ((spot: Spot) => number) | null;
-  keeps: (spot: Spot) => boolean;
-  layerName: (layer: number) => string;
+export interface Wanted extends Ordering {
   headName: (head: number) => string;
   /** Width of grid and ranked heads in px, and the height that was asked for. */
   width: number;
