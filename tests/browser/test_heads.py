@@ -290,7 +290,10 @@ def test_what_is_not_in_the_file_is_said_and_the_rest_still_works(page_of):
     page = page_of(aw.HeadView(trace, units=["token"], layer=0, head=0), layers=[0])
     page.locator(".aw-hv-plot").focus()
     page.keyboard.press("PageDown")
-    page.locator(".aw-hv-plot > .aw-busy").get_by_text(re.compile("layer 1: not in this file")).wait_for()
+    page.locator(".aw-footer").get_by_text(
+        re.compile(r"layer 1, head 0 .*is missing: not in this file")
+    ).wait_for()
+    assert not any(page.locator(".aw-hv-key .aw-hv-value").all_inner_texts())  # none of the layer before
     page.keyboard.press("PageUp")
     row(page, "query", 3).hover()
     assert re.match(r"“t\d+” reads “t", said(page))

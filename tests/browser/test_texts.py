@@ -73,6 +73,20 @@ def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, trace
     assert page.evaluate("document.querySelectorAll('.aw-root script').length") == 0
 
 
+@pytest.mark.parametrize("width", [760, 1200])
+def test_the_chosen_panel_stays_when_the_text_changes(page_of, traces, width):
+    page = page_of(aw.Explorer(traces), viewport={"width": width, "height": 900})
+    reads(page, HE)
+    page.get_by_role("combobox", name="other panels").click()
+    page.get_by_role("option", name="what if a head").click()
+    panel = page.locator(".aw-intervention, [data-of=InterventionView]").first
+    panel.wait_for()
+    choose(page, "She said")
+    reads(page, SHE)
+    page.wait_for_timeout(300)
+    assert panel.is_visible()
+
+
 def test_letters_find_a_text_of_many(page_of, traces):
     many = aw.trace(traces[0].model, traces[0].tokenizer, [f"Film number {n}." for n in range(12)])
     page = page_of(aw.Explorer(many))

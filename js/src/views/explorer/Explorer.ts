@@ -63,7 +63,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     };
     return [{ name, title, element: h("section", { "data-of": name }, inside), open, roomy: true }];
   };
-  const panes = createPanes(signal, heads, middle, [
+  const panes = createPanes(ctx, signal, heads, middle, [
     { name: "answer", title: "in words", element: answer.element, open: answer.show },
     ...holding("Predictions", "predictions"),
     ...holding("InterventionView", "what if a head or a row changed"),

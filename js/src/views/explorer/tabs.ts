@@ -3,11 +3,15 @@
  * all three stand side by side; on a narrower one the panel takes the place of the heads (the drawer), and on a phone there
  * is one at a time.
  */
+import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, setText } from "../../dom.ts";
 import { createMenu, type Item } from "../base/menu.ts";
 
 /** px below which a panel takes the place of the heads, and below which there is one pane at a time; so in parts/explorer.css. */
 const [NARROW, PHONE] = [1000, 600];
+
+/** What the open tab and the chosen panel are kept by, while texts change. */
+const OPEN = "panes";
 
 export interface Panel {
   name: string;
@@ -29,8 +33,9 @@ export interface Panes {
   isOpen(name: string): boolean;
 }
 
-/** The first panel is shown at first; a menu beside its tab leads to the others. */
+/** The first panel is shown at first, or what was open beside an earlier text; a menu beside its tab leads to the others. */
 export function createPanes(
+  { lasting }: ViewContext,
   signal: AbortSignal,
   heads: HTMLElement,
   map: HTMLElement,
@@ -45,8 +50,7 @@ export function createPanes(
   const bar = h("div.tabs", h("div.tab-list", { role: "tablist", "aria-label": "panels" }, ...tabs), more.field);
   const side = h("div.pane.side", ...panels.map(({ element }) => element));
   const element = h("div.panes", { role: "group", "aria-label": "all panels" }, heads, map, bar, side);
-  let now = "map";
-  let chosen = first?.name ?? "";
+  let [now, chosen] = (lasting.get(OPEN) as [string, string] | undefined) ?? ["map", first?.name ?? ""];
   let offered: readonly Panel[] = panels;
   let isHeadless = false;
   let isWide = false;
@@ -58,6 +62,7 @@ export function createPanes(
     const wanted = name === "heads" && isHeadless ? chosen : name;
     const panel = offered.find((candidate) => candidate.name === wanted);
     if (panel) chosen = wanted;
+    lasting.set(OPEN, [now, chosen]);
     element.dataset.tab = panel ? "side" : name;
     if (isOpen(chosen)) panels.find((candidate) => candidate.name === chosen)?.open();
     setFlag(element, "data-roomy", Boolean(panels.find((candidate) => candidate.name === chosen)?.roomy));

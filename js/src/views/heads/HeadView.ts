@@ -71,7 +71,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     span: (first, last) => chooseSpan(ctx, side, first, last),
     scrolled: () => soon(),
   });
-  const plot = createPlot(ctx, signal, numbers, current.get, events);
+  const plot = createPlot(ctx, signal, numbers, current.get, events, (missing) => frame.lacks(missing));
   const { columns, margins } = plot;
   const choice = createHeadChoice(ctx, signal, keep, () => soon());
   const other = createStrongestHeads(ctx, signal);

@@ -5,6 +5,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { HeadKey } from "../../wire/wire.ts";
 import { filtered, filteredRow, filtersOf, hidesValues } from "../base/filters.ts";
+import { type Missing, missingAnswer, missingTile } from "../base/missing.ts";
 import { along, type Edge, givenApart, limited, type Pairs, type Side, strongestOfEach, type Values } from "./pairs.ts";
 import type { Token } from "./token.ts";
 
@@ -29,8 +30,9 @@ export interface HeadNumbers {
   edges(first: number, last: number): Overview;
   /** The value of the strongest line. */
   top(token: Token | null): number;
-  /** Why there is nothing to draw, if so. */
-  missing(token: Token | null): boolean;
+  /** What is lacking to draw; null: nothing. */
+  missing(token: Token | null): Missing | null;
+  /** Why some heads are not loaded; "": all are. */
   why(): string;
   /** The number of loaded heads. */
   count(): number;
@@ -54,14 +56,9 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
   });
 
   const exactValues = (side: Side, index: number): Values | undefined => {
-    if (isReduced()) {
-      why = "too large for all heads at once: choose one";
-      return undefined;
-    }
-    const { source, layer } = ctx.resolved();
-    const args = { source: source.id, layer, side, index };
-    const answer = answers.get<{ heads: HeadKey[] }>("token", args);
-    if (isHuge) why = answer ? "" : (answers.failure("token", args) ?? "loading …");
+    if (isReduced()) return undefined;
+    const { source } = ctx.resolved();
+    const answer = answers.get<{ heads: HeadKey[] }>("token", argsOf(side, index));
     const bytes = answer?.buffers[0];
     if (!answer || !bytes) return undefined;
     const filters = filtersOf(ctx);
@@ -74,6 +71,11 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const shown = hidesValues(filters) ? filteredRow(row, special, filters, source.stochastic) : row;
       return limited(shown, pairs as Pairs, side, index);
     });
+  };
+
+  const argsOf = (side: Side, index: number): Record<string, unknown> => {
+    const { source, layer } = ctx.resolved();
+    return { source: source.id, layer, side, index };
   };
 
   /** Whether a reduction over heads is shown: single tokens come by head. */
@@ -106,8 +108,8 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
         return tile && filtered(ctx, tile);
       });
       if (here.some((tile, i) => tile !== before[i])) generation += 1;
-      if (isHuge) return;
       why = "";
+      if (isHuge) return;
       const failure = (head?: HeadKey): string | undefined => tiles.failure(source.id, layer, head);
       const absent = heads.filter((_, i) => !here[i]);
       const waiting = absent.filter((head) => !failure(head));
@@ -147,8 +149,16 @@ export function createNumbers(ctx: ViewContext, signal: AbortSignal, changed: ()
       return top || 1;
     },
     missing(token) {
-      if (heads.length === 0) return false;
-      return isHuge ? token !== null && !valuesOf(token.side, token.index).exact : !here.some(Boolean);
+      if (heads.length === 0 || here.some(Boolean)) return null;
+      if (!isHuge) {
+        const { source, layer } = ctx.resolved();
+        const why = tiles.failure(source.id, layer);
+        const missing = missingTile(ctx, { ...ctx.resolved(), head: heads[0] as HeadKey });
+        return why ? { ...missing, kind: "failed", advice: why } : missing;
+      }
+      if (!token || valuesOf(token.side, token.index).exact) return null;
+      if (isReduced()) return { kind: "none", words: "Too large for all heads at once", advice: "Choose one head." };
+      return missingAnswer(answers, "token", argsOf(token.side, token.index), "values of a token");
     },
     why: () => why,
     count: () => here.filter(Boolean).length,

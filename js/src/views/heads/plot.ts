@@ -1,9 +1,10 @@
 /** The picture of a HeadView: two columns of tokens, the lines between them, and the values of the current token. */
 import { barColours } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { assign, h, setFlag, setText, shortLabel } from "../../dom.ts";
+import { assign, h, setFlag, shortLabel } from "../../dom.ts";
 import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { filtersOf } from "../base/filters.ts";
+import type { Missing } from "../base/missing.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { textWidth } from "../maps/labels.ts";
 import { headColour } from "./colours.ts";
@@ -32,9 +33,9 @@ export function createPlot(
   numbers: HeadNumbers,
   token: () => Token | null,
   events: (side: Side) => ColumnEvents,
+  lacks: (missing: Missing | null) => void,
 ) {
   const canvas = h("canvas.hv-canvas");
-  const busy = h("div.busy");
   const lines = createLines(canvas);
   /** The scroll position that a column got from the other one. */
   const followed = { query: -1, key: -1 };
@@ -58,7 +59,7 @@ export function createPlot(
   const columns: Record<Side, ReturnType<typeof createColumn>> = { query: column("query"), key: column("key") };
   const beyond = createOutOfSight(signal, (index) => columns[opposite(token()?.side ?? "key")].reveal(index));
   const role = { tabindex: "0", role: "application", "aria-roledescription": "lines between tokens" };
-  const element = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element, busy);
+  const element = h("div.hv-plot", role, canvas, columns.query.element, columns.key.element, beyond.element);
   const margins = createMargins(ctx, columns, numbers);
   const widths = new WeakMap<Axis, number>();
   let pairs: Pairs | null = null;
@@ -119,14 +120,16 @@ export function createPlot(
     draw({ heads, token: looked, only }: Drawing): void {
       const { source } = ctx.resolved();
       const missing = numbers.missing(looked);
-      const why = numbers.why();
-      setFlag(element, "data-stale", missing);
-      assign(element, { ariaBusy: String(missing) });
-      assign(busy, { hidden: !missing });
-      setText(busy, why);
+      setFlag(element, "data-stale", Boolean(missing));
+      assign(element, { ariaBusy: String(Boolean(missing)) });
+      // The columns are there, whatever their lines are.
+      lacks(missing && { ...missing, part: true });
       // The picture of another map would be wrong, even dimmed.
-      if (!missing || painted !== source.id || !why.startsWith("loading")) lines.clear();
-      if (missing) return;
+      if (painted !== source.id || missing?.kind !== "awaited") lines.clear();
+      if (missing) {
+        if (looked) margins.tell(looked); // no numbers of what was shown before
+        return;
+      }
       painted = source.id;
       const all = source.heads ?? ["-"];
       const { palette, scale: mode } = filtersOf(ctx);
