@@ -192,7 +192,7 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
     page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=one)
     for _ in range(7):
         page.keyboard.press("ArrowLeft")
-    steer.get_by_text("Below: 4 × max, the nearest value stored in this page").wait_for()
+    steer.get_by_text("Shown: 4 × max, the nearest value stored in this page").wait_for()
     steer.screenshot(path=shots / "steer.png")
     page.set_viewport_size({"width": 340, "height": 800})
     assert fits(page)

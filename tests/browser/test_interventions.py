@@ -187,8 +187,8 @@ def test_a_right_click_crosses_a_head_out_and_k_puts_it_back(page_of, read):
 def test_a_trace_without_a_model_says_why_nothing_can_be_pulled(page_of):
     given = aw.from_attentions([[[[0.5, 0.5], [0.1, 0.9]]]], ["a", "b"])
     page = page_of(aw.InterventionView(given), aw.HeadGrid(given))
-    assert page.get_by_role("button", name="Knock out head 0.0").is_disabled()
     page.get_by_text("Nothing can be changed here: it needs the model").wait_for()
+    assert page.get_by_role("button", name="Knock out").count() == 0
     page.locator(".aw-grid-plot").focus()
     page.keyboard.press("k")
     assert (

@@ -72,6 +72,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     figure,
     more,
   );
+  const said = h("div.line");
   const warning = h("div.warning", { role: "status" });
   const kinds = h("div.segments", { role: "radiogroup", "aria-label": "compare" });
   const body = h("div.steer-body", { role: "group", "aria-label": "before and after", tabindex: "0" });
@@ -108,7 +109,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   }
   const frame = createFrame(ctx, root, {
     controls: [strength, kinds],
-    body: [h("div.steer-said", warning), body],
+    body: [h("div.steer-said", said, warning), body],
     hint: "Move the slider to strengthen the feature.",
   });
   root.classList.add("aw-steer");
@@ -139,7 +140,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     slider.setAttribute("aria-valuetext", `${scale} times its largest activation`);
     const answer = answers.get<{ maximum: number }>("reach", { feature: feature() });
     if (!answer) {
-      frame.readout.show("", false);
+      setText(said, "");
       return;
     }
     const [activations = [], lengths = []] = answer.buffers.map(floatsOf);
@@ -147,7 +148,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     const size = relativeChange(scale, maximum, activations, lengths);
     const here = Math.max(0, ...activations);
     const [to, at] = [scale * maximum, here].map((value) => printed(value, false));
-    frame.readout.show(`set to ${to} on every token, here up to ${at} · |dh|/|h| ≈ ${printed(size, false)}`, false);
+    setText(said, `set to ${to} on every token, here up to ${at} · |dh|/|h| ≈ ${printed(size, false)}`);
     const words =
       size > FAR
         ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`
