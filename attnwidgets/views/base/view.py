@@ -177,7 +177,7 @@ class View(LinkedView):
     def _likely_height(self, store: TileStore) -> int:
         """Return about how many CSS pixels the content of a view without a height of its own needs."""
         del store
-        return 40
+        return 28
 
     def _csv(self, **place: Any) -> Answer:
         """Return the selected matrix, or a part of it; see `part_of_csv`."""
