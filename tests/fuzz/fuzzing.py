@@ -57,7 +57,7 @@ def told(call: Callable[[], T]) -> T | None:
     """Return a call's result, or None if it raises our own error; fail on any other exception."""
     try:
         return call()
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, FileNotFoundError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         own = OURS in Path(last.filename).parents and (last.line or "").startswith("raise")
         if not (own and str(error).strip()):

@@ -85,7 +85,7 @@ def require_trace(trace: Any, function: str) -> None:
     if is_trace(trace):
         return
     if isinstance(trace, Iterable) and not isinstance(trace, (str, Mapping)):
-        hint = f"a list of texts gives a list of traces: [aw.{function}(t) for t in traces]"
+        hint = f"aw.trace(model, tokenizer, texts) makes a list of traces: [aw.{function}(t) for t in traces]"
     elif hasattr(trace, "named_modules"):
         hint = (
             "make one with aw.trace(model, tokenizer, text); of any torch module aw.trace_module(module, x)"
