@@ -187,7 +187,11 @@ def test_a_page_of_it_holds_what_was_computed(menu, open_page, tmp_path):
     page.keyboard.press("End")
     page.locator(".aw-heatmap .aw-plot[aria-busy=false]").wait_for()
     page.keyboard.press("ArrowUp")
-    page.locator(".aw-heatmap").get_by_text("layer 4: not in this file").wait_for()
+    alert = page.locator(".aw-heatmap").get_by_role("alert")
+    alert.get_by_text("layer 4 is missing").wait_for()
+    assert "not in this file" in alert.inner_text()
+    plate = alert.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert plate != "rgba(0, 0, 0, 0)"  # the dimmed map does not show through the words
     page.get_by_role("combobox", name="method").click()
     option = page.get_by_role("option", name="hidden token attribution")
     assert option.get_attribute("aria-disabled") == "true"
