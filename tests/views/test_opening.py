@@ -107,3 +107,11 @@ def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(min
     explorer = aw.Explorer(moved)
     assert explorer.selection is held.selection
     assert explorer.selection.layer == 4
+
+
+def test_a_text_of_special_tokens_alone_is_shown(minilm):
+    trace = aw.trace(*minilm, input_ids=[101, 102])
+    explorer = aw.Explorer(trace)
+    assert explorer.selection.opening.query == 1
+    assert aw.InterventionView(trace).name == "InterventionView"
+    assert aw.NeuronView(trace).name == "NeuronView"

@@ -28,7 +28,7 @@ class Opening(NamedTuple):
         layer: Original layer number.
         head: Original head number; None without a head axis.
         unit: The unit that the places count.
-        query: Place of the last content element; -1 if there is none.
+        query: Place of the last content element, see `last_content`; -1 if there is none.
         pair: The strongest pair of content elements, (query, key), of the head; None if there is none.
         words: What the head does: "reads the token before"; "" if no pattern chose it.
         value: The value of the pattern, 0 to 1; None if no pattern chose it.
@@ -108,13 +108,14 @@ def _sampled(shown: MixingMap, unit: str) -> int | None:
 
 
 def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
-    """Return the place of the last element with a letter or digit that is not special; -1: all are special.
+    """Return the place of the last element with a letter or digit that is not special.
 
-    Without letters and digits, as among patches or signs, it is the last that is not special.
+    Without letters and digits, as among patches or signs, it is the last that is not special; of special
+    elements alone the last, and -1 of none.
     """
     content = [place for place, flag in enumerate(special) if not flag]
     worded = [place for place in content if any(sign.isalnum() for sign in labels[place])]
-    return max(worded, default=max(content, default=-1))
+    return max(worded, default=max(content, default=len(labels) - 1))
 
 
 def _strongest_pair(shown: MixingMap, layer: int) -> tuple[int, int] | None:

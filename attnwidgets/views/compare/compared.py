@@ -134,8 +134,7 @@ class Compared:
             groups = regroup(self.items[index].explanation.query_unit, reading.query_unit) or ()
             return next((place for place, group in enumerate(groups) if self.query in group), self.query)
         count = self.n_shared or len(reading.query_labels)
-        last = last_content(reading.query_labels[:count], reading.query_unit.special[:count])
-        return count - 1 if last < 0 else last
+        return last_content(reading.query_labels[:count], reading.query_unit.special[:count])
 
     def vectors(self, layer: int, query: int | None, unit: str) -> list[Float]:
         """Return the value of every element for every item [item][element].
