@@ -19,7 +19,7 @@ const [HEIGHT, TALL, LOW] = [480, 318, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
 /** Height of a narrow heat table: its six thumbnails stand below it. */
-const LOW_TABLE = 150;
+const LOW_TABLE = 112;
 
 /** What is to be laid out, and in how much room. */
 export interface Wanted extends Ordering {
