@@ -13,7 +13,7 @@ from attnwidgets.tracing.content import tokenizer_fingerprint
 from attnwidgets.tracing.fingerprint import fingerprint_of
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.recording.borrow import unwrap
-from attnwidgets.tracing.recording.run import load_model, load_named, load_tokenizer
+from attnwidgets.tracing.recording.loading import load_model, load_named, load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 /** A store and its kernel as views see them, for tests without a browser. */
 import type { StoreModel } from "../src/wire/eager.ts";
-import type { Header, Reply, Request, Source, TileMeta } from "../src/wire/wire.ts";
+import type { Header, Reply, Request, SelectionState, Source, TileMeta } from "../src/wire/wire.ts";
 
 export const SOURCE: Source = {
   id: "attention/token/self",
@@ -107,3 +107,23 @@ export class FakeKernel {
     this.emit("msg:custom", reply, copy ? [copy] : []);
   }
 }
+
+/** A selection of which nothing was moved. */
+export const START: SelectionState = {
+  layer: 0,
+  head: 0,
+  unit: "token",
+  method: "attention",
+  stack: "self",
+  pinned: null,
+  pins: [],
+  heads: [],
+  span: null,
+  target: null,
+  foil: null,
+  inside: false,
+  feature: null,
+  interventions: [],
+  opening: null,
+  hover: null,
+};

@@ -4,7 +4,7 @@ import type { ViewContext } from "../src/context.ts";
 import { noteOf, readAddress, type Wanted, wanted } from "../src/host/address.ts";
 import { codeOf, fragmentOf, NAMES } from "../src/link.ts";
 import type { Header, SelectionState } from "../src/wire/wire.ts";
-import { HEADER, SOURCE } from "./fake.ts";
+import { HEADER, SOURCE, START } from "./fake.ts";
 
 const LRP = { ...SOURCE, kind: "attributions", method: "lrp", heads: null, targets: true } as const;
 const MANY: Header = {
@@ -16,24 +16,6 @@ const MANY: Header = {
     { ...LRP, id: "lrp:layers/token/self", method: "lrp:layers", kind: "map" },
   ],
   predictions: { title: "", items: ["bad", "good"].map((label, id) => ({ label, id, probability: 0.5 })) },
-};
-const START: SelectionState = {
-  layer: 0,
-  head: 0,
-  unit: "token",
-  method: "attention",
-  stack: "self",
-  pinned: null,
-  pins: [],
-  heads: [],
-  span: null,
-  target: null,
-  foil: null,
-  inside: false,
-  feature: null,
-  interventions: [],
-  opening: null,
-  hover: null,
 };
 
 const asked = (hash: string, header = MANY): Wanted => {

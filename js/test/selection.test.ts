@@ -10,7 +10,7 @@ import {
   translateSpan,
 } from "../src/selection.ts";
 import type { Cell, Header, SelectionState, Source, ViewOptions } from "../src/wire/wire.ts";
-import { HEADER, SOURCE } from "./fake.ts";
+import { HEADER, SOURCE, START } from "./fake.ts";
 
 const OPTIONS: ViewOptions = {
   method: null,
@@ -23,24 +23,6 @@ const OPTIONS: ViewOptions = {
   units: [],
   filters: {},
   height: null,
-};
-const START: SelectionState = {
-  layer: 0,
-  head: 0,
-  unit: "token",
-  method: "attention",
-  stack: "self",
-  pinned: null,
-  pins: [],
-  heads: [],
-  span: null,
-  target: null,
-  foil: null,
-  inside: false,
-  feature: null,
-  interventions: [],
-  opening: null,
-  hover: null,
 };
 
 function selection(values: Partial<SelectionState> = {}) {

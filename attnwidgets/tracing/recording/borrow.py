@@ -36,7 +36,7 @@ def unwrap(model: Any) -> nn.Module:
 
 
 def _instead(given: Any) -> str:
-    """Return what to do with what is no model, or ""."""
+    """Return what to do with something that is not a model, or "" if it is nothing known."""
     if hasattr(given, "attention_layer"):
         return ": it is a trace already; aw.Explorer(trace) shows it, trace.rerun() runs its model again"
     if holds_attention(given):

@@ -112,7 +112,7 @@ def cell_of(name: str, value: Any, unit: str) -> Cell | None:
         unit: The unit that its indices count, if it does not say so.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The value has none of these forms.
     """
     if value is None or isinstance(value, Cell):
         return value
