@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from functools import partial
+from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
@@ -305,14 +306,17 @@ class View(LinkedView):
         self.open()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
-        """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text."""
+        """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text.
+
+        There is no PNG where matplotlib is missing, as on a page in the browser that did not wait for it.
+        """
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
-        if "image/png" not in (exclude or ()):
+        if "image/png" not in (exclude or ()) and find_spec("matplotlib"):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
         return data, metadata
