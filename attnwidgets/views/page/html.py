@@ -108,7 +108,7 @@ def _page(views: Sequence[View], held: Packed, title: str | None, headings: Sequ
     titles = (view.options["title"] for view in views)
     title = title or next(filter(None, titles), "") or _default_title(views)
     # What a page opens with stands before the script, which draws it while the rest is still being read.
-    opening, rest = ("\n".join(held.elements(first)) for first in (True, False))
+    opening, rest = ("\n".join(held.elements(first=first)) for first in (True, False))
     # Only this script may run, and nothing may be loaded: whatever a text contains, it stays text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = (

@@ -42,11 +42,15 @@ class Packed:
     first: frozenset[str]
     note: str
 
-    def elements(self, first: bool) -> Iterator[str]:
+    def elements(self, *, first: bool) -> Iterator[str]:
         """Yield the elements that hold bytes: those that the page opens with, or the others."""
         for name, blob in self.blobs.items():
             if (name in self.first) == first:
                 yield f'<script type="application/octet-stream;base64" id="{name}">{blob}</script>'
+
+    def described(self) -> dict[str, Any]:
+        """Return this as what JSON can hold."""
+        return {"state": self.state, "blobs": self.blobs, "first": sorted(self.first)}
 
 
 def pack(views: Sequence[View], choice: Choice, budget: int, prefix: str = "") -> Packed:
