@@ -81,6 +81,8 @@ class View(LinkedView):
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
+    was_shown = False  # by a cell
+
     _requests: RequestHandlers
     _made_by: tuple[type, Any]  # its class, and what it was given to show
 
@@ -311,6 +313,7 @@ class View(LinkedView):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
+        self.was_shown = True
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
