@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch reference bench format clean
+	bundle watch places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -42,6 +42,7 @@ help:
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -200,6 +201,10 @@ fuzz: $(STAMP)/dev
 
 build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
+
+# Addresses of the project: one line of pyproject.toml says where it is published.
+places: $(STAMP)/venv
+	@$(PY) tools/places.py
 
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
