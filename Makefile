@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch places reference bench format clean
+	bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -42,6 +42,7 @@ help:
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
@@ -102,6 +103,10 @@ demo: $(STAMP)/demo
 
 gallery: $(STAMP)/demo
 	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
+
+# Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
+notebooks: $(STAMP)/dev
+	@$(PY) notebooks/refresh.py $(NOTEBOOKS)
 
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
