@@ -309,6 +309,7 @@ class View(LinkedView):
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
+        self.selection.tell()
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
