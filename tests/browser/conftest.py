@@ -26,7 +26,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 LIMIT = 20_000  # milliseconds; the cores may be shared
 
-# Files of npm packages, with the packages' SHA-512: what nbconvert loads from a CDN, VS Code's widget manager.
+# Files of npm packages, with the packages' SHA-512: for pages of nbconvert, and VS Code's widget manager.
 PACKED = {
     "@jupyter-widgets/html-manager@1.0.15": (
         "package/dist/embed-amd.js",

@@ -9,10 +9,10 @@ version that the extension locks. Ours (vscode/), after the sources of VS Code a
 * A module that the manager does not have is looked for in the nbextensions of the environment. Their
   `extension.js` names it in a call of `requirejs.config`; the folder is copied, and require.js loads it.
 * Widgets stand on white in every theme (microsoft/vscode-jupyter, issue 7161); `themed` is without it.
-* There is no content policy: it is set only under `notebook.experimental.enableCsp`, which is off. That policy
-  lets no anywidget open, since their code comes from `blob:` addresses.
+* There is no content policy: it is set only under `notebook.experimental.enableCsp`, which is off. That
+  policy lets no anywidget open, since their code comes from `blob:` addresses.
 
-Not VS Code's: messages come by a web socket rather than from the extension's process, and no editor is around.
+Not VS Code's: messages come by a web socket, not from the extension's process, and no editor is around.
 """
 
 from __future__ import annotations
