@@ -95,14 +95,18 @@ def metadata(archive: Path) -> Message:
     return email.message_from_bytes(files[name])
 
 
-def versions(sdist: Path, wheel: Path, changelog: str, *, publishes: bool = False) -> list[str]:
-    """Say where versions disagree."""
+def versions(
+    sdist: Path, wheel: Path, changelog: str, *, publishes: bool = False, tag: str | None = None
+) -> list[str]:
+    """Say where versions disagree: of archives, changelog and tag ("v0.1.0")."""
     newest = re.search(r"^## (\S+) \((.*)\)", changelog, re.MULTILINE)
     said, dated = newest.groups() if newest else ("nothing", "")
     found = {archive.name: metadata(archive)["Version"] for archive in (sdist, wheel)}
     faults = [
         f"{name}: version {of}, but the changelog has {said}" for name, of in found.items() if of != said
     ]
+    if tag is not None and tag != f"v{said}":
+        faults.append(f"tag: {tag}, but the changelog has {said}")
     if publishes and not re.fullmatch(r"\d{4}-\d\d-\d\d", dated):
         faults.append(f"CHANGELOG.md: {said} is {dated or 'without a date'}")
     return faults
@@ -279,6 +283,7 @@ def main() -> int:
     """Run every check; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--publish", action="store_true", help="refuse a placeholder and a missing date, too")
+    parser.add_argument("--tag", help="what the release is tagged with")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the archives are written")
     parser.add_argument("--python", action="append", help="a Python to install on; not given: all at hand")
     asked = parser.parse_args()
@@ -289,7 +294,9 @@ def main() -> int:
         "the sdist builds the same wheel": lambda: differing(wheel, direct),
         "no file too many, none missing": lambda: strays(sdist, wheel, tracked()),
         "size of the wheel": lambda: oversize(wheel),
-        "version and changelog": lambda: versions(sdist, wheel, changelog, publishes=asked.publish),
+        "version and changelog": lambda: versions(
+            sdist, wheel, changelog, publishes=asked.publish, tag=asked.tag
+        ),
         "licences": lambda: licences(wheel),
         "README on a package index": lambda: description(wheel),
         "addresses": lambda: addresses(publishes=asked.publish),

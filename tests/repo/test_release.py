@@ -118,7 +118,9 @@ def test_versions_that_disagree_and_a_release_without_a_date_are_noticed(release
     assert faults == [f"{path.name}: version 0.1.0, but the changelog has 0.2.0" for path in (sdist, wheel)]
     assert len(release.versions(sdist, wheel, "# Changelog\n")) == 2
     assert release.versions(sdist, wheel, CHANGELOG, publishes=True) == ["CHANGELOG.md: 0.1.0 is unreleased"]
-    assert release.versions(sdist, wheel, "## 0.1.0 (2026-12-01)", publishes=True) == []
+    dated = "## 0.1.0 (2026-12-01)"
+    assert release.versions(sdist, wheel, dated, publishes=True, tag="v0.1.0") == []
+    assert release.versions(sdist, wheel, dated, tag="v0.1") == ["tag: v0.1, but the changelog has 0.1.0"]
 
 
 def test_a_licence_that_is_missing_is_noticed(release, project, tmp_path):
@@ -208,7 +210,7 @@ def test_a_placeholder_is_refused_where_it_would_be_published(release, project):
     root, _ = project
     text = (root / "pyproject.toml").read_text()
     here = release.places.place(root)
-    unset = text.replace(here.slug, "YOUR_ACCOUNT/attnwidgets")
+    unset = here.moved(text, release.places.Place(release.places.PLACEHOLDER, here.name))
     (root / "pyproject.toml").write_text(unset)
     assert release.addresses(root) == []
     assert release.addresses(root, publishes=True) == ["pyproject.toml: Repository is a placeholder"]
