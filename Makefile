@@ -30,7 +30,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch notebooks places reference bench format clean
+	release-check bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -40,6 +40,7 @@ help:
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
@@ -203,6 +204,11 @@ fuzz: $(STAMP)/dev
 		AW_FUZZ_SECONDS=$(FUZZ_SECONDS) AW_FUZZ_SEED=$$seed OMP_NUM_THREADS=1 $(PY) -m pytest -q tests/fuzz $(PYTEST_ARGS)
 
 # --- releases and figures ---------------------------------------------------------------------------------------
+
+# Torch is not downloaded for this: where a Python has none, the package is only imported there.
+release-check: $(STAMP)/dev
+	@$(PIP) -e ".[release]"
+	@$(PY) tools/release_check.py $(RELEASE_ARGS)
 
 build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
