@@ -50,19 +50,30 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
         file: Its `__file__`.
     """
     load, directory, names = lazy_loader.attach_stub(package, file)
-    prefix = package.replace("attnwidgets", "aw", 1)
+    prefix = _prefix(package)
 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}.{suggest(name, names)}")
-        said = f"{prefix}.{name}"
         try:
-            value = load(name)
+            value = _saying(f"{prefix}.{name}", load(name))
         except ModuleNotFoundError as error:
-            return Needs(said, library_of(error))
-        return _saying(said, value) if isinstance(value, FunctionType) and _lacking() else value
+            value = Needs(f"{prefix}.{name}", library_of(error))
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get, directory, names
+
+
+def complete(package: str) -> None:
+    """Let the public names of a namespace that is loaded as a whole say what they lack, as `attach` does."""
+    space, prefix = sys.modules[package], _prefix(package)
+    for name in space.__all__:
+        setattr(space, name, _saying(f"{prefix}.{name}", getattr(space, name)))
+
+
+def _prefix(package: str) -> str:
+    return package.replace("attnwidgets", "aw", 1)
 
 
 def library_of(error: ModuleNotFoundError) -> str:
@@ -104,10 +115,19 @@ def _is_found(library: str) -> bool:
         return False
 
 
-@functools.cache
-def _saying(said: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that names itself where it needs a missing library."""
+def _saying(said: str, value: Any) -> Any:
+    """Return a public function or class; where a library is missing, with errors that name it and say so."""
+    if not _lacking():
+        return value
+    if isinstance(value, FunctionType):
+        return _calling(said, value)
+    made = vars(value).get("__init__") if isinstance(value, type) else None
+    if isinstance(made, FunctionType):
+        type.__setattr__(value, "__init__", _calling(said, made))
+    return value
 
+
+def _calling(said: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
