@@ -29,8 +29,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-env lint js node chromium browsers wheel-check pytest browser extended fuzz build \
-	bundle watch reference bench format clean
+.PHONY: help demo gallery lab test test-all test-env lint js node chromium browsers wheel-check pytest browser extended \
+	fuzz build release-check bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -40,8 +40,11 @@ help:
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
+	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -101,6 +104,10 @@ demo: $(STAMP)/demo
 
 gallery: $(STAMP)/demo
 	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
+
+# Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
+notebooks: $(STAMP)/dev
+	@$(PY) notebooks/refresh.py $(NOTEBOOKS)
 
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
@@ -213,8 +220,17 @@ fuzz: $(STAMP)/dev
 
 # --- releases and figures ---------------------------------------------------------------------------------------
 
+# Torch is not downloaded for this: where a Python has none, the package is only imported there.
+release-check: $(STAMP)/dev
+	@$(PIP) -e ".[release]"
+	@$(PY) tools/release_check.py $(RELEASE_ARGS)
+
 build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
+
+# Addresses of the project: one line of pyproject.toml says where it is published.
+places: $(STAMP)/venv
+	@$(PY) tools/places.py
 
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
