@@ -29,8 +29,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	release-check bundle watch notebooks places reference bench format clean
+.PHONY: help demo gallery lab test test-all test-env lint js node chromium browsers wheel-check pytest browser extended \
+	fuzz build release-check bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -119,7 +119,7 @@ test: test-env lint js wheel-check pytest browser
 test-all: test extended fuzz
 .NOTPARALLEL:
 
-test-env: $(STAMP)/dev node chromium
+test-env: $(STAMP)/dev node chromium browsers
 
 lint: $(STAMP)/dev
 	@echo "== ruff, mypy, import-linter"
@@ -171,6 +171,21 @@ chromium:
 	else \
 		echo "Chromium is missing and cannot be installed without a password: the browser tests need it."; \
 		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
+	fi
+
+# Firefox and WebKit: 110 MB and a minute of tests. Where they cannot be installed their tests are skipped, with a reason.
+browsers:
+	@if { command -v firefox-esr || command -v firefox; } >/dev/null \
+		&& command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
+		echo "installing Firefox and WebKit by apt-get ..."; \
+		for packages in firefox-esr "webkit2gtk-driver xvfb"; do \
+			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$packages \
+				>/dev/null 2>&1 || echo "apt-get could not install $$packages: their tests are skipped"; \
+		done; \
+	else \
+		echo "Firefox or WebKit is missing (apt-get install firefox-esr webkit2gtk-driver xvfb): their tests are skipped"; \
 	fi
 
 # The wheel, not the checkout: in an empty environment, imported from elsewhere, with the built bundle inside.

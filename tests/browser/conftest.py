@@ -54,13 +54,34 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
+SEEN = pytest.StashKey[dict]()
+
+
+def pytest_configure(config):
+    config.stash[SEEN] = {}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which browsers ran: a run without one of them says little about it."""
+    if seen := config.stash.get(SEEN, {}):
+        told = ", ".join(f"{name} {what}" for name, what in seen.items())
+        terminalreporter.write_line(f"browsers: {told}")
+
+
 @pytest.fixture(scope="session")
-def chromium():
+def browsers_seen(request):
+    """The version of every browser that ran, or why it did not."""
+    return request.config.stash[SEEN]
+
+
+@pytest.fixture(scope="session")
+def chromium(browsers_seen):
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if not path:
         pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        browsers_seen["Chromium"] = browser.version
         yield browser
         browser.close()
 
@@ -212,12 +233,18 @@ def serving(application, environment, folder, *flags):
 
 
 @pytest.fixture(scope="module")
-def lab(kernel_environment, tmp_path_factory, open_page_for_all):
-    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+def jupyter_lab(kernel_environment, tmp_path_factory):
+    """A server of JupyterLab: its address, its token and its folder."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
     folder, flag = tmp_path_factory.mktemp("lab"), "--LabApp.expose_app_in_browser=True"
     with serving("jupyterlab", kernel_environment, folder, flag) as served:
-        yield Lab(*served, open_page_for_all)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def lab(jupyter_lab, open_page_for_all):
+    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+    return Lab(*jupyter_lab, open_page_for_all)
 
 
 @pytest.fixture(scope="module")
