@@ -314,6 +314,7 @@ class View(LinkedView):
             self._reopen()
         CELLS.mark(self)
         self.was_shown = True
+        self.selection.tell()
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
