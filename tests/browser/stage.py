@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
-from attnwidgets.views.page.html import _models
+from attnwidgets.views.page.packing import _models
 from attnwidgets.views.wire.runtime import bundle
 from attnwidgets.views.wire.stub import COMMON_PARTS
 

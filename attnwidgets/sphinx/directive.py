@@ -1,0 +1,111 @@
+"""The directive `attnwidgets`: a view of a saved explanation."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+import attnwidgets as aw
+from attnwidgets._errors import suggest
+from attnwidgets.sphinx.nodes import ViewData, ViewPlace
+from attnwidgets.views.base.view import View
+from attnwidgets.views.page.contents import Choice
+from attnwidgets.views.page.packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from docutils.nodes import Node
+    from sphinx.application import Sphinx
+
+    from attnwidgets.explanations.explanation import Explanation
+
+LOGGER = logging.getLogger(__name__)
+KEY = "attnwidgets"
+"""Under which a document keeps its views while it is read."""
+PREFIX = "file-"
+"""What the names of models that come from files begin with."""
+
+
+def literal(text: str | None) -> Any:
+    """Return the value of an option: a number, a list, ... as Python writes it, else the text itself.
+
+    An option without a value is True.
+    """
+    if text is None or not text.strip():
+        return True
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+class AnyOption(dict[str, "Callable[[str | None], Any]"]):
+    """The options of a directive that takes every name: the view that is made says which it knows."""
+
+    def __missing__(self, name: str) -> Callable[[str | None], Any]:
+        return literal
+
+
+class ViewDirective(SphinxDirective):
+    """A view of a saved explanation: its file, and as options `view` and those of the view itself."""
+
+    required_arguments = 1
+    final_argument_whitespace = True  # in the name of a file
+    option_spec: ClassVar[AnyOption] = AnyOption(view=str)
+
+    def run(self) -> list[Node]:
+        """Return the place of the view; nothing, and a warning with file and line, if there is none."""
+        try:
+            view = self._view()
+        except (OSError, ValueError, TypeError, IndexError) as error:
+            words = " ".join(str(error).split())
+            LOGGER.warning("attnwidgets: %s", words, location=self.get_location(), type=KEY, subtype="view")
+            return []
+        views = self.env.temp_data.setdefault(KEY, [])
+        views.append(view)
+        place = ViewPlace(model=f"{PREFIX}view{len(views) - 1}", height=view.options.get("height"))
+        place += nodes.paragraph("", view.describe())
+        self.set_source_info(place)
+        return [place]
+
+    def _view(self) -> View:
+        given = self.arguments[0]
+        written, file = self.env.relfn2path(given)
+        if not Path(file).exists():
+            raise FileNotFoundError(f"there is no file {given!r}; it is looked for at {written}")
+        self.env.note_dependency(written)
+        options = dict(self.options)
+        kind = options.pop("view", None)
+        explanation = aw.load(file)
+        return explanation.view(**options) if kind is None else _made(kind, explanation, options)
+
+
+def _made(kind: str, explanation: Explanation, options: dict[str, Any]) -> View:
+    known = {name: found for name in dir(aw) if _is_view(found := getattr(aw, name))}
+    if kind not in known:
+        raise ValueError(f"there is no view {kind!r}.{suggest(kind, known)} There are: {', '.join(known)}.")
+    view: View = known[kind](explanation, **options)
+    return view
+
+
+def _is_view(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, View) and found is not View
+
+
+def keep(app: Sphinx, document: nodes.document) -> None:
+    """Add to a document what its page holds for the views of its directives."""
+    views = app.env.temp_data.pop(KEY, [])
+    if not views:
+        return
+    try:
+        held = pack(views, Choice.of(views, "all", "all"), app.config.attnwidgets_budget, PREFIX)
+    finally:
+        for view in views:
+            view.close()
+    document += ViewData(packs=[held.described()])

@@ -1,0 +1,32 @@
+"""The script of a page: what draws its views, and the host that plays the kernel."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from attnwidgets.views.wire.runtime import STATIC, bundle
+from attnwidgets.views.wire.stub import COMMON_PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from attnwidgets.views.base.view import View
+
+_NO_PARTS = {"attnwidgets", "standalone"}
+
+
+def script_of(views: Iterable[View]) -> str:
+    """Return the script of a page with these views."""
+    return _script({name for view in views for name in (*view.PARTS, *COMMON_PARTS)})
+
+
+def script_of_all() -> str:
+    """Return the script of pages with whatever views there are."""
+    return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS)
+
+
+def _script(parts: Iterable[str]) -> str:
+    code = ",".join(bundle(f"{name}.js").strip() for name in sorted(parts))
+    script = f"globalThis.awParts=[{code}];{bundle('standalone.js')}"
+    return re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)

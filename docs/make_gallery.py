@@ -1,0 +1,78 @@
+"""Write docs/gallery.md: a picture of every view by `view.save`, in light and dark; for the site."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import attnwidgets as aw
+from attnwidgets.figures.theme import ThemeName
+
+if TYPE_CHECKING:
+    from attnwidgets.views.base.view import View
+
+HERE = Path(__file__).parent
+NOTEBOOKS = HERE.parent / "notebooks"
+THEMES = get_args(ThemeName)
+PAGE, FOLDER = HERE / "gallery.md", HERE / "gallery"
+HEAD = """# Gallery
+
+Every view, as `view.save("figure.pdf")` draws it for a paper. Click one to use it.
+
+"""
+
+
+def write_gallery(code: str) -> None:
+    """Write the page and its pictures, if the notebook or the package has changed.
+
+    Args:
+        code: What stands for the package as it is.
+    """
+    stamp = FOLDER / "made_of"
+    made_of = (
+        hashlib.sha256((NOTEBOOKS / "gallery.ipynb").read_bytes() + Path(__file__).read_bytes()).hexdigest()
+        + code
+    )
+    if PAGE.exists() and stamp.exists() and stamp.read_text() == made_of:
+        return
+    sys.path.insert(0, str(NOTEBOOKS))
+    from gallery import shown
+
+    FOLDER.mkdir(exist_ok=True)
+    cards = []
+    for heading, view in shown().items():
+        cards.append(card(heading, view))
+    PAGE.write_text(f"{HEAD}::::{{container}} gallery\n" + "\n".join(cards) + "::::\n", encoding="utf-8")
+    trace = aw.trace(*aw.demo_model("encoder"), "The keys to the cabinet are on the table.")
+    aw.attention(trace).save(FOLDER / "attention.safetensors")
+    aw.rollout(trace).save(FOLDER / "rollout.safetensors")
+    stamp.write_text(made_of)
+
+
+def card(heading: str, view: View) -> str:
+    """Write the pictures of a view; return its card: a link, what the heading says, and the pictures."""
+    title, _, rest = heading.partition(": ")
+    link, shown = f"../notebooks/gallery.ipynb#{slug(heading)}", pictures(view, slug(heading))
+    return f":::{{container}}\n**[{title}]({link})** {rest}\n\n{shown}:::\n"
+
+
+def pictures(view: View, anchor: str) -> str:
+    """Return the Markdown of a view's pictures after writing them; "" if it draws nothing of its own."""
+    try:
+        for theme in THEMES:
+            view.save(FOLDER / f"{view.name}-{theme}.png", columns=2, theme=theme, dpi=100)
+    except TypeError:
+        return ""
+    return "".join(
+        f"```{{image}} gallery/{view.name}-{theme}.png\n:class: only-{theme}\n:loading: lazy\n"
+        f":alt: {' '.join(view.describe().split())}\n:target: ../notebooks/gallery.html#{anchor}\n```\n"
+        for theme in THEMES
+    )
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
