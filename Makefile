@@ -29,8 +29,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-env lint js node chromium wheel-check pytest browser extended fuzz build \
-	bundle watch reference bench format clean
+.PHONY: help demo gallery lab test test-all test-env lint js node chromium browsers wheel-check pytest browser extended \
+	fuzz build release-check bundle watch notebooks places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -40,8 +40,11 @@ help:
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
+	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
+	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
@@ -102,6 +105,10 @@ demo: $(STAMP)/demo
 gallery: $(STAMP)/demo
 	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
 
+# Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
+notebooks: $(STAMP)/dev
+	@$(PY) notebooks/refresh.py $(NOTEBOOKS)
+
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb
 
@@ -112,7 +119,7 @@ test: test-env lint js wheel-check pytest browser
 test-all: test extended fuzz
 .NOTPARALLEL:
 
-test-env: $(STAMP)/dev node chromium
+test-env: $(STAMP)/dev node chromium browsers
 
 lint: $(STAMP)/dev
 	@echo "== ruff, mypy, import-linter"
@@ -166,6 +173,21 @@ chromium:
 		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
 	fi
 
+# Firefox and WebKit: 110 MB and a minute of tests. Where they cannot be installed their tests are skipped, with a reason.
+browsers:
+	@if { command -v firefox-esr || command -v firefox; } >/dev/null \
+		&& command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
+	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
+		echo "installing Firefox and WebKit by apt-get ..."; \
+		for packages in firefox-esr "webkit2gtk-driver xvfb"; do \
+			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$packages \
+				>/dev/null 2>&1 || echo "apt-get could not install $$packages: their tests are skipped"; \
+		done; \
+	else \
+		echo "Firefox or WebKit is missing (apt-get install firefox-esr webkit2gtk-driver xvfb): their tests are skipped"; \
+	fi
+
 # The wheel, not the checkout: in an empty environment, imported from elsewhere, with the built bundle inside.
 wheel-check: $(STAMP)/dev
 	@echo "== the wheel"
@@ -198,8 +220,17 @@ fuzz: $(STAMP)/dev
 
 # --- releases and figures ---------------------------------------------------------------------------------------
 
+# Torch is not downloaded for this: where a Python has none, the package is only imported there.
+release-check: $(STAMP)/dev
+	@$(PIP) -e ".[release]"
+	@$(PY) tools/release_check.py $(RELEASE_ARGS)
+
 build: $(STAMP)/dev
 	@rm -rf dist && $(PY) -m build --outdir dist . >/dev/null && ls dist
+
+# Addresses of the project: one line of pyproject.toml says where it is published.
+places: $(STAMP)/venv
+	@$(PY) tools/places.py
 
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py

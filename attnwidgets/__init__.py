@@ -13,20 +13,7 @@ public names, listed in `__init__.pyi`:
 
 from __future__ import annotations
 
-from typing import Any
+from attnwidgets._facade import attach, groups, in_words
 
-import lazy_loader
-
-from attnwidgets._facade import groups, in_words
-
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 __doc__ = f"{__doc__}\n{in_words(groups())}"
-
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use."""
-    if name in __all__:
-        return _load(name)
-    from attnwidgets._errors import suggest
-
-    raise AttributeError(f"module 'attnwidgets' has no attribute {name!r}.{suggest(name, __all__)}")

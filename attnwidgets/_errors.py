@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -68,3 +69,21 @@ def duration(seconds: float) -> str:
             return f"{seconds / size:,.0f} {unit}s"
     whole = max(1, round(seconds))
     return "a second" if whole == 1 else f"{whole} seconds"
+
+
+def not_installed(what: str, library: str, instead: str = "") -> ModuleNotFoundError:
+    """Return the error for what needs a library that is missing; it says what to do.
+
+    Args:
+        what: What needs it: "aw.trace".
+        library: The name of the library.
+        instead: A sentence with another way to what is wanted.
+    """
+    if library not in ("torch", "transformers"):
+        remedy = f"pip install {library}."
+    elif sys.platform == "emscripten":
+        remedy = "no browser runs it. Save results elsewhere with .save(path), and aw.load them here."
+    else:
+        remedy = "pip install torch transformers."
+    text = f"{what} needs {library}, which is not installed: {remedy}"
+    return ModuleNotFoundError(f"{text} {instead}".rstrip(), name=library)

@@ -1,10 +1,29 @@
-"""The public names by question, as `__init__.pyi` lists them."""
+"""The public names: by question, as `__init__.pyi` lists them, and each loaded on first use.
+
+What runs models needs torch and transformers; what reads arrays and files does not. Where one of them is not
+installed (as in Pyodide), every name is there: it works, or says when it is used what to install.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import re
+import sys
 import textwrap
 from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import lazy_loader
+
+from attnwidgets._errors import not_installed, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIBRARIES = ("torch", "transformers")
+"""The libraries that run models."""
 
 _GROUP = re.compile(r"^# (?P<heading>.+)\n(?P<imports>(?:from .+\n)+)", re.MULTILINE)
 
@@ -21,3 +40,99 @@ def in_words(names: dict[str, list[str]]) -> str:
         f"{heading}\n{textwrap.fill(', '.join(group), 100, initial_indent='    ', subsequent_indent='    ')}"
         for heading, group in names.items()
     )
+
+
+def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package: the names in its `__init__.pyi`.
+
+    Args:
+        package: `__name__` of the package.
+        file: Its `__file__`.
+    """
+    load, directory, names = lazy_loader.attach_stub(package, file)
+    prefix = _prefix(package)
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}.{suggest(name, names)}")
+        try:
+            value = _saying(f"{prefix}.{name}", load(name))
+        except ModuleNotFoundError as error:
+            value = Needs(f"{prefix}.{name}", library_of(error))
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, directory, names
+
+
+def complete(package: str) -> None:
+    """Let the public names of a namespace that is loaded as a whole say what they lack, as `attach` does."""
+    space, prefix = sys.modules[package], _prefix(package)
+    for name in space.__all__:
+        setattr(space, name, _saying(f"{prefix}.{name}", getattr(space, name)))
+
+
+def _prefix(package: str) -> str:
+    return package.replace("attnwidgets", "aw", 1)
+
+
+def library_of(error: ModuleNotFoundError) -> str:
+    """Return which of `LIBRARIES` an import lacks; raise the error again if it is none of them."""
+    library = (error.name or "").partition(".")[0]
+    if library not in LIBRARIES:
+        raise error
+    return library
+
+
+class Needs:
+    """A public name that cannot be loaded without a library that is missing; using it says so."""
+
+    def __init__(self, said: str, library: str) -> None:
+        self._said, self._library = said, library
+
+    def __repr__(self) -> str:
+        return f"<{self._said}: needs {self._library}, which is not installed>"
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise not_installed(self._said, self._library)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # as tools ask of any object
+            raise AttributeError(name)
+        raise not_installed(f"{self._said}.{name}", self._library)
+
+
+@functools.cache
+def _lacking() -> bool:
+    """Return whether one of `LIBRARIES` is not installed."""
+    return any(library not in sys.modules and not _is_found(library) for library in LIBRARIES)
+
+
+def _is_found(library: str) -> bool:
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ImportError:
+        return False
+
+
+def _saying(said: str, value: Any) -> Any:
+    """Return a public function or class; where a library is missing, with errors that name it and say so."""
+    if not _lacking():
+        return value
+    if isinstance(value, FunctionType):
+        return _calling(said, value)
+    made = vars(value).get("__init__") if isinstance(value, type) else None
+    if isinstance(made, FunctionType):
+        type.__setattr__(value, "__init__", _calling(said, made))
+    return value
+
+
+def _calling(said: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            raise not_installed(said, library_of(error)) from error
+
+    return run

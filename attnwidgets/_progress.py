@@ -21,6 +21,8 @@ _OBSERVER: ContextVar[Observer | None] = ContextVar("attnwidgets_progress", defa
 # Shorter work shows no bar.
 _DELAY_SECONDS = 1
 
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
 
 class Cancelled(Exception):  # noqa: N818 - the reader's wish, not an error
     """Raised by an observer to stop the work between two of its steps."""
@@ -78,7 +80,10 @@ class _Bar:
                 from IPython.display import display
 
                 self._bar.displayed = True
-                self._shown = display(self._bar.container, display_id=True)
+                # As a bundle: ipywidgets 7 displays its widgets without an id.
+                reference = {"version_major": 2, "version_minor": 0, "model_id": self._bar.container.model_id}
+                bundle = {"text/plain": str(self._bar), _WIDGET: reference}
+                self._shown = display(bundle, raw=True, display_id=True)
             self._bar.refresh()
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ import json
 import sys
 from pathlib import Path
 
+from IPython.core.inputtransformer2 import TransformerManager
+
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
 
@@ -23,12 +25,13 @@ def shown(notebook: Path = NOTEBOOK) -> dict[str, View]:
     names: dict[str, object] = {}
     views: dict[str, View] = {}
     heading = ""
+    magics = TransformerManager()
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] != "code":
             heading = source.splitlines()[0].lstrip("# ")
             continue
-        *before, last = ast.parse(source).body
+        *before, last = ast.parse(magics.transform_cell(source)).body
         if not isinstance(last, ast.Expr):
             before.append(last)
         exec(compile(ast.Module(before, []), notebook.name, "exec"), names)

@@ -47,7 +47,8 @@ import sys
 sys.path.insert(0, {root!r})
 import ipywidgets
 from attnwidgets import _progress
-from ipywidgets.widgets.widget import _instances
+from ipywidgets.widgets import widget
+_instances = widget._instances if hasattr(widget, "_instances") else widget.Widget.widgets
 
 def work(steps, delay, stop=None):
     _progress._DELAY_SECONDS = delay

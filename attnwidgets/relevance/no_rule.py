@@ -9,7 +9,7 @@ from torch import nn
 from torch.overrides import resolve_name
 
 from attnwidgets.relevance.settings import live
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
 from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ import torch
 
 from attnwidgets.sae.texts import require_texts, text_of
 from attnwidgets.tracing.recording.batch import collate
-from attnwidgets.tracing.recording.borrow import own_tokenizer
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
+from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.text.display import well_formed
 

@@ -13,7 +13,7 @@ from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.measures import measure
 from attnwidgets.tracing.hooks.hook import hooked
 from attnwidgets.tracing.hooks.hook_point import hook_name, hook_points_of_blocks, resolve_hook_point
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

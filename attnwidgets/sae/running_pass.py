@@ -12,8 +12,8 @@ import torch
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.block_names import block_lists, word_embeddings
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.call_scope import own_method
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

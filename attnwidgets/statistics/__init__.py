@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnwidgets._facade import complete
 from attnwidgets.statistics.entropies import cls_entropy, entropy, relative_entropy
 from attnwidgets.statistics.free_attention import FreeAttention, effective_attention, free_attention
 from attnwidgets.statistics.head_importance import head_importance
@@ -63,3 +64,6 @@ __all__ = [
 def __dir__() -> list[str]:
     """List the public names."""
     return sorted(__all__)
+
+
+complete(__name__)

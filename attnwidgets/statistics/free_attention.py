@@ -72,7 +72,7 @@ class FreeAttention:
             raise ValueError(
                 f"row {query} of layer {layer}, head {head} was not computed; pass it to aw.free_attention."
             )
-        row = self.trace.attention_rows(layer, [head], [query], self.stack)[0, 0].double().numpy()
+        row = _floats(self.trace.attention_rows(layer, [head], [query], self.stack)[0, 0])
         return row + amount * (self.rows[layer, head, query] - row)
 
     def to_map(self, amount: float = 1.0) -> MixingMap:
@@ -81,10 +81,7 @@ class FreeAttention:
 
         query, key = self.trace.axes(self.stack)
         maps = np.stack(
-            [
-                self.trace.attention_rows(layer, self.heads, None, self.stack).double().numpy()
-                for layer in self.layers
-            ]
+            [_floats(self.trace.attention_rows(layer, self.heads, None, self.stack)) for layer in self.layers]
         )
         for layer, head, token in self.rows:
             maps[self.layers.index(layer), self.heads.index(head), token] = self.row(
@@ -175,7 +172,7 @@ def free_attention(
     for at in progress(list(np.ndindex(ranks.shape)), "moving attention"):
         number = layers[at[0]], heads[at[1]]
         values, readable = _values(trace, name, *number)
-        weights = trace.attention_rows(number[0], [number[1]], queries, name)[0].double().numpy()
+        weights = _floats(trace.attention_rows(number[0], [number[1]], queries, name)[0])
         ranks[at] = _basis(values).shape[1]
         for index, (token, row) in enumerate(zip(queries, weights, strict=True)):
             alternative = least_overlapping_row(row, values, readable[token])
@@ -212,7 +209,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
     (layer,) = pick(layer, range(trace.n_layers(name)), "layer")
     (head,) = pick(head, range(trace.n_heads(name)), "head")
     basis = _basis(_values(trace, name, layer, head)[0], ones=False)
-    weights: Float = trace.attention_rows(layer, [head], None, name)[0].double().numpy()
+    weights = _floats(trace.attention_rows(layer, [head], None, name)[0])
     return weights @ basis @ basis.T
 
 
@@ -275,3 +272,7 @@ def _values(trace: Trace, stack: str, layer: int, head: int) -> tuple[Float, Boo
     allowed = mask > np.finfo(np.float32).min / 2 if mask.is_floating_point() else mask
     allowed = allowed[0, 0 if allowed.shape[1] == 1 else head]
     return values, np.broadcast_to(allowed.cpu().numpy(), shape)
+
+
+def _floats(weights: Any) -> Float:
+    return np.asarray(weights, dtype=np.float64)

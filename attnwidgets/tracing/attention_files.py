@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from attnwidgets._errors import suggest
+from attnwidgets._tensors import as_array, kept_dtype
 from attnwidgets.tracing.attention_sources import OUTPUTS
-from attnwidgets.tracing.precision import kept_dtype
 from attnwidgets.tracing.row_selection import numbers, positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
+    from numpy.typing import NDArray
 
     from attnwidgets.tracing.row_selection import Chosen
 
@@ -30,7 +30,7 @@ _KEY = "attention"  # of the labels in a safetensors file's metadata
 _SUFFIX = ".safetensors"
 _MAPS = 4  # dimensions of [1, head, query, key]
 _MOST_BYTES = 2**26  # of labels: a million tokens take about 10 MB
-_DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
+_DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _LAYER = re.compile(rf"(?P<stack>{'|'.join(OUTPUTS)})\.(?P<layer>0|[1-9]\d{{0,5}})")
 # The type of each label, and what it holds if it is a list.
 _FIELDS: dict[str, tuple[type, tuple[type, ...]]] = {
@@ -69,7 +69,7 @@ class FileLayer:
     path: Path
     name: str
     sizes: tuple[int, int, int]
-    stored: torch.dtype
+    stored: str
     batched: bool = False
 
     @property
@@ -78,15 +78,16 @@ class FileLayer:
         return self.sizes
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Precision of the weights: float64 if they were saved in it, else float32."""
         return kept_dtype(self.stored)
 
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
         """Return [head, query, key]; of the given heads and queries only.
 
         Raises:
             ValueError: If the file is gone or was changed, or holds NaN or infinity there.
+            ModuleNotFoundError: If the numbers are bfloat16, which numpy cannot read, and torch is missing.
         """
         chosen = [
             numbers(positions(some, n, axis))
@@ -95,7 +96,7 @@ class FileLayer:
         begins = [min(part, default=0) for part in chosen]
         spans = tuple(slice(low, max(part, default=-1) + 1) for low, part in zip(begins, chosen, strict=True))
         try:
-            with safe_open(self.path, framework="pt") as file:
+            with safe_open(self.path, framework="pt" if self.stored == "bfloat16" else "np") as file:
                 tensor = file.get_slice(self.name)
                 read = tensor[:, spans[0], spans[1]][0] if self.batched else tensor[spans]
         except (OSError, SafetensorError, IndexError) as error:
@@ -103,10 +104,10 @@ class FileLayer:
                 f"{self.name!r} of {str(self.path)!r} cannot be read any more: {error}"
             ) from error
         head_rows, query_rows = ([n - low for n in part] for part, low in zip(chosen, begins, strict=True))
-        weights: Tensor = read[head_rows][:, query_rows].to(self.dtype)
-        bad = ~torch.isfinite(weights)
+        weights = as_array(read[head_rows][:, query_rows]).astype(self.dtype)
+        bad = ~np.isfinite(weights)
         if bad.any():
-            head, query, key = (int(i) for i in bad.nonzero()[0])
+            head, query, key = (int(i) for i in np.argwhere(bad)[0])
             raise ValueError(
                 f"{self.name!r} of {str(self.path)!r} holds {float(weights[head, query, key])} at head "
                 f"{chosen[0][head]}, query {chosen[1][query]}, key {key}; write finite numbers (a fully "
@@ -222,7 +223,7 @@ def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the tensors of a file as slices that read nothing yet, and its metadata."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             return {name: file.get_slice(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{str(path)!r} is not a safetensors file, or is damaged: {error}") from error

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._tensors import is_half
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.layers import RecordedLayer, is_trace
-from attnwidgets.tracing.precision import HALF, widened
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,9 +129,9 @@ class RecordedBlocks:
 
         with borrowed(block.module) as module, recording(module, [see]) as session:
             parts = (block.args, block.kwargs)
-            widen = block.hidden.dtype in HALF and not _any_cache(parts)
+            widen = is_half(block.hidden) and not _any_cache(parts)
             tensors = [*module.named_parameters(), *module.named_buffers()] if widen else []
-            wide = {name: tensor.float() for name, tensor in tensors if tensor.dtype in HALF}
+            wide = {name: tensor.float() for name, tensor in tensors if is_half(tensor)}
 
             def run(copies: int = 1, edit: ValueEdit | None = None, hidden: Tensor | None = None) -> Tensor:
                 pending[:] = [] if edit is None else [edit]
@@ -153,7 +154,7 @@ class RecordedBlocks:
         widest = max((max(p.shape) for p in block.module.parameters() if p.dim()), default=width)
         # Queries, keys, values, norms and the MLP; attention weights before, in and after the softmax.
         numbers = n_tokens * (2 * widest + 8 * width) + 3 * self.n_heads * n_tokens * self.n_keys
-        size = 4 if block.output.dtype in HALF else block.output.element_size()
+        size = 4 if is_half(block.output) else block.output.element_size()
         return max(1, budget // (numbers * size))
 
     def after_final_norm(self, states: Tensor) -> Tensor:
@@ -250,7 +251,7 @@ def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
     before = block.output.to(output.dtype)
     difference = float((output - before).abs().max()) / max(float(before.abs().max()), 1e-6)
     # Half-precision blocks are called again in float32, so their own rounding shows here.
-    if difference > (5e-2 if block.output.dtype in HALF else 1e-3):
+    if difference > (5e-2 if is_half(block.output) else 1e-3):
         raise UnsupportedModelError(
             f"{purpose}: block {block.name!r} called again on its own inputs returns something else "
             f"(relative difference {difference:.2g}). If the model changed since it was traced, trace it "

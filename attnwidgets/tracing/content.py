@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._tensors import is_module, is_tensor, loaded
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 
 if TYPE_CHECKING:
@@ -149,16 +150,16 @@ class _Reader:
 
     def _object(self, value: Any) -> Any:
         import numpy as np
-        import torch
-        from transformers import PreTrainedTokenizerBase
 
-        from attnwidgets.tracing.fingerprint import fingerprint_of
+        if is_module(value):
+            from attnwidgets.tracing.fingerprint import fingerprint_of
 
-        if isinstance(value, torch.nn.Module):
             return fingerprint_of(value)
-        if isinstance(value, PreTrainedTokenizerBase):
+        if isinstance(value, loaded("transformers", "PreTrainedTokenizerBase")):
             return tokenizer_fingerprint(value)
-        if isinstance(value, torch.Tensor):
+        if is_tensor(value):
+            import torch
+
             flat = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
             return [str(value.dtype), list(value.shape), hashlib.blake2b(flat.data).hexdigest()]
         if isinstance(value, np.ndarray):

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from attnwidgets._errors import suggests_keywords
+from attnwidgets._tensors import as_array, as_tensor, is_tensor, kept_dtype
 from attnwidgets.tracing.attention_files import FileLayer, read_attention
 from attnwidgets.tracing.attention_sources import OUTPUTS, stacks_of
 from attnwidgets.tracing.free_memory import byte_budget
 from attnwidgets.tracing.layers import GivenLayer, Stack
-from attnwidgets.tracing.precision import kept_dtype
-from attnwidgets.tracing.recording.borrow import own_tokenizer
 from attnwidgets.tracing.recording.inputs import id_rows, text_tokenizer
+from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.text.axes import Text, numbered
 from attnwidgets.tracing.text.display import display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.units import TokenAxis, Unit
@@ -26,6 +24,8 @@ from attnwidgets.tracing.text.words import STANDARD, require_rule, unit_from_ids
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnwidgets.tracing.layers import Layer
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
@@ -167,7 +167,7 @@ def _from_file(path: Path, given: dict[str, Any], memory: str | int) -> GivenTra
             raise ValueError(
                 f"input_ids in {str(path)!r} has {len(ids)} entries, and the attention {len(side)}"
             )
-        made.input_ids = torch.tensor(ids)
+        made.input_ids = as_tensor(np.array(ids, dtype=np.int64))
     return made
 
 
@@ -209,26 +209,25 @@ class _Read:
     boundary: int | None = None
 
 
-def _tensor(value: Any, where: str) -> Tensor:
-    """Return anything array-like as a tensor: float64 if it is given in it, else float32."""
+def _floats(value: Any, where: str) -> NDArray[np.floating]:
+    """Return anything array-like as an array: float64 if it is given in it, else float32."""
     if value is None:
         raise ValueError(f"{where} is None. {_SDPA}")
     if getattr(value, "is_meta", False):
         raise ValueError(f"{where} is on the meta device, which keeps shapes but no numbers")
     try:
-        if isinstance(value, Tensor):
-            held = value.detach().to_dense()
-            return _real(held, held.is_complex()).to("cpu", kept_dtype(held.dtype))
+        if is_tensor(value):
+            array = as_array(value)
+            return _real(array).astype(kept_dtype(array.dtype), copy=False)
         # A copy, so that later changes to the user's array do not show.
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        kept = array.dtype if array.dtype == np.float64 else np.float32
-        return torch.from_numpy(np.array(_real(array, array.dtype.kind in "cmM"), dtype=kept))
+        return np.array(_real(array), dtype=kept_dtype(array.dtype))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{where} is not a numeric array ({error}); accepted: {SHAPES}") from error
 
 
-def _real(values: Any, other: bool) -> Any:
-    if other:
+def _real(values: NDArray[Any]) -> NDArray[Any]:
+    if values.dtype.kind in "cmM":
         raise ValueError(f"{values.dtype} numbers cannot be weights")
     return values
 
@@ -264,48 +263,48 @@ def _read(values: Any, where: str) -> _Read:
         if _is_list(first) and _is_array(first[0]):
             return _stitch(values, where)
         if _is_array(first):
-            parts = [_tensor(value, f"{where}[{i}]") for i, value in enumerate(values)]
-            if {part.dim() for part in parts} in ({MATRIX}, {LAYER}, {LAYERS}):
+            parts = [_floats(value, f"{where}[{i}]") for i, value in enumerate(values)]
+            if {part.ndim for part in parts} in ({MATRIX}, {LAYER}, {LAYERS}):
                 return _Read([_layer(part, f"{where}[{i}]", i) for i, part in enumerate(parts)])
-    return _Read([_layer(layer, where, i) for i, layer in enumerate(_whole(_tensor(values, where), where))])
+    return _Read([_layer(layer, where, i) for i, layer in enumerate(_whole(_floats(values, where), where))])
 
 
-def _whole(weights: Tensor, where: str) -> Tensor:
+def _whole(weights: NDArray[np.floating], where: str) -> NDArray[np.floating]:
     """Return one array as [layer, head, query, key]."""
     shape = tuple(weights.shape)
-    if not weights.numel():
+    if not weights.size:
         raise ValueError(f"{where} has shape {shape}: it is empty")
-    if weights.dim() == 1:
+    if weights.ndim == 1:
         return weights.reshape(1, 1, 1, -1)
-    if weights.dim() in (MATRIX, LAYER):
+    if weights.ndim in (MATRIX, LAYER):
         return weights.reshape(1, -1, *shape[-2:])
-    if weights.dim() == BATCHED:
+    if weights.ndim == BATCHED:
         if shape[1] != 1:
             raise ValueError(
                 f"{where} has shape {shape}: a batch of {shape[1]}. Pass one text, as attentions[:, i]"
             )
         weights = weights[:, 0]
-    if weights.dim() != LAYERS:
+    if weights.ndim != LAYERS:
         raise ValueError(f"{where} has shape {shape}; accepted: {SHAPES}")
     return weights
 
 
-def _layer(weights: Tensor, where: str, number: int) -> GivenLayer:
+def _layer(weights: NDArray[np.floating], where: str, number: int) -> GivenLayer:
     """Return one layer, checked: (1, head, query, key), (head, query, key) or (query, key)."""
     shape = tuple(weights.shape)
-    if weights.dim() == LAYERS:
+    if weights.ndim == LAYERS:
         if shape[0] != 1:
             raise ValueError(
                 f"{where} has shape {shape}: a batch of {shape[0]}. Pass one text, as layer[i:i+1]"
             )
         weights = weights[0]
-    elif weights.dim() == MATRIX:
-        weights = weights.unsqueeze(0)
-    if weights.dim() != LAYER or not weights.numel():
+    elif weights.ndim == MATRIX:
+        weights = weights[None]
+    if weights.ndim != LAYER or not weights.size:
         raise ValueError(f"{where} has shape {shape}; accepted: {SHAPES}")
-    bad = ~torch.isfinite(weights)
+    bad = ~np.isfinite(weights)
     if bad.any():
-        head, row, column = (int(i) for i in bad.nonzero()[0])
+        head, row, column = (int(i) for i in np.argwhere(bad)[0])
         value = float(weights[head, row, column])
         raise ValueError(
             f"attentions hold {value} at layer {number}, head {head}, query {row}, key {column} "
@@ -323,15 +322,16 @@ def _stitch(steps: Sequence[Sequence[Any]], where: str) -> _Read:
         for at, step in enumerate(steps):
             if len(step) != count:
                 raise ValueError(f"{where}[{at}] has {len(step)} layers, and {where}[0] has {count}")
-            part = _tensor(step[number], f"{where}[{at}][{number}]")
-            if part.dim() != LAYERS or part.shape[0] != 1:
+            part = _floats(step[number], f"{where}[{at}][{number}]")
+            if part.ndim != LAYERS or part.shape[0] != 1:
                 raise ValueError(
                     f"{where}[{at}][{number}] has shape {tuple(part.shape)}; a generation step must be "
                     "(1, head, query, key): one text, no beams"
                 )
             rows.append(part[0])
         keys = max(part.shape[-1] for part in rows)
-        whole = torch.cat([torch.nn.functional.pad(part, (0, keys - part.shape[-1])) for part in rows], dim=1)
+        padded = [np.pad(part, ((0, 0), (0, 0), (0, keys - part.shape[-1]))) for part in rows]
+        whole = np.concatenate(padded, axis=1)
         layers.append(_layer(whole, where, number))
     several, prompt = len(steps) > 1, steps[0][0].shape[-2]
     return _Read(layers, steps=several, boundary=int(prompt) if several and prompt > 1 else None)

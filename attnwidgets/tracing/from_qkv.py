@@ -3,24 +3,74 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from attnwidgets._errors import suggest
+from attnwidgets._tensors import as_array, as_tensor, is_tensor, kept_dtype
 from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
-from attnwidgets.tracing.layers import RecordedLayer, Stack
-from attnwidgets.tracing.precision import widened
-from attnwidgets.tracing.recording.recorder import Call
+from attnwidgets.tracing.layers import SoftmaxLayer, Stack
+from attnwidgets.tracing.row_selection import positions
 from attnwidgets.tracing.text.axes import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.row_selection import Chosen
+
+    Floats = NDArray[np.floating]
+
 CAUSAL = "causal"
 _MATRIX = 2
+
+
+@dataclass(frozen=True)
+class QkvLayer(SoftmaxLayer):
+    """A layer of given queries and keys.
+
+    Args:
+        query: [head, token, dim].
+        key: [head, token, dim].
+        mask: Added to the scores [1, 1, query, key], or None.
+        scaling: Factor on the scores.
+    """
+
+    query: Floats
+    key: Floats
+    mask: Floats | None
+    scaling: float
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        return (*self.query.shape[:2], self.key.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the weights."""
+        return self.query.dtype
+
+    def query_key(self) -> tuple[Floats, Floats]:
+        """Return queries and keys [head, token, dim]."""
+        return self.query, self.key
+
+    def settings(self) -> dict[str, Any]:
+        """Return mask, scaling, softcap and position bias."""
+        return {"mask": self.mask, "scaling": self.scaling, "softcap": None, "position_bias": None}
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Floats:
+        """Return [head, query, key]; of the given heads and queries only."""
+        scores = self.query @ self.key.swapaxes(1, 2) * self.scaling
+        scores = scores if self.mask is None else scores + self.mask[0]
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        shares /= shares.sum(-1, keepdims=True)
+        chosen = shares[positions(heads, len(shares), "head")]
+        return chosen[:, positions(queries, shares.shape[1], "query")]
 
 
 class QkvTrace(GivenTrace):
@@ -43,8 +93,7 @@ class QkvTrace(GivenTrace):
         """
         if self.values is None:
             raise ValueError("head outputs need the values: pass W_v to aw.from_qkv.")
-        weights = self.attention_layer(0)
-        return weights @ self.values.to(weights.dtype)
+        return self.attention_layer(0) @ self.values
 
 
 def from_qkv(
@@ -84,7 +133,7 @@ def from_qkv(
 
     Example:
         >>> trace = aw.from_qkv(np.eye(3), np.eye(3), np.eye(3), mask="causal", tokens=["a", "b", "c"])
-        >>> trace.attention_layer(0)[0].numpy().round(2)
+        >>> np.asarray(trace.attention_layer(0)[0]).round(2)
         array([[1.  , 0.  , 0.  ],
                [0.36, 0.64, 0.  ],
                [0.26, 0.26, 0.47]])
@@ -93,8 +142,8 @@ def from_qkv(
     """
     matrices = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
     arrays = {name: _matrix(value, name) for name, value in matrices.items()}
-    dtype = torch.float64 if any(a.dtype == torch.float64 for a in arrays.values()) else torch.float32
-    arrays = {name: value.to(dtype) for name, value in arrays.items()}
+    dtype = np.result_type(*arrays.values())
+    arrays = {name: value.astype(dtype) for name, value in arrays.items()}
     _check_shapes(arrays, heads)
     embedded = arrays["E"]
     count = len(embedded)
@@ -103,41 +152,31 @@ def from_qkv(
     query, key = (_by_head(embedded @ arrays[name], heads) for name in ("W_q", "W_k"))
     if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
         raise ValueError(f"scale must be a finite number or None (1 / sqrt(d_k)), not {scale!r}")
-    settings = {
-        "mask": _added(mask, count, dtype),
-        "scaling": query.shape[-1] ** -0.5 if scale is None else float(scale),
-        "softcap": None,
-        "position_bias": None,
-    }
+    scaling = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    layer = QkvLayer(query, key, _added(mask, count, dtype), scaling)
     axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
-    call = Call("attention", query[None], key[None], settings)
-    trace = QkvTrace({"self": Stack((RecordedLayer(call, 0, count, count),), axis, axis)})
+    trace = QkvTrace({"self": Stack((layer,), axis, axis)})
     if "W_v" in arrays:
-        trace.values = _by_head(embedded @ arrays["W_v"], heads)
+        trace.values = as_tensor(_by_head(embedded @ arrays["W_v"], heads))
     return trace
 
 
-def _matrix(value: Any, name: str) -> Tensor:
+def _matrix(value: Any, name: str) -> Floats:
     """Return a matrix of finite numbers: float64 if given as float64, integers or lists, else float32."""
-    if isinstance(value, Tensor):
-        matrix = widened(value.detach().to("cpu", copy=True))
-    else:
-        try:
-            array = np.array(value)
-            is_float = np.issubdtype(array.dtype, np.floating) and array.dtype != np.float64
-            matrix = torch.from_numpy(array.astype(np.float32 if is_float else np.float64))
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} is not a numeric array: {error}") from error
-    if not matrix.is_floating_point():
-        matrix = matrix.double()
-    if matrix.dim() != _MATRIX or not matrix.numel():
+    try:
+        array = as_array(value)
+        is_float = np.issubdtype(array.dtype, np.floating)
+        matrix: Floats = array.astype(kept_dtype(array.dtype) if is_float else np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is not a numeric array: {error}") from error
+    if matrix.ndim != _MATRIX or not matrix.size:
         raise ValueError(f"{name} has shape {tuple(matrix.shape)}, and must be a matrix that is not empty")
-    if not torch.isfinite(matrix).all():
+    if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds numbers that are not finite")
     return matrix
 
 
-def _check_shapes(arrays: dict[str, Tensor], heads: int) -> None:
+def _check_shapes(arrays: dict[str, Floats], heads: int) -> None:
     """Raise ValueError for matrices that do not fit each other; the message lists all shapes."""
     if not isinstance(heads, int) or isinstance(heads, bool) or heads < 1:
         raise ValueError(f"heads must be a number of heads, at least 1, not {heads!r}")
@@ -157,12 +196,12 @@ def _check_shapes(arrays: dict[str, Tensor], heads: int) -> None:
         raise ValueError(f"W_q and W_k must have the same shape ({listing})")
 
 
-def _by_head(states: Tensor, heads: int) -> Tensor:
+def _by_head(states: Floats, heads: int) -> Floats:
     """Return [token, head * dim] as [head, token, dim]."""
-    return states.reshape(len(states), heads, -1).transpose(0, 1).contiguous()
+    return np.ascontiguousarray(states.reshape(len(states), heads, -1).swapaxes(0, 1))
 
 
-def _added(mask: Any, count: int, dtype: torch.dtype) -> Tensor | None:
+def _added(mask: Any, count: int, dtype: Any) -> Floats | None:
     """Return the numbers that a mask adds to the scores [1, 1, query, key], or None.
 
     Raises:
@@ -175,7 +214,7 @@ def _added(mask: Any, count: int, dtype: torch.dtype) -> Tensor | None:
             near = suggest(mask, [CAUSAL])
             raise ValueError(f"mask {mask!r} is neither 'causal' nor an array [query, key].{near}")
         mask = np.tri(count, dtype=bool)
-    array = mask.detach().cpu().numpy() if isinstance(mask, Tensor) else np.array(mask)
+    array = as_array(mask) if is_tensor(mask) else np.array(mask)
     if array.shape != (count, count):
         raise ValueError(
             f"mask has shape {array.shape}, and {count} tokens need ({count}, {count}): query, key"
@@ -188,10 +227,10 @@ def _added(mask: Any, count: int, dtype: torch.dtype) -> Tensor | None:
         )
     if array.dtype == bool or (np.issubdtype(array.dtype, np.integer) and binary):
         array = np.where(array.astype(bool), 0.0, -np.inf)
-    added = torch.from_numpy(array.astype(np.float64)).to(dtype)
-    if torch.isnan(added).any() or (added == math.inf).any():
+    added: Floats = array.astype(dtype)
+    if np.isnan(added).any() or (added == math.inf).any():
         raise ValueError("mask holds NaN or +inf; pass 0 where a key may be read and -inf where not")
-    blind = (added == -math.inf).all(dim=1).nonzero().flatten().tolist()
+    blind = np.flatnonzero((added == -math.inf).all(axis=1)).tolist()
     if blind:
         raise ValueError(f"mask lets query {blind[0]} read nothing: its softmax would be 0 / 0")
     return added[None, None]

@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-import torch
-
-from attnwidgets.tracing.precision import kept_dtype
-from attnwidgets.tracing.recording.attention_function import (
-    HEADS,
-    QUERIES,
-    attention_weights,
-    is_long,
-    part_of,
-    weights_by_blocks,
-)
+from attnwidgets._tensors import as_array, is_tensor, kept_dtype
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.recording.recorder import Call
@@ -40,15 +32,35 @@ class Layer(Protocol):
         """Heads, queries, keys."""
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Precision of the weights: float64 if they were computed in it, else float32."""
 
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU; of the given heads and queries only."""
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
+        """Return [head, query, key]; of the given heads and queries only."""
+
+
+class SoftmaxLayer:
+    """A layer whose queries and keys are known, from which its weights follow by a softmax."""
+
+    def query_key(self) -> tuple[Any, Any]:
+        """Return queries [head, query, dim] and keys [kv head, key, dim], after any rotary embedding."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """Return mask, scaling, softcap and position bias."""
+        raise NotImplementedError
+
+    def is_softmax(self) -> bool:
+        """Return whether its weights are the softmax's, with no change after it."""
+        return True
+
+    def hides_later_keys(self) -> bool:
+        """Return True if the mask alone proves that no query reads a later key; otherwise False."""
+        return False
 
 
 @dataclass(frozen=True)
-class RecordedLayer:
+class RecordedLayer(SoftmaxLayer):
     """A layer whose weights are recomputed from recorded queries and keys, by the function that ran.
 
     Args:
@@ -69,13 +81,13 @@ class RecordedLayer:
         return (self.call.query.shape[1], self.queries, self.keys)
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Precision of the weights: float64 if they were computed in it, else float32."""
         return kept_dtype(self.call.query.dtype)
 
     def _part(self, added: Any) -> Any:
         """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
-        if not isinstance(added, torch.Tensor) or added.dim() != MAPS:
+        if not is_tensor(added) or added.dim() != MAPS:
             return added
         part = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
         return part[:, :, : self.queries, : self.keys]
@@ -89,18 +101,33 @@ class RecordedLayer:
         """Return this sample's part of the call's mask, scaling, softcap and position bias."""
         return {name: self._part(value) for name, value in self.call.settings.items()}
 
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU, computed on the device of the model.
+    def is_softmax(self) -> bool:
+        """Return whether its weights are the softmax's, with no change after it."""
+        return self.call.weights is None
+
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
+        """Return [head, query, key], computed on the device of the model.
 
         If heads or queries are given, only their scores are computed, with the same bits as in the whole
         layer (on a CPU, in float32 and half precision; see `row_selection.to_compute`).
         """
+        import torch
+
+        from attnwidgets.tracing.recording.attention_function import (
+            HEADS,
+            QUERIES,
+            attention_weights,
+            is_long,
+            part_of,
+            weights_by_blocks,
+        )
+
         n_heads, n_queries, _ = self.shape
         head_numbers = positions(heads, n_heads, "head")
         rows = positions(queries, n_queries, "query")
         if self.call.weights is not None:
             changed = self.call.weights[self.sample, :, : self.queries, : self.keys]
-            return changed[head_numbers][:, rows].to("cpu", self.dtype)
+            return as_array(changed[head_numbers][:, rows]).astype(self.dtype)
         query, key = self.query_key()
         computed, wanted = to_compute(rows, n_queries)
         settings = {
@@ -113,11 +140,12 @@ class RecordedLayer:
         query, key = query[head_numbers][None, :, computed], key[None]
         with torch.no_grad():
             if not is_long(query, key):
-                return attention_weights(query, key, **settings)[0][:, wanted].to("cpu", self.dtype)
-            weights = torch.empty((*query.shape[1:-1], self.keys), dtype=self.dtype)
+                computed_weights = attention_weights(query, key, **settings)[0][:, wanted]
+                return as_array(computed_weights).astype(self.dtype, copy=False)
+            weights = torch.empty((*query.shape[1:-1], self.keys), dtype=getattr(torch, self.dtype.name))
             for block, block_weights in weights_by_blocks(query, key, settings):
                 weights[:, block] = block_weights[0]
-        return weights[:, wanted]
+            return weights[:, wanted].numpy()
 
     def hides_later_keys(self) -> bool:
         """Return True if the mask alone proves that no query reads a later key; otherwise False.
@@ -125,6 +153,10 @@ class RecordedLayer:
         It does if the numbers added to later keys are so far below those added to some earlier one that
         their weights are exactly 0.
         """
+        import torch
+
+        from attnwidgets.tracing.recording.attention_function import QUERIES, part_of
+
         settings = self.settings()
         biases = (settings.get(name) for name in ("position_bias", "mask"))
         added = [bias for bias in biases if isinstance(bias, torch.Tensor)]
@@ -142,9 +174,9 @@ class RecordedLayer:
 
 @dataclass(frozen=True)
 class GivenLayer:
-    """A layer of given weights [head, query, key]."""
+    """A layer of given weights [head, query, key], an array or a tensor."""
 
-    given: Tensor
+    given: NDArray[np.floating] | Tensor
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -153,15 +185,16 @@ class GivenLayer:
         return heads, queries, keys
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Precision of the weights: float64 if they were given in it, else float32."""
         return kept_dtype(self.given.dtype)
 
-    def weights(self, heads: Chosen = None, queries: Chosen = None) -> Tensor:
-        """Return [head, query, key] on the CPU; of the given heads and queries only."""
+    def weights(self, heads: Chosen = None, queries: Chosen = None) -> NDArray[np.floating]:
+        """Return [head, query, key]; of the given heads and queries only."""
         n_heads, n_queries, _ = self.shape
-        weights = self.given.detach()[positions(heads, n_heads, "head")]
-        return weights[:, positions(queries, n_queries, "query")].to("cpu", self.dtype)
+        weights = self.given[positions(heads, n_heads, "head")]
+        chosen = as_array(weights[:, positions(queries, n_queries, "query")])
+        return chosen.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-HALF = (torch.float16, torch.bfloat16)
+from attnwidgets._tensors import is_half
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def widened(x: Tensor) -> Tensor:
     """Return half precision as float32, anything else as it is."""
-    return x.float() if x.dtype in HALF else x
-
-
-def kept_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the precision in which a model's numbers are kept: float64 or float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    return x.float() if is_half(x) else x

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.text.display import visible
@@ -60,7 +58,7 @@ def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
 
 
 def _most_probable(probabilities: Tensor, label: Callable[[int], str]) -> tuple[Prediction, ...]:
-    best = torch.topk(probabilities, min(MOST, len(probabilities)))
+    best = probabilities.topk(min(MOST, len(probabilities)))
     return tuple(
         Prediction(label(index), probability, index)
         for probability, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)

@@ -11,11 +11,11 @@ from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
 from attnwidgets.tracing.recording.stacks import by_stack
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,13 +27,9 @@ def again(trace: Trace) -> Trace:
     """Return the trace of a trace's input by its model as it is now.
 
     Raises:
-        UnsupportedModelError: If the trace has no model, or its attention cannot be recorded.
+        UnsupportedModelError: If its attention cannot be recorded.
         ValueError: If its attention was not recorded.
     """
-    if trace.model is None:
-        raise UnsupportedModelError(
-            "this trace has no model to run again; make it with aw.trace(model, tokenizer, text)"
-        )
     model = unwrap(trace.model)
     sites(trace)
     with borrowed(model) as twin, room_to_record(twin, trace.inputs):

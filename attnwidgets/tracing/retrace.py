@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.recording.asked import TEXT, Asked
-from attnwidgets.tracing.recording.run import trace as record
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -36,5 +34,8 @@ def retraced(trace: Trace, text: str) -> Trace:
     why = refusal(trace)
     if why or trace.asked is None:
         raise ValueError(f"no other text can be traced: {why}.")
+    from attnwidgets.tracing.interventions import require_same_interventions
+    from attnwidgets.tracing.recording.run import trace as record
+
     require_same_interventions(trace, "another text")
     return record(trace.model, trace.tokenizer, text, **trace.asked.options)

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from attnwidgets.tracing.predictions import spelled
-from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +68,7 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
     if position is None:
         return _largest(logits[_place(trace)], title, most, lambda i: spelled(reader, i))
     ids = read_ids(trace)
-    if not can_generate(unwrap(trace.model)):
+    if not _generates(trace):
         raise ValueError("this model fills in masks: it does not predict tokens that it sees")
     if len(logits) != len(ids):
         raise ValueError("only the last logits were kept; aw.trace(..., memory='4GB') keeps all")
@@ -107,37 +104,48 @@ def label_of(trace: Trace, outcome: int) -> str:
 
 def _place(trace: Trace) -> int:
     """Return the row of the logits that a trace's predictions are read from."""
-    return -1 if can_generate(unwrap(trace.model)) else int(trace.predictions_title.rpartition(" ")[2])
+    return -1 if _generates(trace) else int(trace.predictions_title.rpartition(" ")[2])
 
 
 def _class_name(trace: Trace, number: int) -> str:
-    names = getattr(getattr(unwrap(trace.model), "config", None), "id2label", None) or {}
+    names = getattr(_config(trace), "id2label", None) or {}
     return str(names.get(number, number))
 
 
 def several_true(trace: Trace) -> bool:
     """Return whether several classes may be true at once, so their probabilities need not sum to one."""
-    config = getattr(unwrap(trace.model), "config", None)
-    return getattr(config, "problem_type", None) == "multi_label_classification"
+    return getattr(_config(trace), "problem_type", None) == "multi_label_classification"
+
+
+def _config(trace: Trace) -> Any:
+    from attnwidgets.tracing.recording.borrow import unwrap
+
+    return getattr(unwrap(trace.model), "config", None)
+
+
+def _generates(trace: Trace) -> bool:
+    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.recorder import can_generate
+
+    return can_generate(unwrap(trace.model))
 
 
 def read_ids(trace: Trace) -> list[int]:
     """Return the ids of the text whose tokens are predicted: the decoder's in an encoder-decoder."""
     ids = trace.inputs.get("decoder_input_ids")
-    if ids is None:
-        ids = trace.input_ids if trace.input_ids is not None else torch.zeros(0, dtype=torch.long)
-    return [int(i) for i in ids.reshape(-1)]
+    ids = trace.input_ids if ids is None else ids
+    return [] if ids is None else [int(i) for i in ids.reshape(-1)]
 
 
 def _largest(
     logits: Tensor, title: str, most: int, name: Any, *, multiple: bool = False, actual: int | None = None
 ) -> Outcomes:
     values = logits.double()
-    best = torch.topk(values, min(most, len(values)))
+    best = values.topk(min(most, len(values)))
     others = values.clone()
-    others[best.indices] = -torch.inf
-    others = others[others > -torch.inf]
-    rest = [float(torch.logsumexp(others / t, 0)) if len(others) else -np.inf for t in TEMPERATURES]
+    others[best.indices] = -np.inf
+    others = others[others > -np.inf]
+    rest = [float((others / t).logsumexp(0)) if len(others) else -np.inf for t in TEMPERATURES]
     ids = tuple(best.indices.tolist())
     token = None
     if actual is not None:

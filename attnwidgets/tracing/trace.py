@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
+import numpy as np
 
 from attnwidgets._errors import quoted, suggest
-from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, Stack
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets._tensors import as_tensor, kept_dtype
+from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from attnwidgets.tracing.prediction import Prediction
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
 
-# Pickled traces name their layers as classes of this module; "Stream" is what a stack was called then.
+# Older pickles name layers as classes of this module; "Stream" is what a stack was called then.
 Stream = Stack
 
 
@@ -72,7 +74,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
-        self._kept: OrderedDict[tuple[str, int], Tensor] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], NDArray[np.floating]] = OrderedDict()
         self._causal: dict[str, bool] = {}
 
     def __repr__(self) -> str:
@@ -108,6 +110,8 @@ class Trace:
     ) -> Any:
         """Return what a model returns for inputs, with some of its parameters replaced by name."""
         if parameters:
+            import torch
+
             return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
         return model(**inputs, **options)
 
@@ -161,7 +165,7 @@ class Trace:
     def dtype(self) -> Literal["float32", "float64"]:
         """Precision of attention and of everything computed from it: float64 stays, the rest is float32."""
         layers = (layer for stack in self.stack_table.values() for layer in stack.layers)
-        return "float64" if any(layer.dtype == torch.float64 for layer in layers) else "float32"
+        return "float64" if any(layer.dtype == np.float64 for layer in layers) else "float32"
 
     def n_layers(self, stack: str | None = None) -> int:
         """Return the number of layers of a stack."""
@@ -185,26 +189,30 @@ class Trace:
     def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
         """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
 
-        Computed on first access from the recorded queries and keys, by the function that ran in the model;
-        the model itself does not run. Kept within the byte budget, least recently used out first. Do not
-        write into it.
+        A torch tensor; where torch is not installed, a numpy array of the same numbers. Computed on first
+        access from the recorded queries and keys, by the function that ran in the model; the model itself
+        does not run. Kept within the byte budget, least recently used out first. Do not write into it.
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
         name, number = self._index(layer, stack)
+        return as_tensor(self._layer_weights(name, number))
+
+    def _layer_weights(self, stack: str, number: int) -> NDArray[np.floating]:
+        """Return a layer's attention, and keep it."""
         with self._lock:
-            weights = self._kept_layer(name, number)
+            weights = self._kept_layer(stack, number)
             if weights is None:
-                source = self.stack_table[name].layers[number]
-                weights = self._kept[name, number] = source.weights().to(getattr(torch, self.dtype))
+                source = self.stack_table[stack].layers[number]
+                weights = self._kept[stack, number] = source.weights().astype(self.dtype, copy=False)
                 held = sum(kept.nbytes for kept in self._kept.values())
                 while held > self.memory and self._kept:
                     held -= self._kept.popitem(last=False)[1].nbytes
             return weights
 
-    def _kept_layer(self, stack: str, number: int) -> Tensor | None:
+    def _kept_layer(self, stack: str, number: int) -> NDArray[np.floating] | None:
         """Return a layer's attention if it is kept, and note that it was used."""
         with self._lock:
             if (stack, number) in self._kept:
@@ -230,10 +238,13 @@ class Trace:
             IndexError: If the layer, a head or a query is out of range; the message names the range.
             ValueError: If the stack is unknown.
         """
+        return as_tensor(self._rows(layer, heads, queries, stack))
+
+    def _rows(self, layer: int, heads: Chosen, queries: Chosen, stack: str | None) -> NDArray[np.floating]:
         name, number = self._index(layer, stack)
         kept = self._kept_layer(name, number)
         source = self.stack_table[name].layers[number] if kept is None else GivenLayer(kept)
-        return source.weights(heads, queries).to(getattr(torch, self.dtype))
+        return source.weights(heads, queries).astype(self.dtype, copy=False)
 
     def attention_blocks(
         self, layer: int, stack: str | None = None, heads: Chosen = None, limit: int = BLOCK_BYTES
@@ -256,7 +267,7 @@ class Trace:
         name, number = self._index(layer, stack)
         n_heads, queries, keys = self.stack_table[name].layers[number].shape
         n_chosen = len(numbers(positions(heads, n_heads, "head")))
-        size = getattr(torch, self.dtype).itemsize
+        size = kept_dtype(self.dtype).itemsize
         for rows in blocks(queries, n_chosen * keys * size, limit):
             yield rows, self.attention_rows(layer, heads, rows, stack)
 
@@ -266,7 +277,8 @@ class Trace:
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
-        return self._recorded(layer, stack).query_key()
+        query, key = self._recorded(layer, stack).query_key()
+        return as_tensor(query), as_tensor(key)
 
     def attention_settings(self, layer: int, stack: str | None = None) -> dict[str, Any]:
         """Return a layer's other attention inputs beside queries and keys, as `attention_weights` takes them.
@@ -277,12 +289,12 @@ class Trace:
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
-        return self._recorded(layer, stack).settings()
+        return {name: as_tensor(value) for name, value in self._recorded(layer, stack).settings().items()}
 
-    def _recorded(self, layer: int, stack: str | None) -> RecordedLayer:
+    def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)
         source = self.stack_table[name].layers[number]
-        if not isinstance(source, RecordedLayer):
+        if not isinstance(source, SoftmaxLayer):
             raise UnsupportedModelError(
                 f"queries and keys were not recorded for {self.model_id or 'given numbers'}"
             )
@@ -303,12 +315,12 @@ class Trace:
     def _reads(self, layer: int, stack: str) -> tuple[bool, bool]:
         """Return whether a layer's queries read any key, and whether any reads a later one."""
         source = self._stack(stack).layers[layer]
-        if isinstance(source, RecordedLayer) and source.hides_later_keys():
+        if isinstance(source, SoftmaxLayer) and source.hides_later_keys():
             return True, False
         some = False
         # Small blocks: if any query reads later keys, the first ones do.
         for rows, weights in self.attention_blocks(layer, stack, limit=2**20):
-            if torch.triu(weights, diagonal=rows.start + 1).any():
+            if np.triu(np.asarray(weights), k=rows.start + 1).any():
                 return True, True
             some = some or bool(weights.any())
         return some, False
@@ -316,9 +328,7 @@ class Trace:
     def rows_sum_to_one(self, stack: str | None = None) -> bool | None:
         """Return True if every layer's weights come from a softmax; None if only the numbers can tell."""
         layers = self._stack(stack).layers
-        from_softmax = all(
-            isinstance(layer, RecordedLayer) and layer.call.weights is None for layer in layers
-        )
+        from_softmax = all(isinstance(layer, SoftmaxLayer) and layer.is_softmax() for layer in layers)
         return True if from_softmax else None
 
     def is_signed(self, stack: str | None = None) -> bool:
@@ -342,6 +352,10 @@ class Trace:
         Raises:
             ValueError: If the trace has no model, or its attention was not recorded.
         """
+        if self.model is None:
+            raise UnsupportedModelError(
+                "this trace has no model to run again; make it with aw.trace(model, tokenizer, text)"
+            )
         from attnwidgets.tracing.rerun_trace import again
 
         with ExitStack() as exits:

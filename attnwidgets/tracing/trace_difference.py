@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.row_selection import blocks
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from attnwidgets.tracing.text.alignment import Alignment, By
     from attnwidgets.tracing.trace import Trace
@@ -221,7 +219,7 @@ def _attention(
     """
     queries, keys = alignments
     paired = [(column.first, column.second) for column in queries.columns if column.first and column.second]
-    alone = torch.tensor([not column.first or not column.second for column in keys.columns])
+    alone = np.array([not column.first or not column.second for column in keys.columns], dtype=bool)
     shares = np.full((2, first.n_layers(stack), first.n_heads(stack)), np.nan)
     for layer in range(shares.shape[1]) if paired else ():
         row_bytes = 8 * first.n_heads(stack, layer) * len(keys)
@@ -231,16 +229,16 @@ def _attention(
                 _by_column(trace, layer, stack, [row[side] for row in paired[some]], keys.groups(side))
                 for side, trace in enumerate((first, other))
             )
-            gap = (one - two).abs()
-            moved.append(torch.stack([gap.sum(-1), gap[..., alone].sum(-1)]))
-        means = torch.cat(moved, dim=-1).mean(-1) / 2
-        shares[:, layer, : means.shape[1]] = means.numpy()
+            gap = np.abs(one - two)
+            moved.append(np.stack([gap.sum(-1), gap[..., alone].sum(-1)]))
+        means = np.concatenate(moved, axis=-1).mean(-1) / 2
+        shares[:, layer, : means.shape[1]] = means
     return shares[0], shares[1]
 
 
 def _by_column(
     trace: Trace, layer: int, stack: str, queries: Sequence[tuple[int, ...]], keys: Sequence[tuple[int, ...]]
-) -> Tensor:
+) -> NDArray[np.float64]:
     """Return weights [head, column of queries, column of keys]: means over queries, sums over keys.
 
     Args:
@@ -251,13 +249,13 @@ def _by_column(
         keys: The keys in every column.
     """
     chosen = [query for column in queries for query in column]
-    values = trace.attention_rows(layer, None, chosen, stack).double()
-    if keys != tuple((i,) for i in range(values.shape[-1])):
-        owner = torch.zeros(values.shape[-1], dtype=torch.long)
-        for number, group in enumerate(keys):
-            owner[list(group)] = number
-        values = values.new_zeros(*values.shape[:-1], len(keys)).index_add_(-1, owner, values)
-    if len(chosen) == len(queries):
-        return values
-    parts = values.split([len(column) for column in queries], dim=-2)
-    return torch.stack([part.mean(-2) for part in parts], dim=-2)
+    values = np.asarray(trace.attention_rows(layer, None, chosen, stack), dtype=np.float64)
+    # The columns' groups follow each other, so that those of the keys are all keys in order.
+    sizes, counts = (np.array([len(group) for group in groups]) for groups in (keys, queries))
+    if (sizes != 1).any():
+        summed = np.zeros((*values.shape[:-1], len(keys)))
+        summed[..., sizes > 0] = np.add.reduceat(values, (sizes.cumsum() - sizes)[sizes > 0], axis=-1)
+        values = summed
+    if (counts != 1).any():
+        values = np.add.reduceat(values, counts.cumsum() - counts, axis=-2) / counts[:, None]
+    return values

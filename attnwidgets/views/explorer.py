@@ -278,7 +278,6 @@ def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[s
         reading: The other arguments of `aw.trace`.
     """
     from attnwidgets.tracing.from_attentions import from_attentions, labels_of
-    from attnwidgets.tracing.recording.run import trace
     from attnwidgets.tracing.recording.wrappers import is_model, sorted_arguments
 
     parts = what if isinstance(what, (list, tuple)) and what else [what]
@@ -287,6 +286,8 @@ def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[s
     if not is_result and not given:
         if tokens is not None:
             raise TypeError("tokens= labels given attention; a model's tokens are those of its tokenizer.")
+        from attnwidgets.tracing.recording.run import trace
+
         record: Any = trace  # none of its overloads alone
         return record(what, tokenizer, text, **reading)
     defaults = signature(explore).parameters

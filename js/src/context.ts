@@ -8,6 +8,7 @@ import type { AnyModel, Host } from "@anywidget/types";
 import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
+import { withDataViews } from "./wire/binary.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
@@ -72,6 +73,18 @@ export interface ViewContext {
   child(options: Partial<ViewOptions>, readout?: Readout): ViewContext;
 }
 
+/** What the views of one runtime have in common. */
+export interface Common {
+  /** Shares tile clients between the views of one kernel. */
+  pool: TilePool;
+  /** The views that a view may contain. */
+  views: Readonly<Record<string, RenderView>>;
+  /** The hints followed in any of them. */
+  learned: Set<string>;
+  /** The number of this page among those of the kernel, drawn at random. */
+  page: number;
+}
+
 /** A view inside a root element; returns its cleanup. */
 export type RenderView = (ctx: ViewContext, root: HTMLElement) => () => void;
 
@@ -104,27 +117,23 @@ const DEFAULT_OPTIONS: ViewOptions = {
   height: null,
 };
 
-/**
- * Connect a view to its store and selection. `pool` shares tile clients between the views of one kernel; `views` are
- * the views it may contain, `learned` the hints followed in any of them, `lasting` what this view keeps when it is
- * drawn anew.
- */
+/** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
 export async function createContext(
   props: ViewProps,
-  pool: TilePool,
-  views: ViewContext["views"],
-  learned: Set<string>,
+  { pool, views, learned, page }: Common,
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
-  const { model, el, signal, host } = props;
+  const { el, signal, host } = props;
+  const model = withDataViews(props.model as unknown as AnyModel) as unknown as AnyModel<ViewState>;
   const opening = unpackAnswers(model.get("opening"));
   const storeRef = model.get("store");
-  const [store, selectionModel] = await Promise.all([
+  const [given, selectionModel] = await Promise.all([
     host.getModel<StoreState & Record<string, unknown>>(storeRef),
     host.getModel<SelectionState & Record<string, unknown>>(model.get("selection")),
   ]);
+  const store = withDataViews(given);
   const tiles = pool(storeRef, store, signal);
-  const selection = createSelection(selectionModel);
+  const selection = createSelection(selectionModel, page);
   const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);

@@ -3,7 +3,7 @@
  * stub that asks for one of them. There is no module-level state.
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
-import { createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
+import { type Common, createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
 import { atEnd, h, isOutside, on, setChildren, setStyles, whenShown } from "./dom.ts";
 import { shared } from "./shared.ts";
 import CSS from "./styles/core.css";
@@ -12,7 +12,7 @@ import { createBlank } from "./views/base/blank.ts";
 import { renderHeatmap } from "./views/maps/Heatmap.ts";
 import { renderLayerSlider } from "./views/maps/LayerSlider.ts";
 import { renderTokenStrip } from "./views/text/TokenStrip.ts";
-import { createPool, type TilePool } from "./wire/tilePool.ts";
+import { createPool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
 const STYLE_ID = "aw-style";
@@ -29,13 +29,7 @@ function addStyle(el: Element, css: string): void {
 }
 
 /** Draw a view into `props.el` with its style, theme and context; show a message if that fails. */
-function mount(
-  name: string,
-  views: Record<string, RenderView>,
-  pool: TilePool,
-  learned: Set<string>,
-  style: () => string,
-): Renderer {
+function mount(name: string, common: Common, style: () => string): Renderer {
   return async (props) => {
     const { model, signal } = props;
     const root = h("div.root");
@@ -72,7 +66,7 @@ function mount(
       const drawSignal = AbortSignal.any([signal, next.signal]);
       let ctx: ViewContext | undefined;
       try {
-        ctx = await createContext({ ...props, el: root, signal: drawSignal }, pool, views, learned, lasting);
+        ctx = await createContext({ ...props, el: root, signal: drawSignal }, common, lasting);
         if (drawSignal.aborted) return;
         end.abort();
         end = next;
@@ -99,6 +93,7 @@ function mount(
           if (isOutside(event)) ctx.selection.clear();
         },
       });
+      const { views } = common;
       const render = views[name];
       if (!render) throw new Error(`there is no view ${name}`);
       atEnd(signal, render(ctx, root));
@@ -142,8 +137,6 @@ export interface Renderers {
 
 /** The views by the name of their Python class, with one pool of tiles for all. */
 export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
-  const pool = createPool();
-  const learned = new Set<string>();
   const added = new Set<PartCode>();
   let style = CSS;
   const views: Record<string, RenderView> = {
@@ -151,6 +144,8 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
     TokenStrip: renderTokenStrip,
     LayerSlider: renderLayerSlider,
   };
+  const page = Math.floor(Math.random() * 2 ** 40);
+  const common = { pool: createPool(), views, learned: new Set<string>(), page };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;
     added.add(code);
@@ -166,7 +161,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
         add(exports.code);
       }
-      return mount(name, views, pool, learned, () => style)(props);
+      return mount(name, common, () => style)(props);
     },
   };
 }

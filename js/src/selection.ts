@@ -1,6 +1,7 @@
 /** The shared selection: reading it, writing it, and matching it with one view's store. */
 import type { AnyModel } from "@anywidget/types";
 
+import { followMoves, sign } from "./wire/moves.ts";
 import type { Axis, Cell, Header, HeadKey, SelectionState, Source, Span, ViewOptions } from "./wire/wire.ts";
 
 /** As many cells can be pinned at once. */
@@ -74,6 +75,8 @@ export function sameCell(a: Cell | null, b: Cell | null): boolean {
   return a.unit === b.unit && a.query === b.query && a.key === b.key && a.layer === b.layer;
 }
 
+const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
+
 const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((one) => !sameCell(one, cell));
 
 /** `cells` without `cell`, or with it as the last. A token that becomes half of a pair is no longer alone. */
@@ -96,22 +99,23 @@ export function rectangle(from: readonly [number, number], to: readonly [number,
   return Array.from({ length: high * wide }, (_, i) => [top + Math.floor(i / wide), left + (i % wide)]);
 }
 
-/** The selection through one model proxy. Its listeners end with the signal passed to them. */
-export function createSelection(model: Model): BoundSelection {
+/** The selection through one model proxy, in a page of this number. Its listeners end with the signal passed to them. */
+export function createSelection(model: Model, page: number): BoundSelection {
   const save = (wanted: Partial<SelectionState>): void => {
     const values = { ...wanted };
     // The pinned cell is the last of all pins, and heads belong to their stack.
     if (values.pins) values.pinned = values.pins.at(-1) ?? null;
     else if (values.pinned !== undefined) values.pins = values.pinned ? [values.pinned] : [];
     if (values.stack !== undefined && values.stack !== model.get("stack")) values.heads = [];
-    for (const [key, value] of Object.entries(values)) {
-      model.set(key as keyof SelectionState, value as never);
-    }
-    // Saving sends everything set since the last save, but hovering concerns this browser only.
-    const hover = model.get("hover");
-    if (hover !== null) model.set("hover", null);
+    const moved = Object.entries(values).filter(([key, value]) => !isSame(value, model.get(key)));
+    if (moved.length === 0) return;
+    for (const [key, value] of moved) model.set(key as keyof SelectionState, value as never);
+    sign(
+      model,
+      page,
+      moved.map(([key]) => key),
+    );
     model.save_changes();
-    if (hover !== null) model.set("hover", hover);
   };
   /** The heads chosen together. The shown head is the first of them, so that they do not change with the layer. */
   const chosenHeads = (): Heads => {
@@ -151,6 +155,7 @@ export function createSelection(model: Model): BoundSelection {
       }
     },
     subscribe(signal, cb) {
+      followMoves(model, page, signal);
       for (const key of KEYS) {
         model.on(`change:${key}`, () => {
           if (!signal.aborted) cb(key);

@@ -56,7 +56,7 @@ test("a request is sent once and its answer cached", () => {
   assert.equal(it.answers.get("square", { of: 3 }), undefined);
   assert.equal(it.answers.get("square", { of: 3 }), undefined);
   assert.equal(it.sent.length, 1);
-  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 } });
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 }, lengths: [] });
   assert.equal(it.changes, 1);
   assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
   assert.equal(it.sent.length, 1);
@@ -67,7 +67,7 @@ test("of many requests for one topic only the first and the last are sent", () =
   const it = twin();
   for (const of of [1, 2, 3, 4]) it.answers.get("square", { of });
   assert.equal(it.sent.length, 1);
-  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 } });
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 }, lengths: [] });
   assert.deepEqual(
     it.sent.map((question) => question.kind === "ask" && question.args.of),
     [1, 4],
@@ -80,7 +80,7 @@ test("returning to the request in flight drops the ones queued since", () => {
   it.answers.get("square", { of: 1 });
   it.answers.get("square", { of: 2 });
   it.answers.get("square", { of: 1 });
-  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 } });
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 1 }, lengths: [] });
   assert.equal(it.sent.length, 1);
   it.end.abort();
 });
@@ -102,9 +102,9 @@ test("late, foreign and repeated replies are harmless", () => {
   const it = twin();
   it.answers.get("square", { of: 3 });
   const id = idOf(it.sent[0]);
-  it.reply({ kind: "answer", id: id + 1, meta: { is: 1 } });
-  it.reply({ kind: "answer", id, meta: { is: 9 } });
-  it.reply({ kind: "answer", id, meta: { is: 8 } });
+  it.reply({ kind: "answer", id: id + 1, meta: { is: 1 }, lengths: [] });
+  it.reply({ kind: "answer", id, meta: { is: 9 }, lengths: [] });
+  it.reply({ kind: "answer", id, meta: { is: 8 }, lengths: [] });
   assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
   it.end.abort();
 });
@@ -117,7 +117,7 @@ test("what a busy kernel answers late counts, and what it lost is sent again whe
   t.mock.timers.tick(9000);
   assert.match(it.answers.failure("square", { of: 3 }) ?? "", /No answer/);
   assert.equal(it.missed, 2);
-  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 } });
+  it.reply({ kind: "answer", id: idOf(it.sent[0]), meta: { is: 9 }, lengths: [] });
   assert.deepEqual(it.answers.get("square", { of: 3 })?.meta, { is: 9 });
   const { changes } = it;
   it.back();

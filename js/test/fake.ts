@@ -77,6 +77,7 @@ export class FakeKernel {
         const known = this.#listeners.get(name) ?? new Set();
         this.#listeners.set(name, known.add(cb));
       },
+      off: (name: string, cb: Callback) => this.#listeners.get(name)?.delete(cb),
     } as unknown as StoreModel;
   }
 
@@ -126,4 +127,5 @@ export const START: SelectionState = {
   interventions: [],
   opening: null,
   hover: null,
+  writer: null,
 };

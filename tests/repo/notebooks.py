@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import runpy
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+
+
+@cache
+def refresh() -> dict[str, Any]:
+    """Return the names of notebooks/refresh.py."""
+    pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
+    return runpy.run_path(str(FOLDER / "refresh.py"))
 
 
 def run(path, folder, *, timeout: int = 120) -> Any:

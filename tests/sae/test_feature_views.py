@@ -135,14 +135,13 @@ def test_a_text_opens_with_the_feature_that_fires_most(found):
     assert aw.FeatureStrip(found).selection.feature == found.ranked(1)[0].feature
 
 
-def test_the_browser_is_told_of_the_saes(stats, monkeypatch):
-    sent = []
-    monkeypatch.setattr(aw.FeatureTable, "send_state", lambda self, key=None: sent.append(key))
+def test_the_browser_is_told_of_the_saes(stats):
     view = aw.FeatureTable(stats)
-    assert any("options" in ([key] if isinstance(key, str) else key or ()) for key in sent)
-    sent.clear()
+    assert view.get_state()["options"]["saes"]
+    changed = []
+    view.observe(lambda change: changed.append(change.name))
     told(view, "name", of=0, feature=3, name="cats")
-    assert sent == ["options"]
+    assert changed == ["options"]
 
 
 def test_names_reach_every_view_and_the_statistics(stats, found):

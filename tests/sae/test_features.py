@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 
 import attnwidgets as aw
 from attnwidgets.explanations import Attributions
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.text.units import TokenAxis, Unit
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 
 from . import made

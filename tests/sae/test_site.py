@@ -13,8 +13,8 @@ from attnwidgets.tracing.hooks.hook_point import (
     hook_points_of_blocks,
     resolve_hook_point,
 )
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import borrowed
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 
 IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])

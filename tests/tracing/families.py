@@ -10,8 +10,8 @@ import torch
 import transformers as hf
 from packaging.version import Version
 
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.tiny import GQA, SMALL, VOCAB
 

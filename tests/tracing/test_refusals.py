@@ -11,8 +11,8 @@ import transformers as hf
 from torch import nn
 
 import attnwidgets as aw
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 
 IDS = [5, 17, 31]

@@ -59,13 +59,19 @@ def causal():
 
 
 @pytest.fixture
-def models():
+def alive():
+    """All that ipywidgets keeps alive, by model id."""
+    from ipywidgets.widgets import widget
+
+    return widget._instances if hasattr(widget, "_instances") else widget.Widget.widgets  # ipywidgets 8; 7
+
+
+@pytest.fixture
+def models(alive):
     """Count what ipywidgets keeps alive, by class name."""
     from collections import Counter
 
-    from ipywidgets.widgets import widget
-
-    return lambda: Counter(type(item).__name__ for item in widget._instances.values())
+    return lambda: Counter(type(item).__name__ for item in alive.values())
 
 
 class Notebook:

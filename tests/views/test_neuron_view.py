@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from attnwidgets.views.heads.neuron_view import PAGE_BUDGET
 from tests.tracing.families import FAMILIES
 

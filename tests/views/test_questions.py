@@ -34,7 +34,8 @@ def handlers(told):
 
 def test_an_answer_carries_its_number_and_buffers(handlers, told):
     handlers.receive({"kind": "ask", "id": 7, "topic": "square", "args": {"of": 3}})
-    assert told == [({"kind": "answer", "id": 7, "meta": {"is": 9}}, [np.float32([3]).tobytes()])]
+    answer = {"kind": "answer", "id": 7, "meta": {"is": 9}, "lengths": [4]}
+    assert told == [(answer, [np.float32([3]).tobytes()])]
 
 
 @pytest.mark.parametrize(

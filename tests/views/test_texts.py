@@ -303,17 +303,15 @@ def test_typed_texts_are_kept_up_to_a_limit_and_given_ones_for_ever(traces, monk
     assert texts["items"][texts["previous"]]["text"] == "Film 3."
 
 
-def test_a_closed_view_lets_go_of_its_texts(traces):
-    from ipywidgets.widgets.widget import _instances
-
-    before = set(_instances)
+def test_a_closed_view_lets_go_of_its_texts(traces, alive):
+    before = set(alive)
     explorer, linked = aw.Explorer(traces[0]), aw.Heatmap(traces[0])
     for text in (SHE, LONG):
         explorer.show_text(text)
     typed = weakref.ref(explorer.trace)
     explorer.close()
     linked.close()
-    left = {type(_instances[name]).__name__ for name in set(_instances) - before}
+    left = {type(alive[name]).__name__ for name in set(alive) - before}
     assert left <= {"Runtime", "Part", "Layout"}
     del explorer, linked
     gc.collect()

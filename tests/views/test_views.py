@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from IPython.core.formatters import DisplayFormatter
 
 import attnwidgets as aw
 from attnwidgets.views.wire.codec import decode
@@ -105,6 +106,7 @@ def test_a_view_displays_as_widget_picture_and_text(given):
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
     assert data["text/plain"].startswith("Heatmap(")
+    assert DisplayFormatter().format(view)[0] == data, "with every ipywidgets"
 
 
 @pytest.mark.parametrize("name", every_view())

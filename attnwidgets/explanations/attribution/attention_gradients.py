@@ -61,7 +61,7 @@ def attention_gradients(
     """
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.gradients.gradient_checks import diagnosis
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     with differentiable(trace, method) as run, ExitStack() as exits:
         during: Callable[[], AbstractContextManager[Any]] = nullcontext

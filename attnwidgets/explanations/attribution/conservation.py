@@ -143,7 +143,7 @@ def _has_hooks(model: nn.Module) -> bool:
 
 def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
     from attnwidgets.relevance.propagate import propagate
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     name = type(trace.model).__name__
     try:

@@ -200,7 +200,7 @@ def leaf_of(graph: Graph, stack: str, method: str, trace: Trace | None = None) -
         UnsupportedModelError: If gradients reach no embeddings of the stack, or these have other tokens than
             the trace.
     """
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     if stack not in graph.inputs:
         reached = ", ".join(map(repr, graph.inputs))
@@ -215,7 +215,7 @@ def leaf_of(graph: Graph, stack: str, method: str, trace: Trace | None = None) -
 
 def require_tokens(method: str, trace: Trace, count: int, stack: str) -> None:
     """Raise UnsupportedModelError if a model's embeddings hold another number of tokens than the trace."""
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     expected = len(trace.axes(stack)[0])
     if count != expected:

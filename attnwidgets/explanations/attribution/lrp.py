@@ -199,7 +199,7 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
     from attnwidgets.explanations.attribution.conservation import verdict_on
     from attnwidgets.tracing.gradients.differentiability import differentiable_model
     from attnwidgets.tracing.module_trace import ModuleTrace
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     model = differentiable_model(trace, method)
     if isinstance(trace, ModuleTrace):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnwidgets._tensors import as_array
 from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from attnwidgets.tracing.trace import Trace
 
 Float = NDArray[np.float64]
@@ -129,8 +128,8 @@ def key_vectors(trace: Trace, layer: int, kv_head: int, *, stack: str | None = N
     return _floats(keys[kv_head])
 
 
-def _floats(states: Tensor) -> Float:
-    return states.detach().double().cpu().numpy()
+def _floats(states: Any) -> Float:
+    return as_array(states).astype(np.float64)
 
 
 def _row(added: Any, head: int, query: int, keys: int) -> Float:

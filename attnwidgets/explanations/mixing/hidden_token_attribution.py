@@ -224,7 +224,7 @@ def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
 
 def _require_chain(blocks: RecordedBlocks, last: int) -> None:
     """Raise unless each block reads the output of the one before, along which derivatives are multiplied."""
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     for layer in range(last):
         before, after = blocks.layers[layer].output, blocks.layers[layer + 1].hidden

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnwidgets._tensors import as_array
+
 Array = NDArray[np.floating]
 """float32, or float64 if the numbers were computed or given in it."""
 
@@ -19,11 +21,7 @@ def as_floats(array: Any, dtype: str | None = None) -> Array:
         dtype: "float32" or "float64"; by default float64 if the numbers are float64 already (as Python's own
             floats are), else float32.
     """
-    if hasattr(array, "detach"):  # a torch tensor
-        array = array.detach().cpu()
-        double = array.dtype.itemsize == np.dtype(np.float64).itemsize
-        array = (array if double else array.float()).numpy()  # numpy has no bfloat16
-    array = np.asarray(array)
+    array = as_array(array)
     if dtype is None:
         dtype = "float64" if array.dtype == np.float64 else "float32"
     return np.asarray(array, dtype=dtype)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._errors import not_installed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -84,10 +86,8 @@ def pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError(
-            "to_dataframe() needs pandas: pip install pandas. Without it, .to_rows() returns the same table "
-            "as a list of dicts, and .to_csv(path) writes it."
-        ) from error
+        instead = ".to_rows() returns the same table as a list of dicts, and .to_csv(path) writes it."
+        raise not_installed("to_dataframe()", "pandas", f"Without it, {instead}") from error
     return pd
 
 

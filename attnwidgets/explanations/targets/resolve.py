@@ -205,7 +205,7 @@ def token_id(trace: Trace, text: str, name: str) -> int:
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
     """Return the ids of a text, without special tokens around it."""
-    from attnwidgets.tracing.recording.borrow import own_tokenizer
+    from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 
     ids = own_tokenizer(tokenizer)(well_formed(text), add_special_tokens=False)["input_ids"]
     return [int(i) for i in ids]

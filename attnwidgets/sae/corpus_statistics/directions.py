@@ -10,8 +10,8 @@ from attnwidgets.sae.corpus_statistics.top_examples import NONE
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import Affine, Pointwise, Scale
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,12 +16,13 @@ from attnwidgets.sae.steering.steer import Steering, steer
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.predictions import spelled
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
-from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer
+from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.rerun_trace import own_logits
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

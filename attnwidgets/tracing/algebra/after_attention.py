@@ -22,8 +22,8 @@ from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.modules import is_norm
 from attnwidgets.tracing.algebra.product import Product
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, read_steps
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.twin import origin
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ import torch
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.layers import RecordedLayer
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.trace import Trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import nn

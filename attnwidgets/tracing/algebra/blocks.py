@@ -12,11 +12,8 @@ import torch
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm, run
 from attnwidgets.tracing.offloaded_weights import loaded
-from attnwidgets.tracing.recording.attention_function import (
-    UnsupportedModelError,
-    attention_weights,
-    repeat_heads,
-)
+from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

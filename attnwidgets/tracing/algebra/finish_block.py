@@ -15,7 +15,7 @@ import torch
 
 from attnwidgets.tracing.algebra.after_attention import Tail, read_tail
 from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,11 +17,8 @@ from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, require_chain
 from attnwidgets.tracing.algebra.output_heads import Head, head_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
-from attnwidgets.tracing.recording.attention_function import (
-    UnsupportedModelError,
-    attention_weights,
-    repeat_heads,
-)
+from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

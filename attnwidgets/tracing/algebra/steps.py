@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 Function = Callable[[Tensor], Tensor]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import nn

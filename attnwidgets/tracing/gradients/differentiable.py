@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._tensors import is_half
 from attnwidgets.tracing.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
-from attnwidgets.tracing.precision import HALF, widened
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,10 +247,10 @@ def differentiable(
         exits.enter_context(told_what_to_do(model, trace, purpose))
         wide: dict[str, Tensor] = {}
         if precision == "float32":
-            wide = {n: t.float() for n, t in model.named_buffers() if t.dtype in HALF}
+            wide = {n: t.float() for n, t in model.named_buffers() if is_half(t)}
             wide |= {
                 name: nn.Parameter(parameter.detach().float(), requires_grad=False)
                 for name, parameter in model.named_parameters()
-                if parameter.dtype in HALF
+                if is_half(parameter)
             }
         yield Runner(model, trace, place, purpose, wide)

@@ -30,7 +30,7 @@ from attnwidgets._selecting import listed
 from attnwidgets.tracing.algebra.blocks import fitting
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.block_names import block_lists
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,6 +14,7 @@ import torch
 
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.row_selection import blocks
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +54,6 @@ HARMLESS = frozenset(
         "use_cache",
     }
 )
-
-
-class UnsupportedModelError(ValueError):
-    """The attention of a model cannot be recorded faithfully; the message says why and what still works."""
 
 
 # Context variables, so that recordings and changes of one thread or task never affect calls of another.

@@ -9,12 +9,12 @@ import torch
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.predictions import predict
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.text.axes import frame_axis, numbered, patch_axis, prefixed
 from attnwidgets.tracing.trace import Trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

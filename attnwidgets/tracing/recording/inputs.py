@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-
-from attnwidgets.tracing.recording.borrow import own_tokenizer
+from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
 from attnwidgets.tracing.text.words import STANDARD, join_words
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
@@ -99,6 +99,8 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
     The limit is in the config; a padding index in the position table (RoBERTa) costs the positions up to it.
     With relative positions, the tokenizer's own limit counts as well.
     """
+    from torch import nn
+
     config: Any = getattr(model, "config", None)
     config = getattr(config, "text_config", None) or config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
@@ -239,6 +241,8 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
     Raises:
         ValueError: If there are no ids, or they are not integers of this shape.
     """
+    import torch
+
     table = _table(ids, "input_ids")
     if not table.numel():
         raise ValueError("input_ids are empty: give at least one token")
@@ -268,6 +272,8 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
 
 def _table(values: Any, argument: str) -> Tensor:
     """Return ids or a mask as a tensor on the CPU; ValueError names an entry that is not a number."""
+    import torch
+
     try:
         return torch.as_tensor(values).to_dense().cpu()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

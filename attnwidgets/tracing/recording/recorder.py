@@ -18,13 +18,13 @@ from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     LONG_BYTES,
     NAME,
-    UnsupportedModelError,
     attention,
     changer_of,
     map_bytes,
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
-from attnwidgets.tracing.recording.borrow import borrowed, own_tokenizer, quietly, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
@@ -32,6 +32,7 @@ from attnwidgets.tracing.recording.inputs import (
 )
 from attnwidgets.tracing.recording.loading import load_named
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
+from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
 from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import weakref
 from inspect import isfunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from attnwidgets._tensors import is_module
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _COMPONENT = "_original_component"  # what a bridge's part stands for
 
@@ -38,7 +41,7 @@ def without_bridge(hooked: nn.Module) -> nn.Module:
         "aw.from_attentions(cache, model.to_str_tokens(text))"
     )
     original: Any = getattr(hooked, "original_model", None)
-    if not isinstance(original, nn.Module):
+    if not is_module(original):
         raise TypeError(
             f"model is a {name}, which computes by itself, with changed weights; {through_cache}. Or pass "
             "the transformers model and its tokenizer"

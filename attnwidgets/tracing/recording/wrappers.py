@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
+from attnwidgets._tensors import is_module, is_tensor, loaded
 from attnwidgets.tracing.recording.transformer_bridge import is_hooked, without_bridge
 
 # Where objects that are no modules hold one: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
@@ -39,14 +37,15 @@ def inside(given: Any) -> Any:
     compiled = _attribute(given, "_orig_mod")
     if compiled is not None:
         return compiled
-    if isinstance(given, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return given.module
-    if isinstance(given, nn.Module):
+    if is_module(given):
+        nn = loaded("torch", "nn")
+        if isinstance(given, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            return given.module
         return without_bridge(given) if is_hooked(given) else given
     if is_table(given) or hasattr(given, "attention_layer"):
         return given
     held = (_attribute(given, name) for name in _MODELS)
-    return next((model for model in held if isinstance(model, nn.Module)), given)
+    return next((model for model in held if is_module(model)), given)
 
 
 def opened(given: Any) -> tuple[Any, Any]:
@@ -58,7 +57,7 @@ def opened(given: Any) -> tuple[Any, Any]:
     reader = None
     while True:
         model = inside(given)
-        is_torchs = isinstance(given, nn.Module) and not is_hooked(given)
+        is_torchs = is_module(given) and not is_hooked(given)
         if model is given or is_torchs:
             return given, reader
         reader = _reader_of(given) if reader is None else reader
@@ -91,7 +90,7 @@ def is_table(value: Any) -> bool:
 
 def is_reader(value: Any) -> bool:
     """Return whether a value is a tokenizer or processor."""
-    if value is None or isinstance(value, (nn.Module, Path)) or is_input(value):
+    if value is None or is_module(value) or isinstance(value, Path) or is_input(value):
         return False
     parts = (
         "convert_ids_to_tokens",
@@ -107,7 +106,7 @@ def is_input(value: Any) -> bool:
     """Return whether a value can only be something to read: text, texts, messages or token ids."""
     if isinstance(value, Mapping):
         return True
-    return isinstance(value, (Sequence, torch.Tensor)) or type(value).__module__ == "numpy"
+    return isinstance(value, Sequence) or is_tensor(value) or type(value).__module__ == "numpy"
 
 
 def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) -> tuple[Any, Any]:
@@ -153,4 +152,4 @@ def _is_folder(name: str) -> bool:
 
 def is_model(value: Any) -> bool:
     """Return whether a value is a model, or holds one."""
-    return isinstance(value, nn.Module) or not (is_input(value) or inside(value) is value)
+    return is_module(value) or not (is_input(value) or inside(value) is value)

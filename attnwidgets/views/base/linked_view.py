@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import anywidget
-
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
@@ -15,6 +13,7 @@ from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
+from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 
-class LinkedView(anywidget.AnyWidget):
+class LinkedView(AnyWidget):
     """A widget on the store and the selection that all views of its trace share.
 
     `_take` says what it shows, `_connect` joins the others, `_leave` leaves them.
@@ -46,8 +45,8 @@ class LinkedView(anywidget.AnyWidget):
     _options: dict[str, Any]
     _wanted: dict[str, Any]  # the layer, head and unit that it was given
 
-    store = anywidget.WidgetTrait().tag(sync=True)
-    selection = anywidget.WidgetTrait().tag(sync=True)
+    store = WidgetTrait().tag(sync=True)
+    selection = WidgetTrait().tag(sync=True)
 
     def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
         """Resolve what this view was given into what it shows and offers.

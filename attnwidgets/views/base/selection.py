@@ -52,7 +52,10 @@ def _specs_to_json(specs: tuple[Spec, ...], _: object) -> list[Spec]:
     return [dict(spec) for spec in specs]
 
 
-_OUTCOME: dict[str, Any] = {"sync": True, "to_json": outcome_to_json, "from_json": outcome_from_json}
+# `set_state` tells the pages itself, in every front end and with every version of ipywidgets.
+_MOVED: dict[str, Any] = {"sync": True, "echo_update": False}
+_OUTCOME: dict[str, Any] = {**_MOVED, "to_json": outcome_to_json, "from_json": outcome_from_json}
+_NOT_CHOSEN = {"opening", "hover", "writer"}
 
 
 class Selection(SharedModel):
@@ -118,23 +121,24 @@ class Selection(SharedModel):
         Span(start=1, stop=4, unit='token', side='query')
     """
 
-    layer = Int(0).tag(sync=True)
-    head = AnyTrait(0).tag(sync=True)
-    unit = Unicode("token").tag(sync=True)
-    method = Unicode("").tag(sync=True)
-    stack = Unicode("self").tag(sync=True)
-    pinned = AnyTrait(None, allow_none=True).tag(sync=True, to_json=cell_to_json)
-    pins = AnyTrait(()).tag(sync=True, to_json=cells_to_json)
-    heads = AnyTrait(()).tag(sync=True, to_json=_heads_to_json)
-    span = AnyTrait(None, allow_none=True).tag(sync=True, to_json=span_to_json)
+    layer = Int(0).tag(**_MOVED)
+    head = AnyTrait(0).tag(**_MOVED)
+    unit = Unicode("token").tag(**_MOVED)
+    method = Unicode("").tag(**_MOVED)
+    stack = Unicode("self").tag(**_MOVED)
+    pinned = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=cell_to_json)
+    pins = AnyTrait(()).tag(**_MOVED, to_json=cells_to_json)
+    heads = AnyTrait(()).tag(**_MOVED, to_json=_heads_to_json)
+    span = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=span_to_json)
     target = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
     foil = AnyTrait(None, allow_none=True).tag(**_OUTCOME)
-    inside = Bool(default_value=False).tag(sync=True)
-    feature = Int(None, allow_none=True).tag(sync=True)
-    interventions = AnyTrait(()).tag(sync=True, to_json=_specs_to_json)
+    inside = Bool(default_value=False).tag(**_MOVED)
+    feature = Int(None, allow_none=True).tag(**_MOVED)
+    interventions = AnyTrait(()).tag(**_MOVED, to_json=_specs_to_json)
     has_given_layer = False  # whether a view was given the layer, so that no later one searches for another
-    opening = AnyTrait(None, allow_none=True).tag(sync=True, to_json=_opening_to_json, echo_update=False)
-    hover = AnyTrait(None, allow_none=True).tag(sync=True, to_json=cell_to_json, echo_update=False)
+    opening = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=_opening_to_json)
+    hover = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=cell_to_json)
+    writer = AnyTrait(None, allow_none=True).tag(**_MOVED)  # set by pages, see wire.ts
 
     d_sae = 0
     """Number of features of the SAE that is shown; 0 without one."""
@@ -154,6 +158,7 @@ class Selection(SharedModel):
         opening: Opening | None = None,
     ) -> None:
         self._stores: list[TileStore] = [store]
+        self._untold: set[str] = set()
         super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack, opening=opening)
 
     def covers(self, store: TileStore) -> None:
@@ -214,10 +219,27 @@ class Selection(SharedModel):
                 setattr(self, name, place[name])
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply what the browser sent, except for hover."""
-        # The browser sends everything that was set since the last time, hover included. Python has no use
-        # for it, and echoing it would move the pointers of other pages.
-        super().set_state({name: value for name, value in sync_data.items() if name != "hover"})
+        """Apply what a page of the browser sent, except for hover, and tell every page what it is now."""
+        # A front end may send more than the reader moved: what other pages moved, and hover, which would move
+        # the pointers of other pages. So a page names what it saves.
+        writer = sync_data.get("writer")
+        names = set(sync_data if writer is None else writer["names"]) & set(self._chosen_names())
+        before = {name: getattr(self, name) for name in names}
+        try:
+            super().set_state({name: value for name, value in sync_data.items() if name in names})
+        except BaseException:
+            for name, value in before.items():  # traitlets would keep what is refused
+                setattr(self, name, value)
+            raise
+        finally:
+            self._untold |= names
+            self.send({"kind": "moved", "writer": writer, "values": self.get_state(names)})
+
+    def tell(self) -> None:
+        """Send what pages moved as state: a front end may open a new page with the state that it was sent."""
+        if self._untold:
+            self.send_state(self._untold)
+            self._untold = set()
 
     def __repr__(self) -> str:
         state = (f"{name}={getattr(self, name)!r}" for name in self._chosen_names() if name != "feature")
@@ -225,7 +247,7 @@ class Selection(SharedModel):
 
     def _chosen_names(self) -> list[str]:
         """Return the names of what a reader can choose, in the order in which they are declared."""
-        return [name for name in vars(Selection) if name in self.keys and name not in {"opening", "hover"}]
+        return [name for name in vars(Selection) if name in self.keys and name not in _NOT_CHOSEN]
 
     # -- validation --------------------------------------------------------------------------------
 

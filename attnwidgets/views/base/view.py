@@ -8,7 +8,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
 
-import anywidget
 from traitlets import Bytes, Dict, Unicode
 
 from attnwidgets._errors import refuse_unknown
@@ -35,6 +34,7 @@ from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.stub import COMMON_PARTS, stub
+from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ class View(LinkedView):
     _made_by: tuple[type, Any]  # its class, and what it was given to show
 
     _esm = Unicode().tag(sync=True)
-    runtime = anywidget.WidgetTrait().tag(sync=True)
+    runtime = WidgetTrait().tag(sync=True)
     options = Dict().tag(sync=True, echo_update=False)
     opening: Any = Bytes(None, allow_none=True).tag(sync=True)
 
@@ -310,12 +310,15 @@ class View(LinkedView):
             self.options = self._options | self._current_options()
         self.open()
 
+    _ipython_display_ = None  # ipywidgets 7 would display the bare widget by it
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
         """Return the widget, a PNG for viewers without widgets (GitHub, nbviewer), and text."""
         if self.comm is None:
             self._reopen()
         CELLS.mark(self)
         self.was_shown = True
+        self.selection.tell()
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})

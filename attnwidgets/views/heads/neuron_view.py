@@ -179,7 +179,7 @@ def _with_queries(trace: Any) -> Any:
         kind = type(trace).__name__
         hint = "; give the trace that it explains" if isinstance(trace, (MixingMap, Attributions)) else ""
         raise TypeError(f"NeuronView() shows a trace, not {kind}{hint}: aw.trace(model, tokenizer, text).")
-    from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     try:
         trace.query_key(0)

@@ -129,7 +129,7 @@ class Intervening(View):
             raise ValueError(f"this view has no rows of attention: {self._intervened.refusal()}.")
         row = {"stack": stack, "layer": layer, "head": head, "query": query}
         checked_specs([{"kind": "row", **row, "to": "uniform"}], self._intervened.reach)
-        weights = trace.attention_rows(layer, [head], [query], stack)[0, 0].numpy()
+        weights = np.asarray(trace.attention_rows(layer, [head], [query], stack)[0, 0])
         queries, keys = (axis.units["token"] for axis in trace.axes(stack))
         return {"query": queries.labels[query], "keys": list(keys.labels)}, [_packed(weights)]
 

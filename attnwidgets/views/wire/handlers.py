@@ -101,7 +101,8 @@ class RequestHandlers:
 
     def _reply(self, number: Any, topic: str, args: Mapping[str, Any]) -> None:
         meta, buffers = self.answer(topic, args)
-        self._send({"kind": "answer", "id": number, "meta": meta}, buffers)
+        lengths = [len(part) for part in buffers]  # by which the browser knows that all of it came
+        self._send({"kind": "answer", "id": number, "meta": meta, "lengths": lengths}, buffers)
 
     def answer(self, topic: str, args: Mapping[str, Any]) -> Answer:
         """Return the answer to a request.

@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import anywidget
 from traitlets import Dict, Unicode
 
 from attnwidgets._notebook import session
+from attnwidgets.views.wire.widget import AnyWidget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def bundle(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-class Runtime(anywidget.AnyWidget):
+class Runtime(AnyWidget):
     """Model-only widget whose module exports the renderers of every view."""
 
     _esm = Unicode().tag(sync=True)
@@ -58,7 +58,7 @@ class Runtime(anywidget.AnyWidget):
         return self
 
 
-class Part(anywidget.AnyWidget):
+class Part(AnyWidget):
     """Model-only widget with code that not every notebook needs: a file in `js/src/parts`."""
 
     _esm = Unicode().tag(sync=True)
@@ -75,7 +75,7 @@ class Part(anywidget.AnyWidget):
         return held
 
 
-class SharedModel(anywidget.AnyWidget):
+class SharedModel(AnyWidget):
     """A model without a view: shared by views, and closed with the last of them."""
 
     _esm = Unicode("export default{}").tag(sync=True)

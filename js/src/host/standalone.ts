@@ -162,9 +162,6 @@ async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<Array
   return joined(parts);
 }
 
-const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array<ArrayBuffer>): DataView =>
-  new DataView(buffer, byteOffset, byteLength);
-
 /** Decoded length of base64 text. */
 function decodedLength(text: string): number {
   return (text.length / 4) * 3 - (text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0);
@@ -211,7 +208,7 @@ async function showText(
     const store = models.get(id);
     if (!store || store.get("header")) continue;
     const header = JSON.parse(new TextDecoder().decode(await unpacked(`aw-head-${id}`))) as Header;
-    store.setAll({ header, eager: viewOf(await unpacked(`aw-data-${id}`)) });
+    store.setAll({ header, eager: await unpacked(`aw-data-${id}`) });
   }
   if (index === left || group.shown !== left) return;
   group.shown = index;
@@ -241,10 +238,10 @@ async function parsed(): Promise<void> {
 }
 
 /** Answer a store's request from the archive. */
-async function answerRequest(request: Request, archive: Archive, read: Read): Promise<[Reply, DataView[]]> {
+async function answerRequest(request: Request, archive: Archive, read: Read): Promise<[Reply, Uint8Array[]]> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
-  const refused = (message: string): [Reply, DataView[]] => [{ kind: "error", id, message, needsKernel: true }, []];
+  const refused = (message: string): [Reply, Uint8Array[]] => [{ kind: "error", id, message, needsKernel: true }, []];
   if (kind === "row") return refused("exact values need a running kernel");
   if (kind === "method" || kind === "cancel") return refused("needs a running kernel");
   const archivedTile = ({ source, layer, head }: Pick<TileMeta, "source" | "layer" | "head">) =>
@@ -267,12 +264,12 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
       end += length;
       return { ...tile, offset: end - length, length };
     });
-    return [{ kind, id, source, layer, tiles, refused }, [viewOf(joined(parts))]];
+    return [{ kind, id, source, layer, tiles, refused }, [joined(parts)]];
   }
   const entry = kind === "thumbs" ? archivedThumbs(request) : archivedTile(request);
   if (!entry) return refused(MISSING);
   const { offset, length, ...meta } = entry;
-  return [{ kind, id, ...meta } as Reply, [viewOf(await read({ offset, length }))]];
+  return [{ kind, id, ...meta } as Reply, [await read({ offset, length })]];
 }
 
 /** Answer a view's question from the answers recorded in the page. */
@@ -280,7 +277,7 @@ async function answerQuestion(
   question: Question,
   recorded: RecordedAnswer[],
   read: Read,
-): Promise<[QuestionReply, DataView[]]> {
+): Promise<[QuestionReply, Uint8Array[]]> {
   const { id } = question;
   const recordedAnswer =
     question.kind === "ask" &&
@@ -290,7 +287,8 @@ async function answerQuestion(
   const refused = recordedAnswer ? recordedAnswer.refused : "not in this file; it needs a running kernel";
   if (!recordedAnswer || refused) return [{ kind: "error", id, message: refused as string }, []];
   const buffers = await Promise.all(recordedAnswer.buffers.map(read));
-  return [{ kind: "answer", id, meta: recordedAnswer.meta }, buffers.map(viewOf)];
+  const lengths = buffers.map(({ length }) => length);
+  return [{ kind: "answer", id, meta: recordedAnswer.meta, lengths }, buffers];
 }
 
 async function start(): Promise<void> {
@@ -305,7 +303,7 @@ async function start(): Promise<void> {
     Object.entries(page.models).map(async ([id, { kind, state }]) => {
       const model = new PageModel({ ...state });
       models.set(id, model);
-      if (kind === "store" && state.header) model.set("eager", viewOf(await unpacked(`aw-data-${id}`)));
+      if (kind === "store" && state.header) model.set("eager", await unpacked(`aw-data-${id}`));
       if (kind === "selection") return;
       const readers = new Map<string, Read>();
       const readFrom = (name: string): Read => {
@@ -314,12 +312,12 @@ async function start(): Promise<void> {
         return read;
       };
       const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
-      const answer = async (question: Question): Promise<[QuestionReply, DataView[]]> => {
+      const answer = async (question: Question): Promise<[QuestionReply, Uint8Array[]]> => {
         const group = groupOf(id);
         if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
           await showText(group, question.args.index, page.models, models);
           markTexts();
-          return [{ kind: "answer", id: question.id, meta: { shown: group.shown } }, []];
+          return [{ kind: "answer", id: question.id, meta: { shown: group.shown }, lengths: [] }, []];
         }
         // The answers about the text that is shown.
         const line = group?.views.find((names) => names.includes(id));
@@ -328,7 +326,7 @@ async function start(): Promise<void> {
       };
       model.onSend = (request) => {
         (kind === "store" ? answerRequest(request as Request, archive, readFrom(id)) : answer(request as Question))
-          .catch((): [Reply, DataView[]] => {
+          .catch((): [Reply, Uint8Array[]] => {
             const message = "this could not be read from the file";
             return [{ kind: "error", id: request.id, message }, []];
           })

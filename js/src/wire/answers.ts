@@ -5,6 +5,7 @@
 
 import type { ViewContext } from "../context.ts";
 import { atEnd } from "../dom.ts";
+import { NO_BYTES } from "./binary.ts";
 import type { Answer } from "./embeddedAnswers.ts";
 import type { Job } from "./jobs.ts";
 import type { Question, QuestionReply } from "./wire.ts";
@@ -106,13 +107,20 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       changed();
       return;
     }
-    if (reply.kind === "answer") {
+    const isWhole = reply.kind !== "answer" || reply.lengths.every((length, i) => length === buffers[i]?.byteLength);
+    if (reply.kind === "answer" && isWhole) {
       received.set(flight.key, { meta: reply.meta, buffers });
       for (const oldest of received.keys()) if (received.size > KEPT) received.delete(oldest);
     }
     finish(
       flight,
-      reply.kind === "error" ? reply.message : reply.kind === "cancelled" && !reply.superseded ? "stopped" : null,
+      !isWhole
+        ? NO_BYTES
+        : reply.kind === "error"
+          ? reply.message
+          : reply.kind === "cancelled" && !reply.superseded
+            ? "stopped"
+            : null,
     );
   };
   model.on("msg:custom", receive as never);

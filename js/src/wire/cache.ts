@@ -1,5 +1,6 @@
 /** The data of a store in the browser: the eager bytes, and replies, of which the least recently used are dropped. */
 
+import { NO_BYTES } from "./binary.ts";
 import { decodeThumbs, decodeTile } from "./codec.ts";
 import { createEager, type Eager, keyOf, type StoreModel } from "./eager.ts";
 import { ByteLru } from "./lru.ts";
@@ -9,7 +10,6 @@ import type { AnyTileMeta, Part, Placed, Reply } from "./wire.ts";
 /** Bytes of decoded tiles to keep; thumbnails and exact rows may each take a fraction of that. */
 export const CACHE_BYTES = 64 * 2 ** 20;
 
-const CUT = "the reply was truncated";
 const NO_MORE = "there are no more thumbnails";
 
 export type DataReply = Extract<Reply, { kind: "tile" | "layer" | "row" | "thumbs" }>;
@@ -73,14 +73,14 @@ export function createCache(): Cache {
     keep(msg, buffer) {
       const key = keyOf(msg);
       if (msg.kind === "row") {
-        if (buffer.byteLength % 4 !== 0) return CUT;
+        if (buffer.byteLength === 0 || buffer.byteLength % 4 !== 0) return NO_BYTES;
         const length = buffer.byteLength / 4;
         const values = Float32Array.from({ length }, (_, i) => buffer.getFloat32(4 * i, true));
         rows.set(key, values, buffer.byteLength);
       } else if (msg.kind === "thumbs") {
         const here = thumbsOf(key);
         const more = decodeThumbs(msg, buffer);
-        if (!more) return CUT;
+        if (!more) return NO_BYTES;
         const sheet = joined(here, more);
         // Without this, missing thumbnails would be requested forever.
         if (!sheet || (here && countOf(sheet) <= countOf(here))) return NO_MORE;
@@ -89,9 +89,9 @@ export function createCache(): Cache {
         const single = { ...msg, offset: 0, length: buffer.byteLength };
         for (const meta of msg.kind === "tile" ? [single as AnyTileMeta & Placed] : msg.tiles) {
           const { offset, length } = meta;
-          if (offset + length > buffer.byteLength) return CUT;
+          if (offset + length > buffer.byteLength) return NO_BYTES;
           const tile = decodeTile(meta, new DataView(buffer.buffer, buffer.byteOffset + offset, length));
-          if (!tile) return CUT;
+          if (!tile) return NO_BYTES;
           tiles.set(keyOf(meta), tile, tile.codes.byteLength);
         }
       }

@@ -6,6 +6,7 @@
  */
 
 import { atEnd } from "../dom.ts";
+import { NO_BYTES } from "./binary.ts";
 import { createCache, type DataReply } from "./cache.ts";
 import { keyOf, type StoreModel } from "./eager.ts";
 import { createRowQueue } from "./exactRows.ts";
@@ -371,7 +372,7 @@ export function createTiles(): TileStore {
       // The menu that would show it is already closed.
       if (request?.ask.kind === "method")
         status = { state: "ok", message: `${baseKey(request.ask.source)}: ${problem}` };
-    } else problem = buffers?.[0] ? store(msg, buffers[0]) : "the reply had no data";
+    } else problem = buffers?.[0] ? store(msg, buffers[0]) : NO_BYTES;
     if (request) {
       finish(request, problem);
     } else {

@@ -204,10 +204,10 @@ export type Question =
   | { kind: "cancel"; id: number; job: number };
 
 /**
- * The answer, with any buffers; a request that runs the model waits, reports progress and can be cancelled, as above.
+ * The answer, with any buffers and how many bytes each of them has; a request that runs the model waits, reports progress and can be cancelled, as above.
  */
 export type QuestionReply =
-  | { kind: "answer"; id: number; meta: unknown }
+  | { kind: "answer"; id: number; meta: unknown; lengths: number[] }
   | Extract<Reply, { kind: "progress" | "cancelled" | "error" }>;
 
 /** A cell of a map. `unit` says what the indices count; -1: none. */
@@ -282,6 +282,24 @@ export interface SelectionState {
   /** Where the first view opened; null if its map says nothing. */
   opening: Opens | null;
   hover: Cell | null;
+  /** Set in the browser with every save; null in Python. */
+  writer: Writer | null;
+}
+
+/** Which page saved last, how often it has, and the names of all that it saved since the kernel last said `Moved` of it. */
+export interface Writer {
+  page: number;
+  count: number;
+  names: string[];
+}
+
+/**
+ * From the shared selection to all its pages: what one of them saved (null: something else did), as the kernel has it now.
+ */
+export interface Moved {
+  kind: "moved";
+  writer: Writer | null;
+  values: Partial<SelectionState>;
 }
 
 /** Traits of the runtime: references to the loaded parts, by name. */

@@ -18,10 +18,10 @@ from attnwidgets.explanations.results.conservation_note import sums_of, verdict_
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.module_trace import trace_module
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.recording.twin import twin_of
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 

@@ -8,7 +8,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention_row import attention_row, key_vectors
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing.families import FAMILIES
 
 NAMES = ("BERT", "GPT-2", "GPT-NeoX", "Llama", "Qwen3", "Gemma 2", "ModernBERT", "T5", "Marian", "ViT")
@@ -88,11 +88,14 @@ def test_a_mask_between_zero_and_never_is_a_bias():
 def test_a_query_that_may_read_nothing_reads_everything_alike():
     from attnwidgets.tracing.recording.attention_function import attention_weights
 
-    trace = aw.from_qkv(np.eye(3), np.eye(3), np.eye(3))
-    call = trace.stack_table["self"].layers[0].call
-    call.settings["mask"] = torch.full((1, 1, 3, 3), torch.finfo(torch.float32).min, dtype=torch.float64)
+    hidden = np.full((3, 3), torch.finfo(torch.float32).min, dtype=np.float64)
+    trace = aw.from_qkv(np.eye(3), np.eye(3), np.eye(3), mask=hidden)
+    query, key = (states[None] for states in trace.query_key(0))
     row = attention_row(trace, 0, 0, 1)
-    np.testing.assert_allclose(row.weights, attention_weights(call.query, call.key, **call.settings)[0, 0, 1])
+    np.testing.assert_allclose(
+        row.weights, attention_weights(query, key, **trace.attention_settings(0))[0, 0, 1]
+    )
+    np.testing.assert_allclose(row.weights, row.recorded)
     assert not row.masked.any()
 
 

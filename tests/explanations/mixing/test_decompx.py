@@ -15,8 +15,8 @@ from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.decomposition import Rules
 from attnwidgets.tracing.algebra.modules import read_norm
 from attnwidgets.tracing.algebra.propagation import Propagation
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.explanations.mixing.against_authors import classified_traces, numbers, relative
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, IDS

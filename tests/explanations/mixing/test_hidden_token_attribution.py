@@ -9,8 +9,8 @@ import torch
 from attnwidgets.explanations.mixing.hidden_token_attribution import LIMIT, hidden_token_attribution
 from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 
 IDS = [5, 17, 31, 9]

@@ -13,9 +13,9 @@ from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording.attention_function import UnsupportedModelError
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.explanations.mixing.zeroing import IDS, apart, traced
 from tests.tracing import tiny
 

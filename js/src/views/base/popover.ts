@@ -1,16 +1,14 @@
 /**
  * Panels in the top layer of the page, beside the element that they belong to: nothing clips or covers them, and the
- * browser closes them. Style sheets place them (`menu.css`); this file does so where they cannot.
+ * browser closes them. They are placed here, not by anchors of the style sheet: with `position-try-fallbacks`, WebKit 2.50
+ * (Safari 26) lays out a page without an end.
  */
-import { h, on } from "../../dom.ts";
+import { h, on, onResize } from "../../dom.ts";
 
-/** Space in px around a panel that this file places. */
+/** Space in px around a panel. */
 const GAP = 4;
 
-/** Whether style sheets can place a panel beside another element. */
-const hasAnchors = (): boolean => CSS.supports("position-area", "block-end") && CSS.supports("anchor-name", "--a");
-
-/** A name for an element's id or anchor. */
+/** A name for an element's id. */
 export const uniqueName = (): string => `aw-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
 
 /** Whether a panel is open. */
@@ -22,23 +20,17 @@ export function besideIn(room: number, start: number, end: number, size: number)
   return start - GAP >= size ? start - GAP - size : Math.max(0, room - size);
 }
 
-/** Place a panel beside `el` whenever it opens. */
+/** Place a panel beside `el` when it opens, and whenever one of them moves or grows. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
-  if (hasAnchors()) {
-    const name = el.style.getPropertyValue("anchor-name") || `--${uniqueName()}`;
-    el.style.setProperty("anchor-name", name);
-    panel.style.setProperty("position-anchor", name);
-    return;
-  }
   const place = (): void => {
     if (!isOpen(panel)) return;
+    panel.style.inset = "0 auto auto 0"; // its width depends on where it is
     const { left, top, bottom } = el.getBoundingClientRect();
     const { clientWidth, clientHeight } = document.documentElement;
     const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth));
     panel.style.inset = `${besideIn(clientHeight, top, bottom, panel.offsetHeight)}px auto auto ${x}px`;
   };
-  panel.dataset.placed = "";
-  on(panel, signal, { toggle: place });
+  onResize(panel, signal, place);
   on(window, signal, { resize: place });
   window.addEventListener("scroll", place, { capture: true, passive: true, signal });
 }

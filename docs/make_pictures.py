@@ -1,10 +1,12 @@
 """Write the pictures of the documentation, as real views draw them.
 
-docs/design-light.png and docs/design-dark.png show the parts of every view, docs/explorer.png an Explorer.
+docs/design-light.png and docs/design-dark.png show the parts of every view; those in docs/pictures, what
+three views do, for the README: on a light and on a dark page, with two dots per CSS pixel.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import shutil
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 WIDTH = 760
+THEMES = ("light", "dark")
 COLOURS = ("text", "quiet", "line", "wash", "back", "accent", "chosen", "amount", "for", "against", "apart")
 TYPE = (("label", "labels, notes, values"), ("control-text", "controls, readout"), ("reading", "the text"))
 METHODS = ("attention", "rollout", "alti", "lrp", "saliency", "value_zeroing")
@@ -133,16 +136,17 @@ def sheet(page: Page) -> bytes:
     return page.locator(".aw-root").screenshot()
 
 
-def shoot(views: list[View], draw: Callable[[Page], bytes], path: Path, width: int, theme: str) -> None:
-    """Write what `draw` makes of a page of these views."""
+def shoot(views: list[View], draw: Callable[[Page], bytes], path: Path, theme: str, dots: int = 1) -> None:
+    """Write what `draw` makes of a page of these views, with so many dots per CSS pixel."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         page = browser.new_page(
-            viewport={"width": width + 80, "height": 1200},
+            viewport={"width": WIDTH + 80, "height": 1200},
+            device_scale_factor=dots,
             color_scheme="dark" if theme == "dark" else "light",
         )
         page.goto(aw.to_html(views, Path(folder) / "page.html").as_uri())
-        page.locator(".aw-root .aw-ramp:visible").last.wait_for()
+        page.locator(".aw-root").last.wait_for()
         page.wait_for_timeout(2000)
         image = Image.open(io.BytesIO(draw(page))).convert("RGB")
         browser.close()
@@ -166,17 +170,42 @@ def executable() -> str:
     raise FileNotFoundError("no chromium found; set CHROMIUM to its path.")
 
 
-def main() -> None:
-    """Write the three pictures."""
+def design() -> None:
+    """Write the sheet of parts."""
     model, tokenizer = aw.demo_model("classifier")
     review = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
     views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.RelevanceMap(aw.lrp(review))]
-    for theme in ("light", "dark"):
-        shoot(views, sheet, FOLDER / f"design-{theme}.png", WIDTH, theme)
-    music = aw.trace(model, tokenizer, "the electronic music that nobody understood wasn't unlikeable.")
+    for theme in THEMES:
+        shoot(views, sheet, FOLDER / f"design-{theme}.png", theme)
+
+
+def readme() -> None:
+    """Write the pictures of three views: a head of a sentence, two texts, and the words that decide."""
+    parts = aw.demo_model("classifier")
+    music = aw.trace(*parts, "the electronic music that nobody understood wasn't unlikeable.")
     explorer = aw.Explorer(music, layer=1, head=8)
     explorer.selection.pinned = (music.tokens.index("understood"), music.tokens.index("wasn"))
-    shoot([explorer], whole, FOLDER / "explorer.png", 1200, "light")
+    good, bad = (aw.trace(*parts, text) for text in ("The film was good.", "The film was not good."))
+    review = aw.trace(*parts, "A wonderful film with a dull ending.")
+    shown = {
+        "explorer": explorer,
+        "two_texts": aw.compare([good, bad], methods=["lrp", "attention"]),
+        "removal": aw.RemovalView(review, aw.lrp(review, unit="word")),
+    }
+    for name, view in shown.items():
+        for theme in THEMES:
+            shoot([view], whole, FOLDER / "pictures" / f"{name}-{theme}.png", theme, dots=2)
+
+
+def main() -> None:
+    """Write the pictures, or those of one page."""
+    pages = {"design": design, "readme": readme}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", nargs="?", choices=pages, help="whose pictures; none: all")
+    chosen = parser.parse_args().page
+    for name, write in pages.items():
+        if chosen in {None, name}:
+            write()
 
 
 if __name__ == "__main__":

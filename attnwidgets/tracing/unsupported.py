@@ -1,0 +1,5 @@
+"""The error for what a trace or its model does not allow."""
+
+
+class UnsupportedModelError(ValueError):
+    """The attention of a model cannot be recorded faithfully; the message says why and what still works."""

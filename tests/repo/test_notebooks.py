@@ -1,0 +1,94 @@
+"""Notebooks are saved with what they print and with still pictures, as their code makes them."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import re
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.repo.notebooks import NOTEBOOKS, refresh
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture(params=NOTEBOOKS)
+def saved(request, root):
+    """A notebook as it is saved."""
+    return json.loads((root / "notebooks" / request.param).read_text())
+
+
+def outputs(notebook):
+    return [out for cell in notebook["cells"] if cell["cell_type"] == "code" for out in cell["outputs"]]
+
+
+def test_the_code_is_that_of_the_outputs(saved):
+    assert saved["metadata"]["attnwidgets"]["made"] == refresh()["made"](saved), "run make notebooks"
+
+
+def test_a_changed_cell_and_a_changed_number_are_noticed(saved):
+    made = refresh()["made"]
+    code = next(i for i, cell in enumerate(saved["cells"]) if cell["cell_type"] == "code" and cell["outputs"])
+    more = {"name": "stdout", "output_type": "stream", "text": ["0.5"]}
+    for part, added in (("source", " "), ("outputs", more)):
+        changed = copy.deepcopy(saved)
+        changed["cells"][code][part].append(added)
+        assert made(changed) != made(saved)
+    prose = next(i for i, cell in enumerate(saved["cells"]) if cell["cell_type"] == "markdown")
+    changed = copy.deepcopy(saved)
+    changed["cells"][prose]["source"].append("a word more")
+    assert made(changed) == made(saved)
+
+
+def test_it_is_small_and_holds_no_widgets_no_times_and_no_folders(root, saved):
+    text = json.dumps(saved, ensure_ascii=False)
+    assert len(text.encode()) <= refresh()["MAX_BYTES"]
+    assert VIEW not in text
+    assert "widgets" not in saved["metadata"]
+    assert set(saved["metadata"]) == {"kernelspec", "language_info", "attnwidgets"}
+    assert saved["metadata"]["language_info"] == {"name": "python"}
+    assert not any(cell["metadata"] for cell in saved["cells"])
+    said = "\n".join(refresh()["printed"](saved))
+    assert "stderr" not in {out.get("name") for out in outputs(saved)}
+    assert not re.search(r"/(home|root|tmp|Users|usr|work)/|0x[0-9a-f]{6}|\d+%\|", said)
+    assert not re.search(r"\d (s|ms|seconds)\b|Warning:", said)
+
+
+def test_pictures_carry_their_own_paper_and_say_what_they_show(saved):
+    pictures = [out for out in outputs(saved) if "image/png" in out.get("data", {})]
+    assert pictures
+    for out in pictures:
+        image = Image.open(io.BytesIO(b64decode("".join(out["data"]["image/png"]))))
+        assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
+        assert image.mode == "P"
+        assert image.width <= 1100
+        assert "".join(out["data"]["text/plain"]).strip()
+    live = [out for out in pictures if "Run the notebook" in "".join(out["data"]["text/plain"])]
+    assert live
+    for out in live:
+        alt = out["metadata"]["image/png"]["alt"]
+        assert alt
+        assert alt in "".join(out["data"]["text/plain"])
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_running_it_again_prints_the_same_numbers(root, name, minilm):
+    names = refresh()
+    path = root / "notebooks" / name
+    before = names["printed"](json.loads(path.read_text()))
+    after = names["printed"](names["refreshed"](path))
+    number = re.compile(r"[-+]?\d+(?:\.\d+)?")
+    assert [number.sub("#", text) for text in after] == [number.sub("#", text) for text in before]
+    for now, then in zip(after, before, strict=True):
+        np.testing.assert_allclose(
+            [float(found) for found in number.findall(now)],
+            [float(found) for found in number.findall(then)],
+            rtol=0.02,
+            atol=0.02,
+        )

@@ -1,0 +1,167 @@
+"""What people do with arrays and files, run by test_without_torch.py in interpreters with and without torch.
+
+    python without_torch.py FOLDER [blocked]
+
+reads the archives in FOLDER, draws every view, and writes what it computed and what each public name did to
+told.json there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+MISSING = ("torch", "transformers")
+
+
+class Blocked:
+    """A finder that finds none of `MISSING`, as on a machine where they are not installed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def weights(layers=3, heads=4, tokens=9, seed=0):
+    import numpy as np
+
+    drawn = np.tril(np.random.default_rng(seed).random((layers, heads, tokens, tokens))) + 1e-6
+    return np.tril(drawn / np.tril(drawn).sum(-1, keepdims=True))
+
+
+TOKENS = ["The", "Ġcat", "Ġsat", ".", "ĠThe", "Ġdog", "Ġun", "happ", "y"]
+QKV = ([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [[1, 0], [1, 1]], [[0, 1], [1, 1]])
+
+
+def given():
+    import attnwidgets as aw
+
+    one = aw.from_attentions(weights(), TOKENS)
+    other = aw.from_attentions(weights(seed=1)[:, :, :8, :8], [*TOKENS[:6], "Ġran", "."])
+    return one, other, aw.from_qkv(*QKV, QKV[1], mask="causal", tokens=["a", "b", "c"])
+
+
+def numbers(folder):
+    """Return what is computed of arrays and files, by name."""
+    import numpy as np
+
+    import attnwidgets as aw
+
+    one, other, qkv = given()
+    half = aw.from_attentions(weights().astype(np.float16), TOKENS)
+    maps = aw.rollout(one)
+    gone = one.diff(other)
+    found = {
+        "layer": one.attention_layer(1),
+        "rows": one.attention_rows(2, [3, 1], slice(2, 5)),
+        "half": half.attention_layer(0),
+        "rollout": maps.values,
+        **{unit: aw.attention(one).to(unit).values for unit in maps.available_units()},
+        "spans": maps.to([(0, 4), (4, 6), (6, 9)]).values,
+        "selected": aw.attention(one).select(layer=[0, 2], head=[1]).values,
+        "flow": aw.attention_flow(one).values,
+        "difference": aw.rollout(one).diff(aw.rollout(half)).values,
+        "moved": gone.attention["self"],
+        "unpaired": gone.unpaired["self"],
+        "qkv": qkv.attention_layer(0),
+        "head outputs": qkv.head_outputs,
+        "statistics": aw.head_statistics(one).values,
+        "from file": aw.from_attentions(folder / "weights.safetensors").attention_layer(0),
+        "causal": np.array([one.is_causal(), one.is_signed()]),
+    }
+    for path in sorted(folder.glob("*.saved")):
+        loaded = aw.load(path)
+        values = loaded.to_description()[1]
+        found |= {f"{path.name} {name}": values[name] for name in sorted(values)}
+        if isinstance(loaded, aw.MixingMap) and loaded.query == loaded.key:
+            found[f"{path.name} rollout"] = aw.rollout(loaded).values
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def save(path, found):
+    import numpy as np
+
+    np.savez(path, **found)
+
+
+def views(folder):
+    """Yield every view that needs no model, of given and of loaded numbers."""
+    import attnwidgets as aw
+
+    one, other, qkv = given()
+    saved = {path.stem: aw.load(path) for path in sorted(folder.glob("*.saved"))}
+    for shown in (one, aw.rollout(one), saved["attention"]):
+        for view in (aw.Heatmap, aw.TokenStrip, aw.LayerSlider, aw.LayerProfile, aw.Explorer, aw.explore):
+            yield view(shown)
+    for shown in (one, saved["attention"]):
+        for view in (aw.HeadGrid, aw.HeadView, aw.FlowView):
+            yield view(shown)
+    yield aw.explore(weights(), tokens=TOKENS)
+    yield aw.explore(folder / "weights.safetensors")
+    yield aw.NeuronView(qkv)
+    yield aw.compare([aw.rollout(one), aw.attention(one)])
+    yield aw.compare([saved["rollout"], saved["value_zeroing"]])
+    yield aw.TwoTexts([one, other])
+    yield aw.InterventionView(one)
+    yield aw.RelevanceMap(saved["decompx"])
+    yield aw.Predictions(saved["attention"])
+    yield aw.TokenStrip(saved["saliency"])
+    yield aw.Explorer(saved["saliency"])
+    yield aw.ScorecardView(saved["scorecard"])
+    for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
+        yield view(saved["features"])
+
+
+def outcomes():
+    """Return what each public function and class did with nothing, a trace, a map and two words."""
+    import attnwidgets as aw
+
+    one, told = given()[0], {}
+    tried = ((), (one,), (aw.rollout(one),), ("x", "y"))
+    for space in ("", "evaluate.", "statistics.", "targets.", "compat."):
+        home = getattr(aw, space[:-1]) if space else aw
+        for name in dir(home):
+            item = getattr(home, name)
+            if callable(item):
+                told[space + name] = [outcome(item, *args) for args in tried]
+    return told
+
+
+def outcome(item, *given):
+    try:
+        item(*given)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test reads it
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def main(folder, *, blocked):
+    if blocked:
+        sys.meta_path.insert(0, Blocked())
+    begun = time.perf_counter()
+    import attnwidgets as aw
+
+    seconds = {"import": time.perf_counter() - begun}
+    told = {"version": aw.__version__, "seconds": seconds}
+    save(folder / f"numbers-{blocked}.npz", numbers(folder))
+    begun = time.perf_counter()
+    told["views"] = []
+    for number, view in enumerate(views(folder)):
+        page = folder / f"{number}-{blocked}.html"
+        view.to_html(page)
+        if number == 0:
+            seconds["first page"] = time.perf_counter() - begun
+        if not isinstance(view, aw.LayerSlider):  # which draws nothing of its own
+            view.save(page.with_suffix(".png"))
+        told["views"].append(type(view).__name__)
+    told["loaded"] = sorted(name for name in MISSING if name in sys.modules)
+    if blocked:
+        told["outcomes"] = outcomes()
+    Path(folder, "told.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), blocked="blocked" in sys.argv)
