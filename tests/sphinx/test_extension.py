@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -161,3 +162,40 @@ def test_public_views_are_those_that_a_page_can_name(site):
     named = re.search(r"There are: ([\w, ]+)", warnings)[1].split(", ")
     assert set(named) < set(aw.__all__)
     assert {"Explorer", "Heatmap", "TokenStrip"} <= set(named)
+
+
+def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
+    pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
+    picture = base64.b64encode((root / "docs" / "design-light.png").read_bytes()).decode()
+    widget = {"model_id": "0123", "version_major": 2, "version_minor": 0}
+    data = {
+        "application/vnd.jupyter.widget-view+json": widget,
+        "image/png": picture,
+        "text/plain": "Heatmap()",
+    }
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Kept"},
+            {
+                "cell_type": "code",
+                "id": "b",
+                "execution_count": 1,
+                "metadata": {},
+                "source": "import attnwidgets as aw\nview",
+                "outputs": [
+                    {"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}
+                ],
+            },
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    pages = {"index.ipynb": json.dumps(notebook)}
+    extensions = ["myst_nb", "attnwidgets.sphinx"]
+    out, warnings = build(tmp_path, pages, extensions=extensions, nb_execution_mode="off")
+    assert "index.ipynb: WARNING: attnwidgets: this notebook was not executed" in warnings
+    text = (out / "index.html").read_text()
+    assert len(re.findall(r"<img [^>]*\.png", text)) == 1
+    assert "shown_views" not in text
+    assert "widget-view" not in text

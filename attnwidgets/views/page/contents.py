@@ -177,8 +177,8 @@ def answers_of(
     """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
     What every view opens with comes first, and then the views take turns: when the next answer of a view does
-    not fit into the rest of `room` bytes, its others are left out. Of an answer that is refused the page holds
-    the reason, which the view reports as it does with a kernel.
+    not fit into the rest of `room` bytes, its others are left out. Of a refused answer the page holds the
+    reason, which the view reports as it does with a kernel.
     """
     omitted = 0
     full: set[str] = set()
