@@ -78,8 +78,10 @@ pygments_dark_style = "github-dark"
 def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
     """Add contents.txt to the first page, before its first heading: a view, and the order of all pages."""
     if name == app.config.root_doc:
+        contents = HERE / "contents.txt"
+        app.env.note_dependency(str(contents), docname=name)
         before, heading, after = source[0].partition("\n## ")
-        source[0] = before + (HERE / "contents.txt").read_text(encoding="utf-8") + heading + after
+        source[0] = before + contents.read_text(encoding="utf-8") + heading + after
 
 
 def without_remote_images(app: Sphinx, document: nodes.document) -> None:

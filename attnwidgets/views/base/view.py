@@ -264,6 +264,10 @@ class View(LinkedView):
         """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
         return self._requests.for_page()
 
+    def opening_for_page(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return topic and arguments of the answers of a page that this view needs as it opens."""
+        return self._requests.opening_for_page()
+
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more options."""
         self._options |= options
