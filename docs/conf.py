@@ -50,7 +50,7 @@ suppress_warnings = ["myst.header"]  # a page may begin where its parent ends
 # What a notebook prints is what this checkout computes: it runs again when a cell or the package has changed.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "out" / "notebooks" / _code.hexdigest()[:16])
-nb_execution_timeout = 600
+nb_execution_timeout = 1800
 nb_execution_in_temp = True  # some write files
 nb_ipywidgets_js: dict[str, Any] = {}  # nothing from elsewhere
 nb_merge_streams = True

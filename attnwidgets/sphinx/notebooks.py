@@ -59,8 +59,8 @@ def place_views(app: Sphinx, document: nodes.document) -> None:
     """Put the places of views where a document has the outputs of widgets, and keep what they need."""
     held = [found for _, found in _scripts(document, MIME)]
     added = [node for node in document.findall(nodes.literal_block) if node.astext().startswith(_IMPORT)]
-    for node in [*added, *(node for node, _ in _scripts(document, MIME))]:
-        _remove_cell(node)
+    for cell in {_cell_of(node) for node in [*added, *(node for node, _ in _scripts(document, MIME))]}:
+        cell.parent.remove(cell)
     packs = [one for one in held if one["places"]]
     places = {model: names for one in packs for model, names in one["places"].items()}
     models = {name: model["state"] for one in packs for name, model in one["state"]["models"].items()}
@@ -96,15 +96,14 @@ def _scripts(document: nodes.document, mime: str) -> list[tuple[Element, Any]]:
     return [(node, json.loads(one["json"])) for node, one in found if one and one["mime"] == mime]
 
 
-def _remove_cell(node: Element) -> None:
-    """Remove a node with the cell around it: the outermost node that is a part of one."""
+def _cell_of(node: Element) -> Element:
+    """Return the cell around a node: the outermost node that is a part of one."""
     around, at = node, node
-    while at is not None and not isinstance(at, (nodes.document, nodes.section)):
+    while not isinstance(at, (nodes.document, nodes.section)):
         if _CELLS & set(at.get("classes", ())):
             around = at
         at = at.parent
-    if around.parent is not None:
-        around.parent.remove(around)
+    return around
 
 
 def _bundle_of(output: Element) -> Element:
