@@ -226,3 +226,25 @@ def test_an_installation_that_fails_is_noticed(release, tmp_path):
     (fault,) = release.installed(wheel, sys.executable)
     assert "pip install fails" in fault
     assert "WHEEL" in fault
+
+
+def test_a_package_that_does_not_work_and_one_that_is_too_heavy_are_noticed(release, tmp_path, monkeypatch):
+    wheel = tmp_path / f"{DIST}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("attnwidgets/__init__.py", "__version__ = '0.0.9'")
+        archive.writestr(f"{INFO}/METADATA", METADATA.replace("\n\n", "\nRequires-Dist: pip\n\n", 1))
+        archive.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{INFO}/RECORD", "")
+    monkeypatch.setattr(release, "MAX_INSTALLED_BYTES", 0)
+    broken, heavy = release.installed(wheel, sys.executable)
+    assert "AssertionError: 0.0.9" in broken
+    assert "bytes installed beside torch, more than 0" in heavy
+
+
+def test_metadata_that_the_index_refuses_is_noticed(release, project, tmp_path):
+    pytest.importorskip("twine", reason="pip install .[release] (make release-check does it)")
+    _, files = project
+    broken = METADATA.replace("Version: 0.1.0", "Version: 0.1.0\nDescription-Content-Type: text/nothing")
+    sdist, wheel = made(tmp_path, files, **{f"{INFO}/METADATA": broken.encode()})
+    (fault,) = release.twine(sdist, wheel)
+    assert "text/nothing" in fault
