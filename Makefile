@@ -145,6 +145,11 @@ js/node_modules/.stamp: js/package.json js/package-lock.json
 	@cd js && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+# The stand-in for Colab is bundled by the esbuild of js/.
+tests/browser/colab/node_modules/.stamp: tests/browser/colab/package.json tests/browser/colab/package-lock.json
+	@cd tests/browser/colab && npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
+
 js: node js/node_modules/.stamp
 	@echo "== TypeScript: types, lint, unit tests, bundle"
 	@cd js && npm run --silent check
@@ -208,7 +213,7 @@ pytest: $(STAMP)/dev
 	@echo "== pytest, in $(WORKERS) processes"
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
 
-browser: $(STAMP)/dev chromium
+browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
 	@echo "== pytest, in a browser"
 	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
 
@@ -254,4 +259,4 @@ reference: $(STAMP)/dev
 	@$(PY) docs/make_reference.py
 
 clean:
-	@rm -rf $(VENV) $(OUT) build dist js/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(OUT) build dist js/node_modules tests/browser/colab/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
