@@ -16,7 +16,7 @@ import pytest
 
 from tests.sphinx.site import NASTY, attention, broken_links, build
 
-from .test_gallery import BLANK
+from .checks import BLANK
 
 PAGE = """# Two views
 

@@ -176,15 +176,20 @@ def answers_of(
 ) -> tuple[dict[str, Any], dict[str, str], int]:
     """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
-    What every view opens with comes first, and then the views take turns: when the next answer of a view does
-    not fit into the rest of `room` bytes, its others are left out. Of a refused answer the page holds the
-    reason, which the view reports as it does with a kernel.
+    What every view opens with comes first. Then the views take turns in half of what is left of `room` bytes,
+    as matrices need room, too: when the next answer of a view does not fit, its others are left out. Of a
+    refused answer the page holds the reason, which the view reports as it does with a kernel.
     """
     omitted = 0
     full: set[str] = set()
     archives = {name: Archive() for name in names}
     answers: dict[str, Any] = {name: [] for name in names}
-    for name, (topic, args, answer) in progress(_in_turns(views, names), "answers of the page"):
+    first, others = _in_turns(views, names)
+    for number, (name, (topic, args, answer)) in enumerate(
+        progress([*first, *others], "answers of the page")
+    ):
+        if number == len(first):
+            room //= 2
         if name in full:
             omitted += 1
             continue
@@ -208,12 +213,14 @@ def answers_of(
     return held, {f"aw-tiles-{name}": base64_text(b"".join(archives[name].parts)) for name in held}, omitted
 
 
-def _in_turns(views: Sequence[View], names: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return all answers with the names of their views: what each opens with, then the others in turns."""
+def _in_turns(
+    views: Sequence[View], names: Sequence[str]
+) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """Return the answers with the names of their views: what each opens with, and the others in turns."""
     first, rest = [], []
     for view, name in zip(views, names, strict=True):
         opening = view.opening_for_page()
         listed = [(name, one) for one in view.answers_for_page()]
         first += [one for one in listed if one[1][:2] in opening]
         rest.append([one for one in listed if one[1][:2] not in opening])
-    return [*first, *(one for turn in zip_longest(*rest) for one in turn if one is not None)]
+    return first, [one for turn in zip_longest(*rest) for one in turn if one is not None]
