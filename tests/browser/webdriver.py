@@ -1,8 +1,8 @@
 """Firefox and WebKit as the system's packages have them, under the names that Playwright gives the same things.
 
-Playwright drives patched builds of both, and its Firefox cannot do without commands that Firefox ESR lacks; Selenium
-needs geckodriver, which Debian has not. Both browsers take the commands of W3C WebDriver with the same parameters:
-Firefox over a socket of its own (Marionette, which is what geckodriver translates to), WebKit by its driver over HTTP.
+Playwright drives patched builds of both, and with another Firefox it needs commands that Firefox ESR lacks;
+Selenium needs geckodriver, which Debian has not. Both browsers take the commands of W3C WebDriver with the same
+parameters: Firefox over a socket (Marionette, which geckodriver translates to), WebKit by its driver over HTTP.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ LISTEN = """() => {
   const { error } = console;
   console.error = (...told) => { heard.push(told.map(String).join(' ')); error.apply(console, told); };
   // An observer's answer that comes one frame later is no error.
-  addEventListener('error', ({ message }) => message.startsWith('ResizeObserver loop') || heard.push(message));
+  addEventListener('error', ({ message }) => {
+    if (!message.startsWith('ResizeObserver loop')) heard.push(message);
+  });
   addEventListener('unhandledrejection', ({ reason }) => heard.push(String(reason)));
 }"""
 KEYS = {
@@ -100,12 +102,17 @@ class Firefox:
 
     name = "Firefox"
     needs = ("firefox-esr", "firefox")
-    wrong = re.compile(r"JavaScript error: (blob|file|http):|console\.error: (?!RSLoader)")  # that one is its own
+    wrong = re.compile(
+        r"JavaScript error: (blob|file|http):|console\.error: (?!RSLoader)"
+    )  # that one is its own
 
     def __init__(self, path, folder, scheme):
         profile = folder / "profile"
         profile.mkdir()
-        chosen = {**FIREFOX, "layout.css.prefers-color-scheme.content-override": ("dark", "light").index(scheme)}
+        chosen = {
+            **FIREFOX,
+            "layout.css.prefers-color-scheme.content-override": ("dark", "light").index(scheme),
+        }
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in chosen.items())
         (profile / "user.js").write_text("".join(lines))
         with (folder / "browser.log").open("wb") as log:
@@ -308,7 +315,12 @@ class Mouse:
         self._browser = browser
 
     def _do(self, **action):
-        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [action]}
+        mouse = {
+            "type": "pointer",
+            "id": "mouse",
+            "parameters": {"pointerType": "mouse"},
+            "actions": [action],
+        }
         self._browser.call("PerformActions", {"actions": [mouse]})
 
     def move(self, x, y):
