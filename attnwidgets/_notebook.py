@@ -20,3 +20,9 @@ def session() -> int:
     browsers share nothing.
     """
     return threading.get_ident() if "marimo" in sys.modules else 0
+
+
+def draws_no_views() -> bool:
+    """Return whether this is Colab with widgets turned off that are not Jupyter's own."""
+    manager = getattr(sys.modules.get("google.colab.output"), "_widgets", None)
+    return manager is not None and getattr(manager, "_installed_url", None) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import entr
 
 from attnwidgets.statistics.statistic import statistic
 
@@ -25,7 +24,8 @@ def _starts_special(roles: Roles) -> str:
 
 def entropy_of_rows(shares: Float) -> Float:
     """Return the entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query]."""
-    return entr(shares).sum(axis=2)
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return 0.0 - (shares * logs).sum(axis=2)
 
 
 @statistic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
 from attnwidgets.statistics.table import RankedHead
@@ -84,6 +83,8 @@ def _rows_of(source: MixingMap, layer: int, head: int, unit: str, roles: Roles) 
 
 def _divergence(own: Rows, rows: Rows) -> Float:
     """Return the mean Jensen-Shannon divergence from one head's rows [head]."""
+    from scipy.special import xlogy
+
     p, q = own.shares, rows.shares
     middle = (p + q) / 2
     total = (xlogy(p, p) + xlogy(q, q)).sum(axis=2) / 2 - xlogy(middle, middle).sum(axis=2)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnwidgets.sae.corpus_statistics import exact_sums
-from attnwidgets.sae.corpus_statistics.tally import BINS, INTERVALS, STATE, Chunk, Tally
+from attnwidgets.sae.corpus_statistics.intervals import BINS, INTERVALS
+from attnwidgets.sae.corpus_statistics.tally import STATE, Chunk, Tally
 from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_group
 
 FEATURES = 6

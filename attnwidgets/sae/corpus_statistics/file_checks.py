@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.sae.corpus_statistics.tally import INTERVALS
+from attnwidgets.sae.corpus_statistics.intervals import INTERVALS
 from attnwidgets.sae.corpus_statistics.top_examples import NONE
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from attnwidgets._selecting import position
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, read_only
 from attnwidgets.sae.corpus_statistics.file_checks import require_whole
+from attnwidgets.sae.corpus_statistics.intervals import BINS, INTERVALS
 from attnwidgets.sae.corpus_statistics.summary import (
     Companion,
     Example,
@@ -19,7 +20,6 @@ from attnwidgets.sae.corpus_statistics.summary import (
     LogitEffect,
     Neighbour,
 )
-from attnwidgets.sae.corpus_statistics.tally import BINS, INTERVALS
 from attnwidgets.sae.corpus_statistics.top_examples import NONE
 from attnwidgets.tracing.text.display import display, pieces_of
 

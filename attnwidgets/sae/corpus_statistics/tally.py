@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, triu, vstack
 
 from attnwidgets.sae.corpus_statistics import exact_sums
+from attnwidgets.sae.corpus_statistics.intervals import BINS, INTERVALS
 from attnwidgets.sae.corpus_statistics.top_examples import NONE, Slots, rank_in_group
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-BINS = 64
-"""Number of histogram bins, from 0 to a power of two that no activation exceeds."""
-INTERVALS = 8
-"""Number of intervals of equal width over the same range; examples are kept from each."""
 _SILENT = -(2**15)  # the exponent of a feature that has not fired
 _PAIRS = 2**25  # most pairs of features counted
 _FLUSH = 2**16  # tokens whose pairs are counted together
