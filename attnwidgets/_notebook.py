@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+from importlib import import_module
 from typing import Any
+
+_IDLE = 0.2
+"""Seconds after a cell's request for it in which the kernel begins to import; a running cell comes first."""
+_NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views")
+"""What the first view of a notebook and its static picture need: most of the time that they take."""
 
 
 def running_shell() -> Any:
     """Return the running IPython shell, or None; IPython is not imported for this."""
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if get_ipython is None else get_ipython()
+
+
+def prepare_views() -> None:
+    """Import what views need between two cells of a notebook, so that its first view comes sooner."""
+    if running_shell() is None or all(name in sys.modules for name in _NEEDED):
+        return
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # no kernel runs the cells
+        return
+    loop.call_later(_IDLE, lambda: [import_module(name) for name in _NEEDED])
 
 
 def session() -> int:
