@@ -13,10 +13,13 @@ def running_shell() -> Any:
     return None if get_ipython is None else get_ipython()
 
 
-def session() -> int:
-    """Return a number that identifies one reader's notebook among those that this process serves.
+def session() -> int | str:
+    """Return what identifies one reader's notebook among those that this process serves.
 
-    A kernel serves one notebook. A marimo app serves every visitor from a thread of its own, and their
-    browsers share nothing.
+    A kernel serves one notebook. Apps serve every visitor from one process, and their browsers share nothing:
+    marimo from a thread of its own, Solara in a context of its own.
     """
-    return threading.get_ident() if "marimo" in sys.modules else 0
+    if "marimo" in sys.modules:
+        return threading.get_ident()
+    contexts = sys.modules.get("solara.server.kernel_context")
+    return contexts.get_current_context().id if contexts and contexts.has_current_context() else 0
