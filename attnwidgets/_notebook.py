@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -28,16 +29,25 @@ def prepare_views() -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # no kernel runs the cells
         return
-    loop.call_later(_IDLE, lambda: [import_module(name) for name in _NEEDED])
+    loop.call_later(_IDLE, _import_needed)
 
 
-def session() -> int:
-    """Return a number that identifies one reader's notebook among those that this process serves.
+def _import_needed() -> None:
+    with suppress(ImportError):  # matplotlib may be missing, as on a page in the browser
+        for name in _NEEDED:
+            import_module(name)
 
-    A kernel serves one notebook. A marimo app serves every visitor from a thread of its own, and their
-    browsers share nothing.
+
+def session() -> int | str:
+    """Return what identifies one reader's notebook among those that this process serves.
+
+    A kernel serves one notebook. Apps serve every visitor from one process, and their browsers share nothing:
+    marimo from a thread of its own, Solara in a context of its own.
     """
-    return threading.get_ident() if "marimo" in sys.modules else 0
+    if "marimo" in sys.modules:
+        return threading.get_ident()
+    contexts = sys.modules.get("solara.server.kernel_context")
+    return contexts.get_current_context().id if contexts and contexts.has_current_context() else 0
 
 
 def draws_no_views() -> bool:

@@ -199,3 +199,12 @@ def test_closing_the_view_drops_what_waits(kernel, given, slow, monkeypatch):
 
     kernel.run_cell(during)
     assert slow.layers == []
+
+
+def test_a_kernel_without_a_loop_answers_at_once(monkeypatch):
+    """Solara's: it is one of ipykernel by its class, and has only its lock."""
+    made = SimpleNamespace(_main_asyncio_lock=asyncio.Lock())
+    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=made))
+    called = []
+    main_loop.on_main_loop(lambda: called.append(True))
+    assert called

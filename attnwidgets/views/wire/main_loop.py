@@ -21,13 +21,14 @@ def on_main_loop(call: Callable[[], None]) -> None:
 
     ipykernel 7 handles a view's messages in a separate thread, beside a running cell, or in the main thread
     while an asynchronous cell awaits something. The function then waits for the lock that cells wait for.
-    Elsewhere (older kernels, marimo, plain Python) messages arrive between cells, and the function is called
-    immediately.
+    Elsewhere (older kernels, marimo, Solara, plain Python) messages arrive between cells, and the function is
+    called immediately.
     """
     kernel = getattr(running_shell(), "kernel", None)
     # ipykernel's documented interface has no way to wait for the running cell.
     cells: Any = getattr(kernel, "_main_asyncio_lock", None)
-    if kernel is None or cells is None:
+    loop: Any = getattr(kernel, "io_loop", None)
+    if cells is None or loop is None:
         call()
         return
 
@@ -41,7 +42,7 @@ def on_main_loop(call: Callable[[], None]) -> None:
             finally:
                 signal.signal(signal.SIGINT, before)
 
-    kernel.io_loop.add_callback(turn)
+    loop.add_callback(turn)
 
 
 def unheard() -> Iterator[Any]:
