@@ -182,13 +182,14 @@ chromium:
 		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
 	fi
 
-# Firefox and WebKit: 110 MB and a minute of tests. Where they cannot be installed their tests are skipped, with a reason.
+# Firefox and WebKit: 140 MB, a quarter of a minute. Where they cannot be installed their tests are skipped and say so.
 browsers:
 	@if { command -v firefox-esr || command -v firefox; } >/dev/null \
 		&& command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
 	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
 		echo "installing Firefox and WebKit by apt-get ..."; \
+		$$as apt-get update -qq >/dev/null 2>&1; \
 		for packages in firefox-esr "webkit2gtk-driver xvfb"; do \
 			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$packages \
 				>/dev/null 2>&1 || echo "apt-get could not install $$packages: their tests are skipped"; \

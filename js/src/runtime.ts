@@ -133,8 +133,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
     LayerSlider: renderLayerSlider,
   };
   const page = Math.floor(Math.random() * 2 ** 40);
-  const sheet = createSheet(String(page));
-  sheet.add(CSS);
+  const sheet = createSheet(String(page), CSS);
   const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;

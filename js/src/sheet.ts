@@ -20,30 +20,33 @@ function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolea
   return !selectorText.startsWith(`[${COPY}`) || place.querySelector(selectorText) !== null;
 }
 
-/** A sheet whose views are marked with `name`. */
-export function createSheet(name: string): Sheet {
-  let css = "";
-  let sheet: CSSStyleSheet | null = null;
-  /** Its first rule says whose it is. */
-  const write = (): void => sheet?.replaceSync(`[${COPY}="${name}"] {}${css}`);
+/** A sheet whose views are marked with `name`: what all of them need, and what is added. */
+export function createSheet(name: string, core: string): Sheet {
+  let added = "";
+  let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
+  /** The first rule says whose it is. */
+  const write = (sheet: CSSStyleSheet | undefined, css: string): void =>
+    sheet?.replaceSync(`[${COPY}="${name}"] {}${css}`);
   return {
-    text: () => css,
-    add(more) {
-      css += more;
-      write();
+    text: () => core + added,
+    add(css) {
+      added += css;
+      write(sheets?.[1], added);
     },
     dress(root, signal) {
       root.setAttribute(COPY, name);
       const enter = (): void => {
-        if (!sheet) {
-          sheet = new CSSStyleSheet();
-          write();
+        if (!sheets) {
+          sheets = [new CSSStyleSheet(), new CSSStyleSheet()];
+          write(sheets[0], core);
+          write(sheets[1], added);
         }
         const at = root.getRootNode();
         const place = at instanceof ShadowRoot ? at : document;
         const all = place.adoptedStyleSheets;
-        // Those of kernels that were restarted go.
-        if (!all.includes(sheet)) place.adoptedStyleSheets = [...all.filter((one) => isUsed(place, one)), sheet];
+        if (all.includes(sheets[0])) return;
+        // Those of kernels that were restarted go. What a view adds weighs more than what all have, of any copy.
+        place.adoptedStyleSheets = [sheets[0], ...all.filter((one) => isUsed(place, one)), sheets[1]];
       };
       enter();
       onResize(root, signal, enter); // whenever it is on the page again
