@@ -9,7 +9,7 @@ import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
 import type { Sheet } from "./sheet.ts";
-import { withDataViews } from "./wire/binary.ts";
+import { asDeclared } from "./wire/binary.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
@@ -128,16 +128,16 @@ export async function createContext(
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { el, signal, host } = props;
-  const model = withDataViews(props.model as unknown as AnyModel) as unknown as AnyModel<ViewState>;
+  const model = asDeclared(props.model as unknown as AnyModel) as unknown as AnyModel<ViewState>;
   const opening = unpackAnswers(model.get("opening"));
   const storeRef = model.get("store");
   const [given, selectionModel] = await Promise.all([
     host.getModel<StoreState & Record<string, unknown>>(storeRef),
     host.getModel<SelectionState & Record<string, unknown>>(model.get("selection")),
   ]);
-  const store = withDataViews(given);
+  const store = asDeclared(given);
   const tiles = pool(storeRef, store, signal);
-  const selection = createSelection(selectionModel, page);
+  const selection = createSelection(asDeclared(selectionModel), page);
   const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;
   let theme = themeOf(el);

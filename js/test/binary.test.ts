@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
 import { createAnswers } from "../src/wire/answers.ts";
-import { viewOf, withDataViews } from "../src/wire/binary.ts";
+import { asDeclared, viewOf } from "../src/wire/binary.ts";
 import { floatsOf } from "../src/wire/buffers.ts";
 import { unpackAnswers } from "../src/wire/embeddedAnswers.ts";
 import { createTiles } from "../src/wire/tiles.ts";
@@ -37,12 +37,12 @@ afterEach(() => life.abort());
 /** A store whose front end hands over buffers as they are. */
 function tiles() {
   const store = createTiles();
-  store.attach(withDataViews(kernel.model()), life.signal);
+  store.attach(asDeclared(kernel.model()), life.signal);
   return store;
 }
 
 function answers() {
-  const model = withDataViews(kernel.model() as never);
+  const model = asDeclared(kernel.model() as never);
   const context = { model, opening: [], tiles: { status: () => ({ state: "ok" }), lose: () => undefined } };
   return createAnswers(
     { ...context, onChange: () => undefined } as unknown as ViewContext,
@@ -105,3 +105,20 @@ for (const [what, buffers] of Object.entries(MISSING)) {
     assert.match(view.failure("floats") ?? "", /Run the cell again.*view\.frame\(\)/);
   });
 }
+
+test("Python's None is null where a kernel in the browser leaves it out", () => {
+  const axis = { labels: ["a"], special: [0] };
+  const header = { axes: { one: axis, two: { ...axis, spans: [[0]] } }, sources: [{ id: "rollout", layers: [0] }] };
+  const state: Record<string, unknown> = { header, hover: { query: 0 } };
+  const model = asDeclared({ get: (name: string) => state[name] } as never);
+  const nulls = { spans: null, boundary: null, grid: null };
+  assert.deepEqual(model.get("header"), {
+    axes: { one: { ...axis, ...nulls }, two: { ...axis, ...nulls, spans: [[0]] } },
+    sources: [{ id: "rollout", layers: [0], heads: null, computed: null }],
+  });
+  assert.equal(model.get("header"), model.get("header"));
+  assert.equal(model.get("pinned"), null);
+  assert.equal(model.get("hover"), state.hover);
+  state.header = HEADER;
+  assert.equal(model.get("header"), HEADER);
+});

@@ -40,7 +40,7 @@ def _refuse(*_: Any) -> Any:
 
 def whole(found: Trace, number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return a layer that the trace does not keep."""
-    return found.stack_table["self"].layers[number].weights().numpy()
+    return found.stack_table["self"].layers[number].weights()
 
 
 WAYS: dict[str, Callable[[MixingMap], MixingMap]] = {

@@ -87,7 +87,7 @@ def test_the_same_cell_again_reads_some_rows_only(long, counted, monkeypatch):
 
 def test_what_is_asked_for_is_read_alone(long, counted):
     view = aw.Heatmap(long)
-    layer = long.stack_table["self"].layers[1].weights().numpy()
+    layer = long.stack_table["self"].layers[1].weights()
     before = counted.weights
     meta, data = asked(view, kind="row", layer=1, head=2, row=1234)
     assert counted.weights - before <= ROWS * len(long.tokens) + ROWS * HEADS * len(long.tokens)
@@ -131,7 +131,7 @@ def test_every_reply_stays_below_four_megabytes(long):
         told, (values,) = view._requests.answer(
             "token", {"source": source, "layer": 1, "side": side, "index": 900}
         )
-        layer = long.stack_table["self"].layers[1].weights().numpy()
+        layer = long.stack_table["self"].layers[1].weights()
         exact = layer[:, 900] if side == "query" else layer[:, :, 900]
         np.testing.assert_allclose(np.frombuffer(values, "<f4").reshape(HEADS, -1), exact, atol=1e-6)
         assert told == {"heads": [0, 1, 2, 3]}

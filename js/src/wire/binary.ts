@@ -1,4 +1,7 @@
-/** Bytes in messages and in state. Front ends hand them over as DataView, Uint8Array or ArrayBuffer; views get DataViews. */
+/**
+ * Values of messages and state as we declare them, whatever a front end makes of them: bytes as DataView (others hand over
+ * Uint8Array or ArrayBuffer), and null for Python's None (kernels in the browser leave it out).
+ */
 import type { AnyModel } from "@anywidget/types";
 
 /** Why numbers are missing, and what the reader can do. */
@@ -16,8 +19,40 @@ export function viewOf(bytes: unknown): DataView | undefined {
   return isBuffer ? new DataView(bytes as ArrayBuffer) : undefined;
 }
 
-/** The same model, with every buffer in its state and its messages as a DataView, empty where there is no buffer. */
-export function withDataViews<State extends Record<string, unknown>>(model: AnyModel<State>): AnyModel<State> {
+// What may be null in the axes and in the sources of a header.
+const NULLABLE = { axes: ["spans", "boundary", "grid"], sources: ["heads", "computed"] } as const;
+type Parts = Record<string, object> | object[];
+
+// By header as it came, so that the same header stays the same object.
+const whole = new WeakMap<object, unknown>();
+
+/** A value of the state with null for every None: kernels in the browser leave None out, at any depth. */
+export function withNulls(name: string, value: unknown): unknown {
+  if (name !== "header" || typeof value !== "object" || value === null) return value ?? null;
+  const known = whole.get(value);
+  if (known) return known;
+  const lacking = Object.entries(NULLABLE).some(([group, names]) =>
+    Object.values((value as Record<string, Parts>)[group] ?? {}).some((part) => names.some((n) => !(n in part))),
+  );
+  const made = lacking ? completed(value as Record<string, Parts>) : value;
+  whole.set(value, made);
+  return made;
+}
+
+function completed(header: Record<string, Parts>): unknown {
+  const made: Record<string, unknown> = { ...header };
+  for (const [group, names] of Object.entries(NULLABLE)) {
+    const nulls = Object.fromEntries(names.map((n) => [n, null]));
+    const parts = header[group] ?? {};
+    made[group] = Array.isArray(parts)
+      ? parts.map((part) => ({ ...nulls, ...part }))
+      : Object.fromEntries(Object.entries(parts).map(([key, part]) => [key, { ...nulls, ...part }]));
+  }
+  return made;
+}
+
+/** The same model with its state and messages as declared: DataViews, empty where there is no buffer, and nulls. */
+export function asDeclared<State extends Record<string, unknown>>(model: AnyModel<State>): AnyModel<State> {
   const listeners = new WeakMap<Heard, Heard>();
   const listenerOf = (name: unknown, callback: Heard): Heard => {
     if (name !== "msg:custom") return callback;
@@ -27,7 +62,7 @@ export function withDataViews<State extends Record<string, unknown>>(model: AnyM
     return known;
   };
   return {
-    get: (name: string) => viewOf(model.get(name)) ?? model.get(name),
+    get: (name: string) => viewOf(model.get(name)) ?? withNulls(name, model.get(name)),
     set: (name: string, value: State[string]) => model.set(name, value),
     save_changes: () => model.save_changes(),
     send: (message: unknown) => model.send(message, undefined, []),
