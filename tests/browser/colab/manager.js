@@ -74,7 +74,7 @@ export class Manager extends ManagerBase {
   }
   fetch(id) {
     const made = this.page.state(id).then((found) => {
-      if (!found) throw Object.assign(new Error(`the page has no model ${id}`), { isClosed: true });
+      if (!found) throw new Error(`the page has no model ${id}`);
       const { state, paths, buffers } = found;
       base.put_buffers(state, paths, buffers.map(kindOf(false)));
       const { _model_name: model_name, _model_module: model_module, _model_module_version } = state;
