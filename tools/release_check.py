@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import places
+from matrix import interpreters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -195,26 +196,6 @@ print(f"torch {torch.__version__}: a page and a figure")
 """
 
 
-def pythons() -> dict[str, str]:
-    """Return the Pythons at hand, by version: on the path, and of pyenv."""
-    found = {version: shutil.which(f"python{version}") for version in PYTHONS}
-    for path in sorted(
-        Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python")
-    ):
-        version = ".".join(path.parts[-3].split(".")[:2])
-        found[version] = found.get(version) or str(path)
-    running = "{}.{}".format(*sys.version_info)
-    found[running] = sys.executable
-    return {version: path for version, path in found.items() if path and version in PYTHONS and _runs(path)}
-
-
-def _runs(python: str) -> bool:
-    return (
-        subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode
-        == 0
-    )
-
-
 def installed(wheel: Path, python: str) -> list[str]:
     """Install a wheel and what it requires but torch into an empty environment; say what fails there.
 
@@ -302,7 +283,8 @@ def main() -> int:
         "addresses": lambda: addresses(publishes=asked.publish),
         "twine check": lambda: twine(sdist, wheel),
     }
-    there = asked.python or list(pythons().values())
+    found = interpreters(list(PYTHONS))
+    there = asked.python or [str(path) for path in found.values()]
     checks |= {f"an installation, {python}": lambda at=python: installed(wheel, at) for python in there}
     total = 0
     for name, check in checks.items():
@@ -313,7 +295,7 @@ def main() -> int:
     print(
         f"{sdist.name} {sdist.stat().st_size / 1e6:.2f} MB, {wheel.name} {wheel.stat().st_size / 1e6:.2f} MB"
     )
-    missing = [version for version in PYTHONS if version not in pythons()]
+    missing = [version for version in PYTHONS if version not in found]
     if missing and not asked.python:
         print(f"not tried, for lack of an interpreter: Python {', '.join(missing)}")
     if places.place().is_placeholder and not asked.publish:

@@ -22,8 +22,8 @@ PREFIX = "cell-"
 """What the names of models that come from cells begin with."""
 
 
-def shown_views(budget: int) -> HTML | None:
-    """Return the views that this kernel's cells show, packed for a page; None if there are none.
+def shown_views(budget: int) -> HTML:
+    """Return the views that this kernel's cells show, packed for a page.
 
     Args:
         budget: How many bytes they may take, about.
@@ -32,13 +32,12 @@ def shown_views(budget: int) -> HTML | None:
         model: list(_views_in(widget)) for model, widget in _open_widgets().items() if _is_shown(widget)
     }
     views = list(dict.fromkeys(view for listed in places.values() for view in listed))
-    if not views:
-        return None
-    held = pack(views, Choice.of(views, "all", "all"), budget, PREFIX)
-    name_of = dict(zip(views, held.state["views"], strict=True))
-    written = held.described() | {
-        "places": {model: [name_of[view] for view in listed] for model, listed in places.items() if listed},
-    }
+    written: dict[str, Any] = {"places": {}}
+    if views:
+        held = pack(views, Choice.of(views, "all", "all"), budget, PREFIX)
+        name_of = dict(zip(views, held.state["views"], strict=True))
+        named = {model: [name_of[view] for view in listed] for model, listed in places.items() if listed}
+        written = held.described() | {"places": named}
     return HTML(f'<script type="{MIME}">{json_text(written)}</script>')
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
-BUDGET = 900_000
+BUDGET = 850_000
 """Default size limit of what a page holds for its views, in bytes."""
 
 _SCRIPT, _STYLE = "attnwidgets.js", "attnwidgets.css"

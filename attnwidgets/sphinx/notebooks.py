@@ -17,13 +17,12 @@ from attnwidgets.sphinx.cell import MIME
 from attnwidgets.sphinx.nodes import ViewData, ViewPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from docutils.nodes import Element
     from sphinx.application import Sphinx
 
 LOGGER = logging.getLogger(__name__)
 _TAG = "attnwidgets-views"
+_IMPORT = "from attnwidgets.sphinx.cell import shown_views"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _SCRIPT = re.compile(r'\s*<script type="(?P<mime>[^"]+)">(?P<json>.*)</script>\s*', re.DOTALL)
 _PICTURES = ("image/svg+xml", "image/png", "text/plain")  # of an output, the best first
@@ -32,10 +31,7 @@ _CELLS = {"cell", "nbinput", "nboutput"}
 
 def add_cell(app: Sphinx, name: str, source: list[str]) -> None:
     """Add the cell to a notebook that is about to be read and uses this package."""
-    code = (
-        "from attnwidgets.sphinx.cell import shown_views\n\n"
-        f"shown_views({app.config.attnwidgets_budget})  # attnwidgets {__version__}"
-    )
+    code = f"{_IMPORT}\n\nshown_views({app.config.attnwidgets_budget})  # attnwidgets {__version__}"
     text = source[0]
     if "attnwidgets" not in text:
         return
@@ -61,50 +57,52 @@ def _with_cell(text: str, code: str) -> str:
 
 def place_views(app: Sphinx, document: nodes.document) -> None:
     """Put the places of views where a document has the outputs of widgets, and keep what they need."""
-    packs = []
-    for cell, found in list(_scripts(document, MIME)):
-        packs.append(found)
-        _cell_of(cell).parent.remove(_cell_of(cell))
-    places = {model: names for held in packs for model, names in held["places"].items()}
-    heights = {
-        name: model["state"].get("options", {}).get("height")
-        for held in packs
-        for name, model in held["state"]["models"].items()
-    }
-    widgets = list(_scripts(document, _WIDGET))
+    held = [found for _, found in _scripts(document, MIME)]
+    added = [node for node in document.findall(nodes.literal_block) if node.astext().startswith(_IMPORT)]
+    for cell in {_cell_of(node) for node in [*added, *(node for node, _ in _scripts(document, MIME))]}:
+        cell.parent.remove(cell)
+    packs = [one for one in held if one["places"]]
+    places = {model: names for one in packs for model, names in one["places"].items()}
+    models = {name: model["state"] for one in packs for name, model in one["state"]["models"].items()}
     others = 0
-    for output, found in widgets:
-        ours = [ViewPlace(model=name, height=heights[name]) for name in places.get(found.get("model_id"), ())]
+    for output, found in _scripts(document, _WIDGET):
         shown = _bundle_of(output)
-        for place in ours:
-            place.extend(_picture_in(shown) if len(ours) == 1 else ())
+        names = places.get(found.get("model_id"), ())
+        ours: list[nodes.Node] = [
+            ViewPlace(model=name, height=models[name]["options"]["height"]) for name in names
+        ]
+        if len(ours) == 1:
+            ours[0].extend(_picture_in(shown))
+        elif added and not held:
+            ours = _picture_in(shown)
         if ours:
             shown.parent.replace(shown, ours)
         others += not ours
-    for held in packs:
-        document += ViewData(packs=[held])
+    if added and not held:
+        words = "attnwidgets: this notebook was not executed: its views are the pictures that are saved in it"
+        LOGGER.warning(words, location=app.env.docname, type="attnwidgets", subtype="notebook")
+    for one in packs:
+        document += ViewData(packs=[one])
     if packs and not others:
-        # myst-nb writes what ipywidgets needs, which is then of no use.
+        # What ipywidgets needs, and myst-nb and nbsphinx add to such a page, is then of no use.
         getattr(app.env, "nb_metadata", {}).get(app.env.docname, {}).pop("js_files", None)
+        getattr(app.env, "nbsphinx_widgets", set()).discard(app.env.docname)
 
 
-def _scripts(document: nodes.document, mime: str) -> Iterator[tuple[Element, Any]]:
-    """Yield the raw nodes that are one script element of a type, with what is in it."""
-    for node in document.findall(nodes.raw):
-        found = (
-            _SCRIPT.fullmatch(node.rawsource or node.astext()) if "html" in node.get("format", "") else None
-        )
-        if found and found["mime"] == mime:
-            yield node, json.loads(found["json"])
+def _scripts(document: nodes.document, mime: str) -> list[tuple[Element, Any]]:
+    """Return the raw nodes that are one script element of a type, with what is in it."""
+    raw = [node for node in document.findall(nodes.raw) if "html" in node.get("format", "")]
+    found = [(node, _SCRIPT.fullmatch(node.astext())) for node in raw]
+    return [(node, json.loads(one["json"])) for node, one in found if one and one["mime"] == mime]
 
 
 def _cell_of(node: Element) -> Element:
-    """Return the cell around an output: the outermost node that is a part of it."""
-    around = node
-    while not isinstance(node, (nodes.document, nodes.section)):
-        if _CELLS & set(node.get("classes", ())):
-            around = node
-        node = node.parent
+    """Return the cell around a node: the outermost node that is a part of one."""
+    around, at = node, node
+    while not isinstance(at, (nodes.document, nodes.section)):
+        if _CELLS & set(at.get("classes", ())):
+            around = at
+        at = at.parent
     return around
 
 

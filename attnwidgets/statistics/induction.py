@@ -8,6 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
 from attnwidgets.statistics.statistic import Statistic, register
@@ -188,6 +189,7 @@ def _start(tokenizer: Any, start: int | bool) -> list[int]:
     return [number for number in ids if number is not None][:1]
 
 
+@takes_lists
 def prefix_matching(
     shown: Any, length: int, *, over: Over = "sum", stack: str | None = None, layers: Any = None
 ) -> Float:

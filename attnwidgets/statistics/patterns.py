@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.statistics.entropies import entropy_of_rows
 from attnwidgets.statistics.positional import has_neighbours, has_next, places_compare
 from attnwidgets.statistics.related_tokens import earlier_of, has_pieces, has_repeats, pieces_of
@@ -250,6 +251,7 @@ class HeadPatterns:
         return RankedHead(self.layers[at[0]], head, float(values[at]))
 
 
+@takes_lists
 def head_patterns(
     shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
 ) -> HeadPatterns:
@@ -262,7 +264,7 @@ def head_patterns(
     word of one piece no other) and queries that see only one key are left out of a pattern's mean.
 
     Args:
-        shown: A trace (its attention), or a MixingMap without negative values.
+        shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
@@ -270,7 +272,7 @@ def head_patterns(
     Returns:
         HeadPatterns [pattern, layer, head] from 0 to 1: `["previous"]`, `.top("previous", 5)`, `.own`. Those
         that do not apply to this model and text (no later keys, no word of several pieces, no token that
-        repeats, no separators) are in `.left_out`, with the reason.
+        repeats, no separators) are in `.left_out`, with the reason. For a list, a list in the same order.
 
     Raises:
         ValueError: If values are negative, or the unit or stack is unknown.

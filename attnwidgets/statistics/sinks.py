@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.statistics.positional import places_compare
 from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, divided, source_of
 from attnwidgets.statistics.statistic import statistic
@@ -87,6 +88,7 @@ def _mean_over_queries(shares: Float, seen: NDArray[np.bool_]) -> Float:
     return divided(np.where(seen, shares, 0.0).sum(axis=1), seen.sum(axis=1))
 
 
+@takes_lists
 def sink_importance(
     shown: Any, *, unit: str | None = None, stack: str | None = None, layers: Any = None
 ) -> Float:
@@ -97,7 +99,7 @@ def sink_importance(
     queries, so that their values are large.
 
     Args:
-        shown: A trace (its attention), or a MixingMap without negative values.
+        shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
         layers: Numbers of some layers; all by default.
@@ -117,6 +119,7 @@ def sink_importance(
     return importance if source.heads is not None else importance[:, 0]
 
 
+@takes_lists
 def sink_rate(
     shown: Any,
     *,
@@ -129,7 +132,7 @@ def sink_rate(
     """Return the share of heads for which an element is a sink: the mean of [alpha_k > threshold].
 
     Args:
-        shown: A trace (its attention), or a MixingMap without negative values.
+        shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         position: Index of the element, from 0.
         threshold: Importance above which an element is a sink (epsilon; the authors use 0.3, at 64 tokens).
         unit: Read the map by "word", "sentence", ...; by default in its own unit.
@@ -156,6 +159,7 @@ def sink_rate(
     return float((values[~np.isnan(values)] > threshold).mean())
 
 
+@takes_lists
 def attention_sinks(
     shown: Any,
     *,
@@ -170,7 +174,7 @@ def attention_sinks(
     own row, and at least max(8, n/4) other queries see it (in texts of up to eight elements: all of them).
 
     Args:
-        shown: A trace (its attention), or a MixingMap without negative values.
+        shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
         threshold: Mean share above which an element is a sink.
         unit: Read the map by "word", "sentence", ...; by default in its own unit.
         stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.

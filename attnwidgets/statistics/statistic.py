@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
 from attnwidgets.statistics.row_shares import Float, Queries, Roles, Rows, by_layer, source_of
 
 Measure = Callable[[Rows], Float]
@@ -64,7 +65,7 @@ class OfHeads(Protocol):
 _SHARED = """
 
 Args:
-    shown: A trace (its attention), or a MixingMap without negative values.
+    shown: A trace (its attention), or a MixingMap without negative values; or a list of them.
     unit: Read the map by "word", "sentence", ...; by default in its own unit.
     stack: "encoder", "decoder" or "cross" of an encoder-decoder's trace.
     layers: Numbers of some layers; all by default.
@@ -72,7 +73,7 @@ Args:
 
 Returns:
     The statistic of every head, [layer, head] in float64; without a head axis if the map has none. NaN for
-    heads that a layer does not have, or without a row that counts.
+    heads that a layer does not have, or without a row that counts. For a list, a list in the same order.
 
 Raises:
     ValueError: If the statistic is not defined for this map, values are negative, or the unit, stack or
@@ -102,7 +103,9 @@ def register(described: Statistic) -> Statistic:
     return described
 
 
-def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[Measure], OfHeads]:
+def statistic(
+    *, title: str = "", refusal: Refusal = lambda _: ""
+) -> Callable[[Measure], OfTraces[Any, ..., Float]]:
     """Register a measure of rows as a statistic, and return it as a function of a trace or a map.
 
     The docstring of the measure begins with the definition that menus show, and has the paragraphs "Range:",
@@ -113,7 +116,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
         refusal: Returns why a map does not have the statistic, or "".
     """
 
-    def wrap(measure: Measure) -> OfHeads:
+    def wrap(measure: Measure) -> OfTraces[Any, ..., Float]:
         name = getattr(measure, "__name__", "")
         documentation = inspect.cleandoc(measure.__doc__ or "")
         definition = documentation.split("\n", 1)[0]
@@ -141,7 +144,7 @@ def statistic(*, title: str = "", refusal: Refusal = lambda _: "") -> Callable[[
         of_heads.__annotations__ = dict(OfHeads.__call__.__annotations__)
         of_heads.__doc__ = documentation + _SHARED.format(name=name)
         del of_heads.__wrapped__  # so that help() shows the arguments it takes
-        return of_heads
+        return takes_lists(of_heads)
 
     return wrap
 

@@ -8,6 +8,7 @@ import type { AnyModel, Host } from "@anywidget/types";
 import type { Theme } from "./colour.ts";
 import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
+import type { Sheet } from "./sheet.ts";
 import { asDeclared } from "./wire/binary.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import type { TilePool } from "./wire/tilePool.ts";
@@ -40,6 +41,8 @@ export interface ViewContext {
   /** All loaded views by name, so that one view can show another that lives in another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
+  /** What styles the views, for pictures of them. */
+  readonly sheet: Pick<Sheet, "text">;
   /** Where a view inside another one puts its words; nowhere by default. */
   readonly readout: Readout;
   readonly selection: SelectionStore;
@@ -83,6 +86,7 @@ export interface Common {
   learned: Set<string>;
   /** The number of this page among those of the kernel, drawn at random. */
   page: number;
+  sheet: Sheet;
 }
 
 /** A view inside a root element; returns its cleanup. */
@@ -120,7 +124,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
 export async function createContext(
   props: ViewProps,
-  { pool, views, learned, page }: Common,
+  { pool, views, learned, page, sheet }: Common,
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { el, signal, host } = props;
@@ -178,6 +182,7 @@ export async function createContext(
       model,
       opening,
       views,
+      sheet,
       readout,
       selection,
       tiles,

@@ -32,6 +32,14 @@ export function withinError(value: number, error: number): string {
   return signed(value, size.toFixed(Math.max(0, Math.min(8, Math.max(decimals, leading)))));
 }
 
+/** The same for a column of numbers, `error` being the largest in it: all have as many decimals. */
+export function inColumn(value: number, error: number): string {
+  if (Number.isNaN(value)) return "";
+  const decimals = Math.max(0, Math.min(8, Math.floor(-Math.log10(error))));
+  const text = error > 0 ? Math.abs(value).toFixed(decimals) : "";
+  return Number(text) ? signed(value, text) : withinError(value, Math.max(error, text ? 10 ** -decimals / 2 : 0));
+}
+
 /** An approximate number of `withinError` after what it belongs to: "≈ 0.12"; a bound stands by itself. */
 export const approximately = (text: string): string => (/^[<>]/.test(text) ? text : `≈ ${text}`);
 

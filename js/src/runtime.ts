@@ -4,8 +4,9 @@
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { type Common, createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
-import { atEnd, h, isOutside, on, setChildren, setStyles, whenShown } from "./dom.ts";
+import { atEnd, h, isOutside, on, setChildren, setStyles } from "./dom.ts";
 import { shared } from "./shared.ts";
+import { createSheet } from "./sheet.ts";
 import CSS from "./styles/core.css";
 import { settleTableCell } from "./tableCells.ts";
 import { createBlank } from "./views/base/blank.ts";
@@ -15,21 +16,10 @@ import { renderTokenStrip } from "./views/text/TokenStrip.ts";
 import { createPool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
-const STYLE_ID = "aw-style";
-
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
-/** Add the style sheet once to every document or shadow root that holds a view. */
-function addStyle(el: Element, css: string): void {
-  const root = el.getRootNode();
-  const place = root instanceof ShadowRoot ? root : document.head;
-  const old = place.querySelector(`style#${STYLE_ID}`);
-  if (!old) place.append(h("style", { id: STYLE_ID }, css));
-  else if (old.textContent !== css) old.textContent = css; // it lacks a part, or comes from an older version
-}
-
 /** Draw a view into `props.el` with its style, theme and context; show a message if that fails. */
-function mount(name: string, common: Common, style: () => string): Renderer {
+function mount(name: string, common: Common): Renderer {
   return async (props) => {
     const { model, signal } = props;
     const root = h("div.root");
@@ -42,8 +32,7 @@ function mount(name: string, common: Common, style: () => string): Renderer {
       focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
     });
     props.el.append(root);
-    addStyle(root, style());
-    whenShown(root, signal, () => addStyle(root, style()));
+    common.sheet.dress(root, signal);
     settleTableCell(root, signal);
     const lasting = new Map<string, unknown>();
     let end = new AbortController();
@@ -138,19 +127,19 @@ export interface Renderers {
 /** The views by the name of their Python class, with one pool of tiles for all. */
 export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   const added = new Set<PartCode>();
-  let style = CSS;
   const views: Record<string, RenderView> = {
     Heatmap: renderHeatmap,
     TokenStrip: renderTokenStrip,
     LayerSlider: renderLayerSlider,
   };
   const page = Math.floor(Math.random() * 2 ** 40);
-  const common = { pool: createPool(), views, learned: new Set<string>(), page };
+  const sheet = createSheet(String(page), CSS);
+  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;
     added.add(code);
     const part = code(shared);
-    style += part.style;
+    sheet.add(part.style);
     Object.assign(views, part.views);
   };
   return {
@@ -161,7 +150,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);
         add(exports.code);
       }
-      return mount(name, common, () => style)(props);
+      return mount(name, common)(props);
     },
   };
 }

@@ -3,7 +3,6 @@ import { density } from "./dom.ts";
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 8;
-const STYLE = "style#aw-style";
 const INHERITED = ["color", "font-family", "font-size", "line-height"];
 
 /** The background colour behind an element. */
@@ -54,14 +53,12 @@ function heightOf(copy: HTMLElement, original: HTMLElement): number {
   return height;
 }
 
-/** The text of an SVG file, without the elements that match `without`. */
-export function toSvg(root: HTMLElement, without: string): string {
+/** The text of an SVG file with this style, without the elements that match `without`. */
+export function toSvg(root: HTMLElement, css: string, without: string): string {
   const { width } = root.getBoundingClientRect();
   const copy = root.cloneNode(true) as HTMLElement;
   copyState(root, copy);
   for (const el of copy.querySelectorAll(`${without}, [hidden], .aw-sr`)) el.remove();
-  const place = root.getRootNode() as Document | ShadowRoot;
-  const css = place.querySelector(STYLE)?.textContent ?? "";
   const computed = getComputedStyle(root);
   // The file has no access to the page's colours and fonts: write down their current values.
   for (const name of new Set(css.match(/--(?:aw|jp|vscode)-[\w-]+/g))) {

@@ -12,6 +12,7 @@ class Kernel {
   readonly state: State = { ...START };
   readonly pages: Page[] = [];
   readonly inbox: Partial<State>[] = [];
+  readonly asked: Page[] = [];
   taken = 0;
 
   /** Take one message, or all. */
@@ -55,6 +56,7 @@ class Page {
         kernel.inbox.push(structuredClone(this.#unsaved));
         this.#unsaved = {};
       },
+      send: () => kernel.asked.push(this),
       on: (name: string, cb: Callback) => name === "msg:custom" && this.#listeners.push(cb),
     };
     this.views = [createSelection(model as never, number), createSelection(model as never, number)] as const;
@@ -130,6 +132,19 @@ test("saves that a front end sends as one are taken as a whole", () => {
   kernel.inbox.splice(0, 2, Object.assign({}, ...kernel.inbox));
   kernel.run();
   assert.deepEqual([two.state.layer, two.state.head], [1, 1]);
+});
+
+test("a page that opens with the state of long ago goes where the reader is", () => {
+  const [kernel, one] = notebook();
+  one.views[0].set({ layer: 4 });
+  const late = new Page(kernel, 3);
+  late.state.layer = 0;
+  kernel.run();
+  late.state.layer = 0;
+  assert.deepEqual(kernel.asked.filter((page) => page === late).length, 1, "asked once, for both of its views");
+  late.views[0].set({ head: 1 });
+  late.hear({ kind: "moved", writer: null, values: { layer: 4, head: 0 } });
+  assert.deepEqual([late.state.layer, late.state.head], [4, 1], "what it moved since counts");
 });
 
 test("what is already so is not sent", () => {

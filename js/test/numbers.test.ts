@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
-import { approximately, withinError } from "../src/numbers.ts";
+import { approximately, inColumn, withinError } from "../src/numbers.ts";
 import { createExactRows } from "../src/views/base/cellValues.ts";
 import type { Cell } from "../src/wire/wire.ts";
 import { HEADER, SOURCE } from "./fake.ts";
@@ -29,6 +29,16 @@ test("of a number that may as well be zero, only a true bound is said", () => {
 test("a bound needs no sign for “about”", () => {
   assert.equal(approximately("0.12"), "≈ 0.12");
   assert.equal(approximately("< 0.0001"), "< 0.0001");
+});
+
+test("the numbers of a column have as many decimals, whatever their size", () => {
+  const error = 0.03;
+  const decimals = (text: string): number => text.replace(/^[<>] /, "").split(".")[1]?.length ?? 0;
+  const texts = [1.234, 0.56, -0.05, 0.04, 0.001, 0].map((value) => inColumn(value, error));
+  assert.deepEqual(texts, ["1.2", "0.6", "−0.1", "< 0.1", "< 0.1", "< 0.1"]);
+  assert.equal(new Set(texts.map(decimals)).size, 1);
+  assert.equal(inColumn(Number.NaN, error), "");
+  assert.equal(inColumn(0.25, 0), withinError(0.25, 0));
 });
 
 /** A context with one drawn map, whose requests for rows are answered by hand. */

@@ -1,4 +1,4 @@
-"""What must be true of a page of views, in any browser: functions of the page, each of which lists what is not."""
+"""What must be true of a page of views, in any browser: functions that list where it is not."""
 
 # What lies beside each other in the flow of a view may touch and must not cover.
 OVERLAPS = """() => {

@@ -97,10 +97,8 @@ class Guard:
 
     def _check(self, route):
         address = urlsplit(route.request.url)
-        if address.scheme in {"http", "https", "ws", "wss"} and address.hostname not in {
-            "127.0.0.1",
-            "localhost",
-        }:
+        is_here = (address.hostname or "").endswith(("127.0.0.1", "localhost"))
+        if address.scheme in {"http", "https", "ws", "wss"} and not is_here:
             self.outside.append(route.request.url)
             route.abort()
         else:

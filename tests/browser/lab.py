@@ -41,6 +41,15 @@ def choose(page, menu, name):
     page.get_by_role("option", name=name, exact=True).click()
 
 
+def switch(page, view, label, name):
+    """Choose among the segments of a view's toolbar, which are a menu where room is short."""
+    segment = view.locator(".aw-toolbar .aw-segment", has_text=name)
+    if segment.is_visible():
+        segment.click()
+    else:
+        choose(page, label, name)
+
+
 class Lab:
     """A server of JupyterLab or Notebook 7; each notebook opens in a page of its own."""
 

@@ -69,7 +69,7 @@ def play(page, view, kernel="silent", *, cold=True, late=False):
         cold: Whether none of its numbers is there yet.
         late: Whether its code comes only when the page calls `come()`.
     """
-    models, (name,), stores = _models([view])
+    models, (name,), stores = _models([view], "")
     eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}
     parts = [bundle(f"{part}.js").strip() for part in (*view.PARTS, *COMMON_PARTS)]
     given = {"models": models, "view": name, "eager": eager, "kernel": kernel, "cold": cold}

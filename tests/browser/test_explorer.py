@@ -11,6 +11,7 @@ from tests.sae import made
 from tests.tracing import tiny
 
 from .bad_input import BAD, OUTSIDE
+from .lab import switch
 
 TALLEST = 560
 MOST_GROUPS = 10
@@ -69,7 +70,7 @@ def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
     same("pin")
     page.keyboard.press("Escape")
     same("unpin")
-    explorer.locator(".aw-toolbar .aw-segment", has_text="words").click()
+    switch(page, explorer, "unit", "words")
     same("unit")
     explorer.get_by_role("button", name="next layer").click()
     same("layer")
@@ -81,6 +82,41 @@ def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
     same("a token pinned")
     page.keyboard.press("k")
     same("knock-out")
+
+
+# Whether all controls of a toolbar stand in one row.
+ONE_ROW = """bar => {
+  const boxes = [...bar.children].map(el => el.getBoundingClientRect()).filter(box => box.height > 0);
+  const lowest = Math.max(...boxes.map(box => box.top));
+  return boxes.every(box => box.bottom > lowest) && bar.scrollWidth <= bar.clientWidth;
+}"""
+
+
+@pytest.mark.parametrize("width", [640, 700, 760, 1200])
+def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(open_page, tmp_path, width):
+    model, tokenizer = aw.demo_model("decoder")
+    explorer = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"))
+    explorer.to_html(tmp_path / "decoder.html", budget=2_000_000)
+    page = open_page((tmp_path / "decoder.html").as_uri(), viewport={"width": width, "height": 900})
+    page.add_style_tag(content="main { padding: 0 !important; max-width: none !important }")
+    page.wait_for_timeout(300)
+    root = page.locator(".aw-explorer")
+    toolbar = root.locator(":scope > .aw-toolbar")
+    assert toolbar.evaluate(ONE_ROW)
+    before = height(page)
+    switch(page, root, "unit", "words")
+    assert root.locator(".aw-toolbar .aw-segment", has_text="words").locator("input").is_checked()
+    assert height(page) == before
+    assert toolbar.evaluate(ONE_ROW)
+    heads = root.get_by_role("tab", name="Heads")
+    if heads.is_visible():
+        heads.click()
+    seen = root.locator(".aw-ranked").evaluate("""list => {
+      const room = list.getBoundingClientRect();
+      const rows = [...list.querySelectorAll('.aw-pattern')].map(row => row.getBoundingClientRect());
+      return rows.filter(row => row.bottom <= room.bottom + 1).length;
+    }""")
+    assert seen >= 3
 
 
 @pytest.mark.parametrize("make", ["decoder", "encoder-decoder", "features", "intervention"])

@@ -20,6 +20,7 @@ SETTINGS = {
     "forced-colours": {"forced_colors": "active"},
 }
 
+
 @pytest.fixture(scope="module")
 def gallery(gallery_page):
     return gallery_page[1]

@@ -11,7 +11,7 @@ import attnwidgets as aw
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
-from .lab import choose
+from .lab import choose, switch
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
     assert grey.count() == 5
     assert all("needs a running kernel" in text for text in grey.all_inner_texts())
     page.keyboard.press("Escape")
-    page.locator(".aw-removal > .aw-toolbar").get_by_text("words").click()
+    switch(page, page.locator(".aw-removal"), "unit", "words")
     page.locator(".aw-removal .aw-tok", has_text="unbelievable").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / "removal-narrow.png", full_page=True)

@@ -1,8 +1,8 @@
-"""Firefox and WebKit as the system's packages have them, under the names that Playwright gives the same things.
+"""Firefox and WebKit as the system has them, with the names that Playwright gives the same things.
 
-Playwright drives patched builds of both, and its Firefox cannot do without commands that Firefox ESR lacks; Selenium
-needs geckodriver, which Debian has not. Both browsers take the commands of W3C WebDriver with the same parameters:
-Firefox over a socket of its own (Marionette, which is what geckodriver translates to), WebKit by its driver over HTTP.
+Playwright drives patched builds of both, and with another Firefox it needs commands that Firefox ESR lacks.
+Selenium needs geckodriver, which Debian has not. Both browsers take W3C WebDriver's commands with the same
+parameters: Firefox over a socket (Marionette, which geckodriver translates to), WebKit's driver over HTTP.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 
 SETTLED = 0.1  # seconds between two looks
 STARTED = 60  # seconds that a browser may take to start
+ANSWERS = 150  # seconds that a script in a page may take
 LIMIT = 20_000  # milliseconds, as everywhere
 
 # A function of one argument, or an expression, whose value is what JSON can hold of it.
@@ -44,7 +45,9 @@ LISTEN = """() => {
   const { error } = console;
   console.error = (...told) => { heard.push(told.map(String).join(' ')); error.apply(console, told); };
   // An observer's answer that comes one frame later is no error.
-  addEventListener('error', ({ message }) => message.startsWith('ResizeObserver loop') || heard.push(message));
+  addEventListener('error', ({ message }) => {
+    if (!message.startsWith('ResizeObserver loop')) heard.push(message);
+  });
   addEventListener('unhandledrejection', ({ reason }) => heard.push(String(reason)));
 }"""
 KEYS = {
@@ -100,12 +103,17 @@ class Firefox:
 
     name = "Firefox"
     needs = ("firefox-esr", "firefox")
-    wrong = re.compile(r"JavaScript error: (blob|file|http):|console\.error: (?!RSLoader)")  # that one is its own
+    wrong = re.compile(
+        r"JavaScript error: (blob|file|http):|console\.error: (?!RSLoader)"
+    )  # that one is its own
 
     def __init__(self, path, folder, scheme):
         profile = folder / "profile"
         profile.mkdir()
-        chosen = {**FIREFOX, "layout.css.prefers-color-scheme.content-override": ("dark", "light").index(scheme)}
+        chosen = {
+            **FIREFOX,
+            "layout.css.prefers-color-scheme.content-override": ("dark", "light").index(scheme),
+        }
         lines = (f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in chosen.items())
         (profile / "user.js").write_text("".join(lines))
         with (folder / "browser.log").open("wb") as log:
@@ -117,7 +125,7 @@ class Firefox:
             )
         port = profile / "MarionetteActivePort"
         address = ("127.0.0.1", int(_until(lambda: port.is_file() and port.read_text(), "Firefox")))
-        self._wire = socket.create_connection(address, STARTED).makefile("rwb")
+        self._wire = socket.create_connection(address, ANSWERS).makefile("rwb")
         self._read()  # it says hello
         self._numbers = count(1)
         self.version = self.call("NewSession", {})["capabilities"]["browserVersion"]
@@ -191,7 +199,7 @@ class WebKit:
         data = json.dumps(parameters).encode() if method == "POST" else None
         request = urllib.request.Request(f"{self._address}{path}", data, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=STARTED) as answer:
+            with urllib.request.urlopen(request, timeout=ANSWERS) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             told = json.load(error)["value"]
@@ -308,7 +316,12 @@ class Mouse:
         self._browser = browser
 
     def _do(self, **action):
-        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [action]}
+        mouse = {
+            "type": "pointer",
+            "id": "mouse",
+            "parameters": {"pointerType": "mouse"},
+            "actions": [action],
+        }
         self._browser.call("PerformActions", {"actions": [mouse]})
 
     def move(self, x, y):

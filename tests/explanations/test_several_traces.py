@@ -59,6 +59,13 @@ def test_head_statistics_of_several_texts_can_be_averaged(traces: list[Any]) -> 
     assert aw.statistics.averaged(tables).steps == ("mean over 3 texts",)
 
 
+def test_every_statistic_takes_a_list(traces: list[Any]) -> None:
+    known = aw.statistics
+    for function in (known.entropy, known.head_patterns, known.sink_importance, known.sink_rate):
+        for found, trace in zip(function(traces), traces, strict=True):
+            assert repr(found) == repr(function(trace))
+
+
 def test_a_method_of_ones_own_takes_lists_too(traces: list[Any]) -> None:
     @aw.register("first of several")
     def first(trace: Any) -> Any:

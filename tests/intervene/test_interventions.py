@@ -237,6 +237,12 @@ def test_suppression_after_an_edit_shares_out_what_the_edit_left() -> None:
     assert halved.attention_layer(0)[1, 3, 0] == 0
 
 
+def test_another_config_can_be_made_meanwhile_as_generation_does() -> None:
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    with aw.ablate_heads(model, {0: [1]}):
+        assert model.config.__class__().to_dict() == hf.GPT2Config().to_dict()
+
+
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "Gemma 3"])
 @pytest.mark.parametrize("cache", [None, "static"])
 def test_generation_with_a_cache_is_generation_without(name: str, cache: Any) -> None:

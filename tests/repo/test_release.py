@@ -23,7 +23,7 @@ def release(root):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(root / "tools")
         yield importlib.import_module("release_check")
-        for name in ("release_check", "places"):
+        for name in ("release_check", "places", "matrix"):
             sys.modules.pop(name, None)
 
 
@@ -228,5 +228,23 @@ def test_an_installation_that_fails_is_noticed(release, tmp_path):
     assert "WHEEL" in fault
 
 
-def test_the_running_python_is_at_hand(release):
-    assert "{}.{}".format(*sys.version_info) in release.pythons()
+def test_a_package_that_does_not_work_and_one_that_is_too_heavy_are_noticed(release, tmp_path, monkeypatch):
+    wheel = tmp_path / f"{DIST}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("attnwidgets/__init__.py", "__version__ = '0.0.9'")
+        archive.writestr(f"{INFO}/METADATA", METADATA.replace("\n\n", "\nRequires-Dist: pip\n\n", 1))
+        archive.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{INFO}/RECORD", "")
+    monkeypatch.setattr(release, "MAX_INSTALLED_BYTES", 0)
+    broken, heavy = release.installed(wheel, sys.executable)
+    assert "AssertionError: 0.0.9" in broken
+    assert "bytes installed beside torch, more than 0" in heavy
+
+
+def test_metadata_that_the_index_refuses_is_noticed(release, project, tmp_path):
+    pytest.importorskip("twine", reason="pip install .[release] (make release-check does it)")
+    _, files = project
+    broken = METADATA.replace("Version: 0.1.0", "Version: 0.1.0\nDescription-Content-Type: text/nothing")
+    sdist, wheel = made(tmp_path, files, **{f"{INFO}/METADATA": broken.encode()})
+    (fault,) = release.twine(sdist, wheel)
+    assert "text/nothing" in fault

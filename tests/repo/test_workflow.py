@@ -54,6 +54,15 @@ def test_nothing_is_published_before_everything_passed_on_a_tag(workflow):
     assert workflow[True]["push"]["tags"] == ["v*"]  # YAML 1.1 reads "on" as true
 
 
+def test_its_commands_are_those_of_the_makefile(root, workflow):
+    runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = re.findall(r"\bmake ([\w-]+)", "\n".join(runs))
+    assert {"test-matrix", "docs", "release-check"} == set(targets)
+    assert ".ci/run" in runs
+    there = re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE)
+    assert set(targets) <= set(there)
+
+
 def test_it_is_of_the_form_that_github_reads(path):
     pytest.importorskip("check_jsonschema", reason="pip install .[release] (make release-check does it)")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 from types import SimpleNamespace
@@ -134,6 +135,40 @@ def test_what_runs_can_be_stopped_from_another_thread(kernel, page, slow):
     assert slow.layers == []
 
 
+class OneThread:
+    """A kernel of ipykernel 6: what arrives while its thread is busy stays in the socket until it looks."""
+
+    def __init__(self):
+        self.kernel = self.shell_stream = self.msg_queue = self
+        self._queue, self.socket = [], []
+
+    def arrives(self, content):
+        sent = json.dumps({"comm_id": "c", "data": {"method": "custom", "content": content}}).encode()
+        self.socket.append([b"id", b"<IDS|MSG>", b"signature", b"{}", b"{}", b"{}", sent])
+
+    def flush(self, _):
+        self._queue += [(i, None, (frames,)) for i, frames in enumerate(self.socket)]
+        self.socket.clear()
+
+
+def test_a_kernel_with_one_thread_hears_that_its_job_is_cancelled(page, slow, monkeypatch):
+    one, steps = OneThread(), []
+    monkeypatch.setattr(main_loop, "running_shell", lambda: one)
+    monkeypatch.setattr("attnwidgets.views.wire.jobs._PROGRESS_EVERY", 0)
+
+    def at_step(_layer, step):
+        one.socket.append([b"something else"])
+        one.arrives({"kind": "cancel", "job": page.number + (step == 0)})  # at first that of another job
+        steps.append(step)
+
+    slow.at_step = at_step
+    number = page.choose("slow")
+    assert page.of(number)[-1] == "cancelled"
+    assert slow.layers == []
+    assert steps == [0, 1]
+    assert len(one._queue) == 4, "what it saw is handled later"
+
+
 def test_an_interrupt_of_the_kernel_stops_a_job_and_nothing_else(kernel, page, slow):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as ipykernel does between cells
     try:
@@ -164,3 +199,12 @@ def test_closing_the_view_drops_what_waits(kernel, given, slow, monkeypatch):
 
     kernel.run_cell(during)
     assert slow.layers == []
+
+
+def test_a_kernel_without_a_loop_answers_at_once(monkeypatch):
+    """Solara's: it is one of ipykernel by its class, and has only its lock."""
+    made = SimpleNamespace(_main_asyncio_lock=asyncio.Lock())
+    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=made))
+    called = []
+    main_loop.on_main_loop(lambda: called.append(True))
+    assert called

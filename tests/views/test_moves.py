@@ -73,11 +73,12 @@ def test_what_follows_from_a_move_is_sent_as_state(view, sent):
     assert sent == [("update", {"pinned": pair}), ("custom", moved)]
 
 
-def test_a_view_that_is_shown_later_opens_where_the_reader_is(view, sent):
-    view.selection.set_state({"layer": 1, "writer": {"page": 1, "count": 1, "names": ["layer"]}})
+def test_a_page_that_opens_is_told_where_the_reader_is(view, sent):
+    view.selection.layer = 1
     sent.clear()
-    view._repr_mimebundle_()
-    assert ("update", {"layer": 1}) in sent
-    sent.clear()
-    view._repr_mimebundle_()
-    assert sent == []
+    view.selection._handle_custom_msg({"kind": "where"}, [])
+    view.selection._handle_custom_msg({"kind": "else"}, [])
+    [(method, told)] = sent
+    assert (method, told["kind"], told["writer"]) == ("custom", "moved", None)
+    assert sorted(told["values"]) == sorted(view.selection._chosen_names())
+    assert told["values"]["layer"] == 1

@@ -42,6 +42,16 @@ def test_two_texts_are_shown_side_by_side_and_one_text_is_not(films):
         aw.compare([good, bad], layers=[0, 1])
 
 
+def test_a_mapping_names_the_texts(films):
+    good, bad = films
+    view = aw.compare({"praise": good, "blame": bad}, methods=["attention"])
+    assert isinstance(view, aw.TwoTexts)
+    assert view.traces == (good, bad)
+    assert view.options["names"] == ["praise", "blame"]
+    named = aw.compare({"praise": good, "blame": bad}, methods=["attention"], names=("x", "y"))
+    assert named.options["names"] == ["x", "y"]
+
+
 def test_what_it_is_given_is_checked(films):
     good, bad = films
     with pytest.raises(TypeError, match=r"two traces, \[trace_a, trace_b\], not Trace"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import SimpleNamespace
 
 import anywidget
 import pytest
 from ipywidgets import Widget
+from ipywidgets.embed import dependency_state
 
 import attnwidgets as aw
 from attnwidgets.views.base.selection import Selection
@@ -97,4 +100,26 @@ def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given)
     assert set(first) == {"filters", "layers", "tools"}
     both = aw.Explorer(given()).runtime.parts
     assert set(both) == {"explorer", "filters", "grid", "interventions", "layers", "tools"}
-    assert both["layers"] == first["layers"]
+    assert both["layers"] is first["layers"]
+
+
+def test_a_host_that_asks_a_view_for_its_models_finds_all(given):
+    """Panel and `ipywidgets.embed` send what a view's traits refer to, and nothing else."""
+    view = aw.Explorer(given())
+    needed = {view.store, view.selection, view.runtime, *view.runtime.parts.values()}
+    assert {model.model_id for model in needed} <= dependency_state([view]).keys()
+    sent = view.runtime.get_state("parts")["parts"]
+    assert sent == {name: f"anywidget:{part.model_id}" for name, part in view.runtime.parts.items()}
+
+
+def test_every_visitor_of_a_solara_app_has_models_of_their_own(given, monkeypatch):
+    visitor = SimpleNamespace(id="first")
+    contexts = SimpleNamespace(has_current_context=lambda: True, get_current_context=lambda: visitor)
+    monkeypatch.setitem(sys.modules, "solara.server.kernel_context", contexts)
+    trace = given()
+    one, same = aw.Heatmap(trace), aw.Heatmap(trace)
+    visitor.id = "second"
+    other = aw.Heatmap(trace)
+    for name in ("runtime", "store", "selection"):
+        assert getattr(one, name) is getattr(same, name)
+        assert getattr(one, name) is not getattr(other, name)

@@ -94,6 +94,8 @@ def _by_caller(kind: type[Any]) -> type[Any]:
         for own, name in reversed(_switched.get(id(config), ())):
             if own():
                 return name
+        if IMPLEMENTATION not in vars(config):  # while transformers makes another one of the same class
+            raise AttributeError(IMPLEMENTATION)
         return vars(config)[IMPLEMENTATION]
 
     def write(config: Any, name: Any) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from attnwidgets._errors import suggests_keywords
+from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
@@ -261,6 +262,7 @@ def trace(
     for number, traced in enumerate(traces):
         own = text if single else text[number] if kind == TEXT else ""
         traced.asked = Asked(kind, own if kind == TEXT else "", options)
+    prepare_views()
     return traces[0] if single else traces
 
 

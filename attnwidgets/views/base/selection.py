@@ -158,8 +158,8 @@ class Selection(SharedModel):
         opening: Opening | None = None,
     ) -> None:
         self._stores: list[TileStore] = [store]
-        self._untold: set[str] = set()
         super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack, opening=opening)
+        self.on_msg(self._answer)
 
     def covers(self, store: TileStore) -> None:
         """Include the sources of another store (after `link`)."""
@@ -232,14 +232,16 @@ class Selection(SharedModel):
                 setattr(self, name, value)
             raise
         finally:
-            self._untold |= names
-            self.send({"kind": "moved", "writer": writer, "values": self.get_state(names)})
+            self._tell(names, writer)
 
-    def tell(self) -> None:
-        """Send what pages moved as state: a front end may open a new page with the state that it was sent."""
-        if self._untold:
-            self.send_state(self._untold)
-            self._untold = set()
+    def _tell(self, names: Iterable[str], writer: Any = None) -> None:
+        """Tell every page of the browser what these are now: `Moved` of wire.ts."""
+        self.send({"kind": "moved", "writer": writer, "values": self.get_state(names)})
+
+    def _answer(self, _: object, content: Any, __: object) -> None:
+        """Answer a page that opens, to which its front end may have given the state of long ago."""
+        if isinstance(content, dict) and content.get("kind") == "where":
+            self._tell(self._chosen_names())
 
     def __repr__(self) -> str:
         state = (f"{name}={getattr(self, name)!r}" for name in self._chosen_names() if name != "feature")

@@ -12,6 +12,7 @@ from uuid import uuid4
 from traitlets import Bytes, Dict, Unicode
 
 from attnwidgets._errors import refuse_unknown
+from attnwidgets._notebook import draws_no_views
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.csv_export import part_of_csv
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
     from attnwidgets.views.page.frame import Page
     from attnwidgets.views.wire.handlers import Answer
     from attnwidgets.views.wire.store import TileStore
+
+NO_VIEWS = """Widgets are turned off in this session of Colab, so only a picture is shown. For the view, run
+    from google.colab import output; output.enable_custom_widget_manager()
+and then this cell again; or end the cell with view.frame()."""
+"""Shown in place of a view."""
 
 OPENING_BYTES = 150_000
 """Size limit of the answers that travel with a view."""
@@ -258,6 +264,10 @@ class View(LinkedView):
         """Yield topic, arguments and a function for the answer, for every answer that a page contains."""
         return self._requests.for_page()
 
+    def opening_for_page(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return topic and arguments of the answers of a page that this view needs as it opens."""
+        return self._requests.opening_for_page()
+
     def add_options(self, **options: Any) -> None:
         """Tell the browser side more options."""
         self._options |= options
@@ -318,14 +328,13 @@ class View(LinkedView):
             self._reopen()
         CELLS.mark(self)
         self.was_shown = True
-        self.selection.tell()
         self.opening = self._requests_at_opening()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()) and find_spec("matplotlib"):
             data["image/png"] = base64.b64encode(self._png()).decode("ascii")
             metadata = {**metadata, "image/png": {"alt": self.describe()}}
-        return data, metadata
+        return (_in_place_of_views(data), {}) if draws_no_views() else (data, metadata)
 
     def _requests_at_opening(self) -> bytes | None:
         return self._requests.opening(OPENING_BYTES)
@@ -469,3 +478,10 @@ class View(LinkedView):
         from attnwidgets.views.page.frame import page_of
 
         return page_of(self, height)
+
+
+def _in_place_of_views(data: Mapping[str, str]) -> dict[str, str]:
+    """Return what says how to see a view, with its picture, if there is one."""
+    picture = data.get("image/png", "")
+    image = picture and f'<img alt="" src="data:image/png;base64,{picture}">'
+    return {"text/plain": NO_VIEWS, "text/html": f"<pre>{NO_VIEWS}</pre>{image}"}

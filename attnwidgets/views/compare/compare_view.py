@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from attnwidgets.views.compare.two_texts import TwoTexts
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from typing_extensions import Unpack
 
@@ -272,8 +273,9 @@ def compare(
 ) -> CompareView | TwoTexts:
     """Return a view that compares explanations of one text (`CompareView`), or two texts (`TwoTexts`).
 
-    Two traces of different texts are shown side by side, under one of `methods` at a time. It computes no
-    scores: `aw.evaluate.compare` scores methods against each other, over many texts.
+    Two traces of different texts are shown side by side, under one of `methods` at a time; a mapping names
+    them: `{"plural": one, "singular": other}`. It computes no scores: `aw.evaluate.compare` scores methods
+    against each other, over many texts.
 
     Raises:
         TypeError, ValueError, IndexError: As `CompareView` and `TwoTexts`. `layers`, `heads`, `how` and
@@ -287,15 +289,20 @@ def compare(
         >>> type(aw.compare([he, she])).__name__
         'TwoTexts'
     """
-    texts = two_texts_of(shown)
+    texts = two_texts_of(list(shown.values()) if isinstance(shown, Mapping) else shown)
     if texts is not None:
         for name, given in {"layers": layers, "heads": heads, "query": query}.items():
             if given is not None:
                 raise ValueError(f"{name}={given!r} is for one text; two texts are shown by TwoTexts.")
-        return TwoTexts(texts, methods=methods, names=("A", "B") if names is None else names, **options)
+        return TwoTexts(texts, methods=methods, names=names or _names_of(shown), **options)
     return CompareView(
         shown, methods=methods, layers=layers, heads=heads, names=names, how=how, query=query, **options
     )
+
+
+def _names_of(texts: Any) -> tuple[str, ...]:
+    """Return what two texts are called: "A" and "B", or the keys of a mapping."""
+    return tuple(map(str, texts)) if isinstance(texts, Mapping) else ("A", "B")
 
 
 write_out(compare, FilterOptions, [CompareView])

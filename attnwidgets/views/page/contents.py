@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import progress
@@ -175,34 +176,51 @@ def answers_of(
 ) -> tuple[dict[str, Any], dict[str, str], int]:
     """Return each view's answers, their bytes by element id, and how many answers did not fit.
 
-    A view's most important answers come first: once `room` bytes are used up, all others are left out. Of an
-    answer that is refused the page holds the reason, which the view reports as it does with a kernel.
+    What every view opens with comes first. Then the views take turns in half of what is left of `room` bytes,
+    as matrices need room, too: when the next answer of a view does not fit, its others are left out. Of a
+    refused answer the page holds the reason, which the view reports as it does with a kernel.
     """
     omitted = 0
-    answers: dict[str, Any] = {}
-    blobs: dict[str, str] = {}
+    full: set[str] = set()
+    archives = {name: Archive() for name in names}
+    answers: dict[str, Any] = {name: [] for name in names}
+    first, others = _in_turns(views, names)
+    for number, (name, (topic, args, answer)) in enumerate(
+        progress([*first, *others], "answers of the page")
+    ):
+        if number == len(first):
+            room //= 2
+        if name in full:
+            omitted += 1
+            continue
+        try:
+            meta, buffers = answer()
+        except ValueError as error:  # of a model that cannot answer, too
+            answers[name].append({"topic": topic, "args": args, "refused": words(error)})
+            continue
+        packed = [zlib.compress(data, LEVEL) for data in buffers]
+        size = sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
+        if size > room:
+            full.add(name)
+            omitted += 1
+            continue
+        room -= size
+        places: list[dict[str, Any]] = []
+        for data in packed:
+            archives[name].add(places, {}, data)
+        answers[name].append({"topic": topic, "args": args, "meta": meta, "buffers": places})
+    held = {name: included for name, included in answers.items() if included}
+    return held, {f"aw-tiles-{name}": base64_text(b"".join(archives[name].parts)) for name in held}, omitted
+
+
+def _in_turns(
+    views: Sequence[View], names: Sequence[str]
+) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """Return the answers with the names of their views: what each opens with, and the others in turns."""
+    first, rest = [], []
     for view, name in zip(views, names, strict=True):
-        archive = Archive()
-        included: list[dict[str, Any]] = []
-        for topic, args, answer in progress(view.answers_for_page(), "answers of the page"):
-            if room < 0:
-                omitted += 1
-                continue
-            try:
-                meta, buffers = answer()
-            except ValueError as error:  # of a model that cannot answer, too
-                included.append({"topic": topic, "args": args, "refused": words(error)})
-                continue
-            packed = [zlib.compress(data, LEVEL) for data in buffers]
-            room -= sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
-            if room < 0:
-                omitted += 1
-                continue
-            places: list[dict[str, Any]] = []
-            for data in packed:
-                archive.add(places, {}, data)
-            included.append({"topic": topic, "args": args, "meta": meta, "buffers": places})
-        if included:
-            answers[name] = included
-            blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
-    return answers, blobs, omitted
+        opening = view.opening_for_page()
+        listed = [(name, one) for one in view.answers_for_page()]
+        first += [one for one in listed if one[1][:2] in opening]
+        rest.append([one for one in listed if one[1][:2] not in opening])
+    return first, [one for turn in zip_longest(*rest) for one in turn if one is not None]

@@ -34,8 +34,16 @@ nav ul{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0;padding:0;list-style:no
 a{color:inherit}
 .aw-view{margin:0 0 24px}
 .aw-link-note{font-size:.8rem;margin:0 0 8px;overflow-wrap:anywhere}
+.aw-unable{animation:aw-late 0s 5s both}
+@keyframes aw-late{from{height:0;margin:0;overflow:hidden}}
 footer{font-size:.8rem;opacity:.75}
 """
+
+_UNABLE = (
+    "The views of this page are drawn by a script in it, which did not run: scripts are switched off, or the "
+    "site that serves the page refuses them (its Content-Security-Policy). Save the page and open the file."
+)
+"""What a reader sees if the page's script does not run; the script removes it."""
 
 
 def to_html(
@@ -127,6 +135,7 @@ def _page(views: Sequence[View], held: Packed, title: str | None, headings: Sequ
 <body>
 <main>
 <h1>{safe_text(title)}</h1>
+<p class="aw-unable">{_UNABLE}</p>
 {places}
 <footer>Standalone page of attnwidgets {__version__}, \0SIZE\0, works offline. {held.note}</footer>
 </main>

@@ -121,6 +121,14 @@ class RequestHandlers:
             for args in handler.page_arguments():
                 yield topic, dict(args), partial(handler.answer, **args)
 
+    def opening_for_page(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return topic and arguments of those that a view needs as it opens: of every topic the first."""
+        return [
+            (topic, dict(args))
+            for topic, handler in self._handlers.items()
+            for args in (*islice(handler.page_arguments(), 1), *handler.opening_arguments())
+        ]
+
     def opening(self, room: int) -> bytes | None:
         """Return the prefetched answers: `Opening` of wire.ts in JSON, then its buffers; None without any.
 

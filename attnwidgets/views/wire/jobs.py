@@ -8,10 +8,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import Cancelled, observing
-from attnwidgets.views.wire.main_loop import on_main_loop
+from attnwidgets.views.wire.main_loop import on_main_loop, unheard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _PROGRESS_EVERY = 0.1  # seconds between two messages of progress
 
@@ -37,6 +37,11 @@ class Job:
     text: str
     work: Callable[[], None]
     stopped: bool = False
+
+    def is_cancelled_by(self, messages: Iterable[Any]) -> bool:
+        """Return whether one of these messages cancels this job."""
+        mine = {"kind": "cancel", "job": self.number}
+        return any(isinstance(sent, dict) and mine.items() <= sent.items() for sent in messages)
 
 
 class Jobs:
@@ -98,10 +103,11 @@ class Jobs:
 
         def observe(done: int, total: int | None, desc: str) -> None:
             nonlocal last_report
-            if job.stopped:
-                raise Cancelled
             now = time.monotonic()
-            if now - last_report >= _PROGRESS_EVERY:
+            is_due = now - last_report >= _PROGRESS_EVERY
+            if job.stopped or (is_due and job.is_cancelled_by(unheard())):
+                raise Cancelled
+            if is_due:
                 last_report = now
                 self._report(job, desc, done, total)
 

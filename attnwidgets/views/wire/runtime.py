@@ -38,9 +38,12 @@ class Runtime(AnyWidget):
 
     _esm = Unicode().tag(sync=True)
 
-    parts = Dict().tag(sync=True)
+    # Held as models, so that hosts that ask a view for what it refers to find them (Panel, ipywidgets.embed).
+    parts = Dict().tag(
+        sync=True, to_json=lambda held, _: {name: f"anywidget:{part.model_id}" for name, part in held.items()}
+    )
 
-    _current: ClassVar[dict[int, Runtime]] = {}
+    _current: ClassVar[dict[int | str, Runtime]] = {}
 
     @classmethod
     def get(cls, parts: Sequence[str] = ()) -> Runtime:
@@ -52,7 +55,7 @@ class Runtime(AnyWidget):
         self = cls._current.get(session())
         if self is None or self.comm is None:
             self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"))
-        held = {name: f"anywidget:{Part.get(name, self).model_id}" for name in parts}
+        held = {name: Part.get(name, self) for name in parts}
         if not held.items() <= self.parts.items():
             self.parts = self.parts | held
         return self
@@ -63,7 +66,7 @@ class Part(AnyWidget):
 
     _esm = Unicode().tag(sync=True)
 
-    _current: ClassVar[dict[tuple[int, str], Part]] = {}
+    _current: ClassVar[dict[tuple[int | str, str], Part]] = {}
 
     @classmethod
     def get(cls, name: str, runtime: Runtime) -> Part:

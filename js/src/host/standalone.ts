@@ -387,4 +387,7 @@ function refuse(error: unknown): void {
   }
 }
 
-if (typeof document !== "undefined") start().catch(refuse);
+if (typeof document !== "undefined") {
+  document.querySelector(".aw-unable")?.remove();
+  start().catch(refuse);
+}

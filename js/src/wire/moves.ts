@@ -3,31 +3,40 @@
  * what one of them saved. A page is whatever shares the models: a notebook in JupyterLab, one output in Colab.
  */
 import type { AnyModel } from "@anywidget/types";
-import type { Moved, SelectionState } from "./wire.ts";
+import type { Moved, SelectionState, Where } from "./wire.ts";
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
 /** Say which values the page is about to save, so that the kernel takes these and no others. */
 export function sign(model: Model, page: number, names: string[]): void {
   const last = model.get("writer");
-  const own = last?.page === page ? last : { count: 0, names: [] };
-  model.set("writer", { page, count: own.count + 1, names: [...new Set([...own.names, ...names])] });
+  const awaited = last?.page === page ? last.names : [];
+  model.set("writer", { page, count: (last?.count ?? 0) + 1, names: [...new Set([...awaited, ...names])] });
 }
 
 /**
  * Take over what the kernel says was moved, by this page or another. What this page saved since then comes back later and
- * counts; until it does, nothing jumps back.
+ * counts; until it does, nothing jumps back. A page that opens asks where the reader is: its front end may have given it the
+ * state of long ago.
  */
 export function followMoves(model: Model, page: number, signal: AbortSignal): void {
+  if (model.get("writer")?.page !== page) {
+    model.set("writer", { page, count: 0, names: [] });
+    const question: Where = { kind: "where" };
+    try {
+      model.send(question, undefined, []);
+    } catch {
+      // The comm is closed: there is no kernel, and no other page.
+    }
+  }
   model.on("msg:custom", (({ kind, writer, values }: Moved) => {
     if (signal.aborted || kind !== "moved") return;
     const last = model.get("writer");
-    let awaited = last?.page === page ? last.names : [];
-    if (last && writer?.page === page) {
-      if (writer.count !== last.count) return;
-      awaited = [];
-      model.set("writer", { ...last, names: [] });
+    if (writer?.page === page) {
+      if (writer.count !== last?.count) return;
+      model.set("writer", { ...writer, names: [] });
     }
+    const awaited = model.get("writer")?.names ?? [];
     for (const [name, value] of Object.entries(values)) {
       if (!awaited.includes(name)) model.set(name, value as never);
     }

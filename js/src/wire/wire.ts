@@ -293,6 +293,11 @@ export interface Writer {
   names: string[];
 }
 
+/** From a page that opens to the shared selection, which answers with `Moved`: where is the reader? */
+export interface Where {
+  kind: "where";
+}
+
 /**
  * From the shared selection to all its pages: what one of them saved (null: something else did), as the kernel has it now.
  */

@@ -1,7 +1,7 @@
 /** What stands where a picture is missing: its outline, what happened, and what to do. */
 import { h, on } from "../../dom.ts";
+import { drawing } from "../charts/svg.ts";
 
-const SVG = "http://www.w3.org/2000/svg";
 /** A table of cells with nothing in them. */
 const OUTLINE = "M1 1 H63 V47 H1 Z M1 13 H63 M1 24 H63 M1 36 H63 M17 1 V47 M32 1 V47 M48 1 V47";
 
@@ -15,17 +15,12 @@ export interface BlankParts {
 }
 
 export function createBlank(signal: AbortSignal, { words, role = "alert", advice, retry }: BlankParts): HTMLElement {
-  const [outline, shape] = ["svg", "path"].map((tag) => document.createElementNS(SVG, tag)) as [SVGElement, SVGElement];
-  outline.setAttribute("viewBox", "0 0 64 48");
-  outline.ariaHidden = "true";
-  shape.setAttribute("d", OUTLINE);
-  outline.append(shape);
   const again = h("button.button", { type: "button" }, "Retry");
   if (retry) on(again, signal, { click: retry });
   return h(
     "div.blank",
     { role },
-    outline,
+    drawing(OUTLINE, "64 48"),
     h("b", words),
     ...(advice ? [h("span.dim", advice)] : []),
     ...(retry ? [again] : []),

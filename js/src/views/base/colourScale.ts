@@ -7,6 +7,8 @@ import type { Filters } from "../../wire/wire.ts";
 export interface ScaleState {
   map: MapName;
   range: readonly [number, number];
+  /** The word for the end of a range that each picture has of its own. */
+  end?: string;
   /** What the numbers mean, for who points at it: "share of the row". */
   words: string;
 }
@@ -35,11 +37,11 @@ export function createScale(): ColourScale {
       mode = scale || SCALE;
       common = extent === "all";
     },
-    show({ map, range, words }) {
+    show({ map, range, end, words }) {
       setStyles(ramp, { background: rampCss(map) });
       const isLog = mode === "log" && range[0] >= 0;
       setText(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
-      setText(high, tickText(range[1]));
+      setText(high, end ?? tickText(range[1]));
       const about = mode === SCALE ? words : `${words}; ${mode === "log" ? "logarithmic" : "square root"} scale`;
       assign(element, { title: about, ariaLabel: `${low.textContent} to ${high.textContent}, ${about}` });
     },

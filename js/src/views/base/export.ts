@@ -63,7 +63,7 @@ export function exportActions(
     });
 
   const photographed = async (format: Format): Promise<Blob> => {
-    const svg = toSvg(root, CHROME);
+    const svg = toSvg(root, ctx.sheet.text(), CHROME);
     return format === "png" ? toPng(svg) : new Blob([svg], { type: TYPES.svg });
   };
 

@@ -3,9 +3,10 @@
  * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
-import { h, on, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
+import { createWatch, h, on, reserve, setChildren, setFlag, setStyles, setText, watchWidth } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
 import { createProgress, createVeil, type Missing, type Skeleton } from "./missing.ts";
+import { fitToolbar } from "./toolbar.ts";
 import { only } from "./view.ts";
 
 export interface FrameParts {
@@ -22,6 +23,8 @@ export interface FrameParts {
   skeleton?: Skeleton;
   /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
   hint?: string;
+  /** Whether the readout says something while nobody points: the hint stands beside it, not in its place. */
+  says?: boolean;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
   /** Whether the caption stands among the controls, in place of a line of its own: for a view of one strip. */
@@ -54,19 +57,30 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const warning = h("div.warning", { role: "note" });
   const progress = createProgress(ctx.signal);
   const isPage = ctx.model.get("runtime") === "";
+  let fit = (): void => undefined;
+  const hasOtherControls = createWatch();
   let isDrawn = false;
   let missing: Missing | null = null;
   if (isInside) setChildren(root, caption, ...parts.body, veil.element);
   else {
     const kernel = createKernelNote(ctx, root);
     root.classList.add("aw-framed");
+    const toolbar = h(`div.toolbar${parts.plain ? ".plain" : ""}`, ...inBar, ...(parts.controls ?? []), h("span.end"));
+    fit = () => fitToolbar(toolbar);
     setChildren(
       root,
-      h(`div.toolbar${parts.plain ? ".plain" : ""}`, ...inBar, ...(parts.controls ?? []), h("span.end")),
+      toolbar,
       warning,
       ...(parts.lead ?? []).map((row) => h("div.lead", row)),
       body,
-      h("div.footer", progress.element, ...footer.elements, kernel.element, h("span.end", ...(parts.actions ?? []))),
+      h(
+        "div.footer",
+        parts.says ? { "data-says": "" } : {},
+        progress.element,
+        ...footer.elements,
+        kernel.element,
+        h("span.end", ...(parts.actions ?? [])),
+      ),
     );
     // The kernel may be lost, and a job go on, without a change of anything that the view draws.
     ctx.onChange(ctx.signal, (changed) => {
@@ -75,6 +89,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       showProgress();
     });
     kernel.show();
+    watchWidth(root, ctx.signal, () => fit());
   }
   /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
   const showProgress = (): void => {
@@ -108,6 +123,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       }
       const shown = ctx.resolved();
       const { source, notes } = shown;
+      // After the view has shown its controls.
+      if (hasOtherControls(ctx.header(), ctx.options, source)) queueMicrotask(fit);
       const name = ctx.options.title || (fallback ?? source.title);
       setText(title, name);
       const words = (at: Resolved): string => {

@@ -1,13 +1,15 @@
 /** The controls that every view has in the same order: method, stack, layer, head, unit. A number with its steppers is one. */
 import type { ViewContext } from "../../context.ts";
-import { assign, createWatch, h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
+import { assign, createWatch, h, iconButton, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
+import { drawing } from "../charts/svg.ts";
 import { createUnits } from "../text/units.ts";
-import { type Icon, icon } from "./icons.ts";
+import { NEXT, PAUSE, PLAY } from "./icons.ts";
 import { createMenu } from "./menu.ts";
 import { chooseMethod } from "./methodChoice.ts";
 import { headChoices, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
 import { createPlayer } from "./player.ts";
+import { foldSegments } from "./segmentedControl.ts";
 
 /** Milliseconds after which a press of "next layer" plays through the layers. */
 const LONG_PRESS_MS = 500;
@@ -28,12 +30,12 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
   const motion = matchMedia("(prefers-reduced-motion: reduce)");
   let press: ReturnType<typeof setTimeout> | undefined;
   const drawPlay = (): void => {
-    const still: [string, Icon] = motion.matches ? ["next layer", "next"] : ["play through layers", "play"];
-    const [name, sign] = player.playing() ? (["pause", "pause"] as const) : still;
+    const still = motion.matches ? (["next layer", NEXT] as const) : (["play through layers", PLAY] as const);
+    const [name, sign] = player.playing() ? (["pause", PAUSE] as const) : still;
     if (play.ariaLabel === name) return;
     play.ariaLabel = name;
     play.title = name;
-    setChildren(play, icon(sign));
+    setChildren(play, drawing(sign));
   };
   const player = createPlayer(ctx, signal, drawPlay);
   ctx.onChange(signal, (changed) => {
@@ -135,6 +137,27 @@ export function createMethodControl(ctx: ViewContext, signal: AbortSignal): Cont
 export function createUnitControl(ctx: ViewContext, signal: AbortSignal): Control {
   const units = createUnits(ctx, signal);
   return { elements: [units.element], show: () => units.show() };
+}
+
+/**
+ * Keep a toolbar in one row, if it can be: beginning at its end, choices among segments become menus; then the layer keeps
+ * its steppers and the head its list, and long names are cut.
+ */
+export function fitToolbar(bar: HTMLElement): void {
+  const controls = [...bar.querySelectorAll<HTMLElement>(":scope > :not(.aw-caption)")];
+  const isOneRow = (): boolean => {
+    const shown = controls.filter(({ offsetHeight }) => offsetHeight > 0);
+    const lowest = Math.max(...shown.map(({ offsetTop }) => offsetTop));
+    return shown.every(({ offsetTop, offsetHeight }) => offsetTop + offsetHeight > lowest);
+  };
+  const segments = [...bar.querySelectorAll(".aw-segments:not([hidden])")].reverse();
+  setFlag(bar, "data-tight", false);
+  for (const choice of segments) foldSegments(choice, false);
+  for (const choice of segments) {
+    if (isOneRow()) return;
+    foldSegments(choice, true);
+  }
+  setFlag(bar, "data-tight", !isOneRow());
 }
 
 /** Several controls as one. */

@@ -16,6 +16,13 @@ export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGEle
   return element;
 }
 
+/** A drawing of one path, in a box from 0, 0 to `size`; screen readers pass it over. */
+export function drawing(path: string, size = "12 12"): SVGElement {
+  const element = svg("svg", { viewBox: `0 0 ${size}`, "aria-hidden": "true" });
+  element.append(svg("path", { d: path }));
+  return element;
+}
+
 /** A straight line between two points. */
 export const rule = (x1: number, y1: number, x2: number, y2: number, attributes: Attributes = {}): SVGElement =>
   svg("line", { ...attributes, x1, x2, y1, y2 });

@@ -115,7 +115,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     tags: [panes.element, filterWords],
     body: [body],
     actions: [copy.element],
-    hint: "click a column to pin it",
+    hint: "Click a column to pin it.",
   });
   const isOtherTexts = createWatch();
   const isOtherSight = createWatch();

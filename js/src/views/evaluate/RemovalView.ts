@@ -86,6 +86,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     ],
     skeleton: "chart",
     hint: "Move the slider to remove more tokens.",
+    says: true,
     actions: [copy.element],
   });
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;

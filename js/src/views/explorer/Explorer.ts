@@ -6,8 +6,8 @@ import { createAnswers } from "../../wire/answers.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
-import { icon } from "../base/icons.ts";
 import { whereWords } from "../base/navigation.ts";
+import { EXPAND, SHRINK } from "../base/signs.ts";
 import {
   createHeadControl,
   createLayerControl,
@@ -16,6 +16,7 @@ import {
   together,
 } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
+import { drawing } from "../charts/svg.ts";
 import { KNOCKS, knock, onK, shownHeadOf, specsOf } from "../interventions/list.ts";
 import { renderHeatmap } from "../maps/Heatmap.ts";
 import { renderPredictions } from "../text/Predictions.ts";
@@ -184,7 +185,7 @@ function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
     const name = isLarge() ? "back to the page" : "fill the window";
     button.title = name;
     button.ariaLabel = name;
-    setChildren(button, icon(isLarge() ? "shrink" : "expand"));
+    setChildren(button, drawing(isLarge() ? SHRINK : EXPAND));
   };
   draw();
   button.hidden = !("showPopover" in root);

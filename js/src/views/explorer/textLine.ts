@@ -6,8 +6,9 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../../wire/wire.ts";
-import { icon } from "../base/icons.ts";
 import { createMenu } from "../base/menu.ts";
+import { BACK, EDIT } from "../base/signs.ts";
+import { drawing } from "../charts/svg.ts";
 import { percent } from "../text/predictions/percent.ts";
 
 export interface TextLine {
@@ -55,8 +56,8 @@ export function createTextLine(
     if (typeof previous === "number") ask({ index: previous }, "back");
   });
   const pencil = iconButton(signal, "", "type another text", () => (field.hidden ? edit() : leave()));
-  setChildren(back, icon("back"));
-  setChildren(pencil, icon("edit"));
+  setChildren(back, drawing(BACK));
+  setChildren(pencil, drawing(EDIT));
   const tools = h("span.text-tools", { role: "group", "aria-label": "texts" }, menu.field, back, pencil);
   const field = h("textarea.button.text-field", {
     rows: "1",

@@ -3,7 +3,7 @@
  */
 
 import type { Theme } from "../../colour.ts";
-import { h, iconButton, on, setChildren, setFlag } from "../../dom.ts";
+import { h, iconButton, on, setChildren, setFlag, setStyles } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
@@ -183,6 +183,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     controls: [...layer.elements, ...controls],
     body: [...(isInside ? [h("div.row", ...controls)] : []), card],
     hint: "Click a feature’s name to open it here.",
+    says: true,
     actions: [copy.element],
   });
   root.classList.add("aw-feature-panel");
@@ -261,6 +262,7 @@ export const renderFeaturePanel = view((ctx, root, signal) => {
     frame.show(sae?.site ?? "", `feature ${nameOfFeature(sae, feature)}`);
     root.ariaLabel = `feature ${nameOfFeature(sae, feature)}`;
     number.max = String((sae?.features ?? 1) - 1);
+    setStyles(number, { "--aw-digits": String(number.max.length) });
     if (document.activeElement !== number) number.value = String(feature);
     earlier.disabled = feature === 0;
     later.disabled = feature + 1 >= (sae?.features ?? 0);

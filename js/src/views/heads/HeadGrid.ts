@@ -285,6 +285,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     scale.show({
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
       range: [source.signed ? -top : 0, top],
+      ...(!scale.common() && { end: "1 × own largest" }),
       words: why || pooled,
     });
   };

@@ -43,7 +43,7 @@ const NAMES: Record<Step, string> = {
 };
 const GROWS_MS = 320;
 /** Minimum width in px for two columns. */
-const TWO_COLUMNS = 640;
+const TWO_COLUMNS = 560;
 
 export const renderNeuronView = view((ctx, root, signal) => {
   const controls = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
@@ -52,7 +52,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const steps = h("fieldset.segments.neuron-steps", { "aria-label": "step" });
   const formula = h("div.neuron-formula", { role: "status" });
   const lanes = createLanes();
-  const keys = createKeyList(signal);
+  const keys = createKeyList(ctx, signal);
   const copy = createCopyButton(ctx, signal, () => {
     const { layer, head, query } = place();
     return ctx.cell("pinned") && row
@@ -195,7 +195,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${NAMES[step]}. Up and down arrows choose one.`;
     const two = width >= TWO_COLUMNS;
     const half = two ? Math.floor((width - 24) * 0.52) : width;
-    ink ??= inkOf(ctx.theme, root);
+    ink ??= inkOf(ctx, root);
     lanes.draw(row, step, key, half, ink, grown);
     const hover = ctx.cell("hover");
     keys.point(hover?.query === query ? hover.key : -1);

@@ -37,7 +37,7 @@ const value = (size: number, exact: boolean): string => {
   return `${exact ? "=" : "≈"} ${printed(size, exact)}`;
 };
 
-/** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)" */
+/** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)"; where all are of one head, it is named once. */
 export function tokenWords(names: Names, { side, index }: Token, { values, exact }: TokenValues): string {
   const { ctx, source } = names;
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
@@ -45,8 +45,11 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   if (!values.some(Boolean)) return name;
   const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown`;
-  const word = (relation: Relation): string =>
-    `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${inHead(names, relation.head)}`;
+  const isOneHead = most.every(({ head }) => head === most[0]?.head);
+  const word = (relation: Relation, i: number): string => {
+    const where = isOneHead && i > 0 ? "" : inHead(names, relation.head);
+    return `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${where}`;
+  };
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}`;
 }
 

@@ -23,8 +23,8 @@ export const renderInterventionView = view((ctx, root, signal) => {
   const how = h(
     "select.button",
     { "aria-label": "replacement for a head's output" },
-    h("option", { value: "zero" }, "write nothing"),
-    h("option", { value: "mean" }, "write its mean over the text"),
+    h("option", { value: "zero" }, "to zero"),
+    h("option", { value: "mean" }, "to its mean"),
   );
   const answers = createAnswers(ctx, signal, () => update());
   const refusal = (): string =>
@@ -39,6 +39,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     controls: controls.elements,
     body: [h("div.active-body", acts, ...(alone ? [h("div.active-pane.active-next", change.element)] : []))],
     hint: "Knock out a head to see what changes.",
+    says: true,
     actions: [copy.element],
   });
   root.classList.add("aw-intervention");

@@ -6,7 +6,7 @@ import { printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
 import type { NumberPlace } from "../base/copyPython.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
+import { createProgress, type Missing, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
@@ -23,6 +23,19 @@ export interface Changed {
 
 export const NOT_HERE = /not in this file/;
 const FEW = 8;
+
+/** What the answer to a request lacks; null: it is there. `away`: what to say where a file has no such answer. */
+export function lacking(
+  answers: Answers,
+  topic: string,
+  args: Record<string, unknown>,
+  what: string,
+  away: string,
+): Missing | null {
+  if (answers.get(topic, args)) return null;
+  if (NOT_HERE.test(answers.failure(topic, args) ?? "")) return { kind: "failed", words: away };
+  return missingAnswer(answers, topic, args, what);
+}
 
 export interface Change {
   element: HTMLElement;
@@ -65,7 +78,7 @@ const MEANT: Record<string, string> = {
 };
 
 export function createChange(ctx: ViewContext, answers: Answers): Change {
-  const state = createFetchStatus(() => answers);
+  const state = createProgress(ctx.signal);
   const [best, distance, target] = [h("div"), h("div"), h("div")];
   const summary = h("div.change-words", { role: "status" }, best, target, distance);
   const body = h("div.change-body");
@@ -148,7 +161,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     show() {
       if (specsOf(ctx).length === 0) {
         last = null;
-        state.show("changed");
+        state.show(null);
         setFlag(element, "data-stale", false);
         const stateKey = JSON.stringify(ctx.header().predictions);
         if (stateKey !== drawnKey) recorded();
@@ -157,10 +170,8 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
       }
       const { args, change: found } = requestChange(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
-      const words_ = NOT_HERE.test(why)
-        ? "The predictions after this change are not in this file: they need a running kernel."
-        : why;
-      state.show("changed", words_);
+      const away = "The predictions after this change are not in this file: they need a running kernel.";
+      state.show(found ? null : lacking(answers, "changed", args, "predictions after this change", away));
       if (found) last = found;
       else if (why) last = null;
       setFlag(element, "data-stale", !found && !why);

@@ -7,12 +7,12 @@ import { toggled } from "../../selection.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Cell, SetRow, Source } from "../../wire/wire.ts";
-import { createFetchStatus } from "../base/fetchStatus.ts";
 import { createReadout } from "../base/frame.ts";
+import { createProgress } from "../base/missing.ts";
 import { headAddress } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
-import { type Changed, distanceWords, NOT_HERE } from "./change.ts";
+import { type Changed, distanceWords, lacking } from "./change.ts";
 import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
@@ -66,8 +66,8 @@ export function createRowEditor(
   const moved = h("output");
   const free = h("div.row.row-free", h("label.field", "moved by", slider), moved);
   const message = h("div.line", { role: "status" });
-  const state = createFetchStatus(() => answers);
-  const strips = createStrips(signal, {
+  const state = createProgress(signal);
+  const strips = createStrips(ctx, signal, {
     point: (key) => say(key),
     pin: (key) => pinKey(key),
     toggle(key) {
@@ -238,20 +238,15 @@ export function createRowEditor(
       why ? "" : at ? "" : shownHead ? "Choose one head: several are shown together." : "Nothing shown here has heads.",
     );
     if (!at || why) {
-      state.show("own_row");
+      state.show(null);
       return;
     }
     const spec = current(at);
     const recordedRow = answers.get<{ query: string; keys: string[] }>("own_row", { ...at });
-    const missing = answers.failure("own_row", { ...at });
     body.hidden = !recordedRow;
     if (!recordedRow) {
-      state.show(
-        "own_row",
-        NOT_HERE.test(missing ?? "")
-          ? `The row of this token is not in this file: it needs a running kernel.`
-          : missing,
-      );
+      const away = "The row of this token is not in this file: it needs a running kernel.";
+      state.show(lacking(answers, "own_row", { ...at }, "row of this token", away));
       return;
     }
     labels = recordedRow.meta.keys;
@@ -270,7 +265,7 @@ export function createRowEditor(
     message.textContent = "";
     if (spec?.to === "free") tellFree(at);
     else {
-      state.show("own_row");
+      state.show(null);
       if (spec?.to === "one_hot" && !before[key]) setText(message, "This token may not read that key: its row stays.");
     }
     say(-1);
@@ -278,11 +273,8 @@ export function createRowEditor(
 
   const tellFree = (at: Place): void => {
     const row = freed(at);
-    const why = answers.failure("free_row", { ...at });
-    state.show(
-      "free_row",
-      NOT_HERE.test(why ?? "") ? "The free part of this row is not in this file: it needs a running kernel." : why,
-    );
+    const away = "The free part of this row is not in this file: it needs a running kernel.";
+    state.show(lacking(answers, "free_row", { ...at }, "free part of this row", away));
     slider.disabled = !row || row.movable < NOTHING;
     setText(moved, row ? `${Math.round(100 * slider.valueAsNumber)} % of its free part` : "");
     slider.ariaValueText = moved.textContent;

@@ -1,8 +1,10 @@
 /** A row of attention before and after, as two lanes of bars over the same keys. */
+import type { ViewContext } from "../../context.ts";
 import { h, on, setSizes, setText, shortLabel, thinned } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import { type Box, createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
+import { styleValue } from "../base/styleValue.ts";
 import { sharpContext } from "../heads/neuron/ink.ts";
 
 export interface Strips {
@@ -28,7 +30,11 @@ const NAMES = 44;
 /** Height in px of a label below the bars. */
 const LABEL = 44;
 
-export function createStrips(signal: AbortSignal, { point, pin, toggle, span }: StripsEvents): Strips {
+export function createStrips(
+  ctx: Pick<ViewContext, "theme">,
+  signal: AbortSignal,
+  { point, pin, toggle, span }: StripsEvents,
+): Strips {
   const canvas = h("canvas");
   const cursor = h("div.lanes-cursor");
   const chosen = h("div.lanes-cursor.lanes-key");
@@ -104,8 +110,8 @@ export function createStrips(signal: AbortSignal, { point, pin, toggle, span }: 
       const inset = cell > 5 ? 1 : 0;
       [before, after].forEach((values, lane) => {
         const base = lane * (LANE + GAP) + LANE;
-        const style = getComputedStyle(names.children[lane] as Element);
-        pen.fillStyle = (lane === 0 && style.getPropertyValue("--aw-apart")) || style.color;
+        const name = names.children[lane] as Element;
+        pen.fillStyle = (lane === 0 && styleValue(ctx, name, "--aw-apart")) || styleValue(ctx, name, "color");
         for (const [i, value] of values.entries()) {
           const high = value > 0 ? Math.max(0.75, ((LANE - 1) * value) / most) : 0;
           pen.fillRect(i * cell, base - high, Math.max(0.6, cell - inset), high);

@@ -3,7 +3,7 @@
 
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
-import { withinError } from "../../numbers.ts";
+import { inColumn } from "../../numbers.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
 import { textWidth } from "./labels.ts";
@@ -108,7 +108,8 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       if (font) pen.font = font;
       pen.textBaseline = "middle";
       pen.textAlign = "right";
-      rows.forEach(({ part, all: whole, error }, row) => {
+      const error = Math.max(...rows.map((row) => row.error || 0));
+      rows.forEach(({ part, all: whole }, row) => {
         const middle = (row + 0.5) * cellHeight;
         const length = now.names ? Math.abs(part) * unit : 0;
         pen.fillStyle = quiet;
@@ -116,7 +117,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
         if (!hasNumbers) return;
         pen.fillStyle = ink;
         const write = (value: number, end: number): void => {
-          const text = withinError(value, error);
+          const text = inColumn(value, error);
           if (textWidth(text, font) < NUMBER - 4) pen.fillText(text, end, middle + 1);
         };
         if (now.names) write(part, now.bar + NUMBER);

@@ -26,7 +26,8 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
   const shows = createSegments("picture", { layers: "layers", targets: "targets" }, signal, () => update());
   const text = h("div.reading");
   const [map, layers] = [h("div.panel", { "data-box": "" }), h("div.panel", { "data-box": "" })];
-  const sums = h("div.sums");
+  const sum = h("span");
+  const sums = h("div.sums.overlay", sum);
   const main = h("div.relevance-main", map, layers, sums);
   const side = h("div.relevance-side", { tabindex: "0", role: "group", "aria-label": "in words" }, answer.element);
   root.classList.add("aw-relevance");
@@ -56,7 +57,9 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
     assign(layers, { hidden: isMap || !hasLayers });
     assign(main, { hidden: !hasLayers && !hasTargets });
     const row = Math.max(0, ctx.cell("pinned")?.query ?? 0);
-    setText(sums, [source.sums[row], source.verdict].filter(Boolean).join(" · "));
+    const sumWords = (sum: string | undefined): string => [sum, source.verdict].filter(Boolean).join(" · ");
+    setText(sum, sumWords(source.sums[row]));
+    reserve(sums, ...source.sums.map(sumWords));
     assign(sums, { hidden: !source.sums.length });
     ctx.tiles.request(source.id, layer, head);
   };

@@ -10,7 +10,6 @@ import {
   atEnd,
   createWatch,
   h,
-  on,
   quoted,
   reserve,
   setChildren,
@@ -76,21 +75,12 @@ export const renderTokenStrip = view((around, root, signal) => {
   const texts = h("div.texts");
   const what = h("span.where.what");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
-  const intensity = h("input.range", {
-    type: "range",
-    max: "6",
-    step: "0.5",
-    value: "0",
-    "aria-label": "colour intensity: lowers the value that gets the full colour",
-    title: "Colour intensity: move right to see small values. Double-click resets.",
-  });
   const legend = h("span.scale.legend", low, ramp, high);
   const sum = h("span");
   const sums = h("div.line.overlay", sum);
   const menu = h("div.form");
   const tools = h("span.strip-tools");
-  if (!isInside) menu.append(h("label.form-line", "colour intensity", intensity));
-  let line = false;
+  let [line, intensity] = [false, 0];
   let edge: ((index: number) => number) | undefined;
   const host: StripHost = {
     view: ctx.el,
@@ -99,7 +89,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     isInside,
     labels: () => ctx.axisOf(ctx.source().key).labels,
     paint(...look) {
-      [line, edge] = look;
+      [line, edge, intensity] = look;
       paint();
     },
     reach(index, chosen) {
@@ -272,7 +262,7 @@ export const renderTokenStrip = view((around, root, signal) => {
         extent,
         filters.special,
         stochastic,
-        intensity.value,
+        intensity,
         line,
         edge,
       )
@@ -286,7 +276,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const largest = Math.max(...inside.map(peak));
     const end = shared.end(reading.top || largest);
     const most = extent === "all" && stochastic ? 1 : stochastic ? Math.min(1, end) : end;
-    const top = topOfScale([most], Number(intensity.value));
+    const top = topOfScale([most], intensity);
     const colours = fills(...colouring);
     keys.forEach((strip, row) => {
       const values = rows[row];
@@ -295,7 +285,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
     setText(low, signed ? `−${tickText(top)}` : "0");
-    const isCut = Number(intensity.value) > 0;
+    const isCut = intensity > 0;
     setText(high, `${signed ? "+" : ""}${tickText(top)}${isCut ? "+" : ""}`);
     assign(high, { title: isCut ? `this and more; the largest ${tickText(largest)}` : "" });
   };
@@ -422,13 +412,6 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (isInside) frame.readout.show(missingTile(ctx).words, false);
   };
 
-  on(intensity, signal, {
-    input: paint,
-    dblclick() {
-      intensity.value = "0";
-      paint();
-    },
-  });
   ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => bound.abort());
   // Where a text stands is known once the page has laid it out.

@@ -2,9 +2,10 @@
 import type { ViewContext } from "../../context.ts";
 import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/wire.ts";
-import { icon } from "../base/icons.ts";
 import { plural } from "../base/navigation.ts";
+import { FIND } from "../base/signs.ts";
 import { only, view } from "../base/view.ts";
+import { drawing } from "../charts/svg.ts";
 import { findHits, type Hit } from "./find.ts";
 
 /** How the tools act on their strip; passed in through the context. */
@@ -16,8 +17,8 @@ export interface StripHost {
   /** Whether another view holds it. */
   readonly isInside: boolean;
   labels(): readonly string[];
-  /** Whether colour lies below the text; the width of a line around an element. */
-  paint(line: boolean, edge: ((index: number) => number) | undefined): void;
+  /** Whether colour lies below the text; the width of a line around an element; how small a value gets the full colour. */
+  paint(line: boolean, edge: ((index: number) => number) | undefined, intensity: number): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
   /** An extra note about an element. */
@@ -39,6 +40,22 @@ export const renderStripTools = view((ctx, root, signal) => {
   };
   toggle("compact: smaller type, narrower lines", (pressed) => setFlag(strip.texts, "data-compact", pressed));
   const underline = toggle("colour below the text", () => paint());
+  const intensity = h("input.range", {
+    type: "range",
+    max: "6",
+    step: "0.5",
+    value: "0",
+    "aria-label": "colour intensity: lowers the value that gets the full colour",
+    title: "Colour intensity: move right to see small values. Double-click resets.",
+  });
+  if (!strip.isInside) strip.menu.prepend(h("label.form-line", "colour intensity", intensity));
+  on(intensity, signal, {
+    input: () => paint(),
+    dblclick() {
+      intensity.value = "0";
+      paint();
+    },
+  });
   const field = h("input.button", {
     type: "search",
     placeholder: "find",
@@ -51,7 +68,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   const open = iconButton(signal, "", "find in the text (/)", () => unfold(Boolean(find.hidden)));
   const find = h("span.field.find", { hidden: "" }, field, count, less, more);
   const ranked = h("span.note");
-  setChildren(open, icon("find"));
+  setChildren(open, drawing(FIND));
   setChildren(root, find, ...(strip.isInside ? [] : [open]));
   strip.texts.after(ranked);
   const unfold = (is: boolean): void => {
@@ -91,7 +108,7 @@ export const renderStripTools = view((ctx, root, signal) => {
 
   const paint = (): void => {
     const edge = (index: number): number => covered.get(index) ?? 0;
-    strip.paint(underline.checked, covered.size > 0 ? edge : undefined);
+    strip.paint(underline.checked, covered.size > 0 ? edge : undefined, Number(intensity.value));
   };
 
   const mark = (): void => {

@@ -1,29 +1,22 @@
 /** The unit of the text: one button for each. */
 import type { ViewContext } from "../../context.ts";
-import { assign, createWatch, h, on, setChildren } from "../../dom.ts";
+import { assign, createWatch } from "../../dom.ts";
 import { plural, unitsOf } from "../base/navigation.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 
 export function createUnits(ctx: ViewContext, signal: AbortSignal): { element: HTMLElement; show(): void } {
-  const element = h("fieldset.segments", { "aria-label": "unit" });
-  // Radio buttons are grouped by name across the whole page.
-  const group = `aw-unit-${Math.random()}`;
+  const units = createSegments<string>("unit", {}, signal, () => ctx.selection.set({ unit: units.value() }));
   const isOther = createWatch();
-  let drawnUnits = "";
-  on(element, signal, { change: ({ target }) => ctx.selection.set({ unit: (target as HTMLInputElement).value }) });
+  const isOffered = createWatch();
   return {
-    element,
+    element: units.element,
     show() {
       const source = ctx.source();
       if (!isOther(ctx.header(), ctx.options, source)) return;
       const offered = ctx.options.unit ? [] : unitsOf(ctx.header(), source, ctx.options.units);
-      assign(element, { hidden: offered.length < 2 });
-      if (drawnUnits !== offered.join()) {
-        drawnUnits = offered.join();
-        const button = (unit: string): HTMLElement =>
-          h("label.segment", h("input", { type: "radio", name: group, value: unit }), plural(unit));
-        setChildren(element, ...offered.map(button));
-      }
-      for (const button of element.querySelectorAll("input")) button.checked = button.value === source.unit;
+      assign(units.element, { hidden: offered.length < 2 });
+      if (isOffered(offered.join())) units.offer(Object.fromEntries(offered.map((unit) => [unit, plural(unit)])));
+      units.choose(source.unit);
     },
   };
 }

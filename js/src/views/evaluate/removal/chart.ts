@@ -3,6 +3,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { on } from "../../../dom.ts";
 import { roundUp } from "../../../numbers.ts";
+import { styleValue } from "../../base/styleValue.ts";
 import { createFigure } from "../../charts/figure.ts";
 import {
   type Chart,
@@ -58,7 +59,7 @@ export function createChart(
   let taken: Box[] = [];
   let scale = 1;
 
-  const font = (weight: number): string => `${weight} 12px ${getComputedStyle(element).fontFamily}`;
+  const font = (weight: number): string => `${weight} 12px ${styleValue(ctx, element, "font-family")}`;
   const areaOf = ({ left, right, top, bottom }: Chart): Box => ({
     ...{ x: left + 4, y: top, width: right - left - 4, height: bottom - top - 2 },
   });

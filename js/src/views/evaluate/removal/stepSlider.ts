@@ -1,7 +1,8 @@
 /** The current step: a slider between two steppers, and a button that plays to the end. */
 
 import { assign, atEnd, h, iconButton, keyboard, on, setChildren, setText } from "../../../dom.ts";
-import { icon } from "../../base/icons.ts";
+import { PAUSE, PLAY } from "../../base/icons.ts";
+import { drawing } from "../../charts/svg.ts";
 
 const PLAY_EVERY_MS = 450;
 
@@ -39,7 +40,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     const name = timer ? "pause" : "play";
     if (play.ariaLabel === name) return;
     assign(play, { ariaLabel: name, title: name });
-    setChildren(play, icon(name));
+    setChildren(play, drawing(timer ? PAUSE : PLAY));
   };
   const stop = (): void => {
     clearTimeout(timer);

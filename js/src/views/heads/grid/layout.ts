@@ -3,7 +3,7 @@
 import { type Arrangement, arrange, type Order, type Ordering, type Place, table, thumbSide } from "./arrange.ts";
 
 /** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
-const [LARGEST, LEAST_SIDE, NAMED] = [72, 12, 36];
+const [LARGEST, LEAST_SIDE, NAMED] = [160, 12, 36];
 /** Size of a place of the heat table in px. */
 const [WIDEST, HIGHEST] = [24, 20];
 /** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */

@@ -4,6 +4,7 @@ import type { ViewContext } from "../../../context.ts";
 import { h, setChildren, thinned } from "../../../dom.ts";
 import type { Source } from "../../../wire/wire.ts";
 import { headAddress } from "../../base/navigation.ts";
+import { styleValue } from "../../base/styleValue.ts";
 import type { Place } from "./arrange.ts";
 import { FOOT, type Layout } from "./layout.ts";
 
@@ -52,9 +53,8 @@ export function createNames(ctx: ViewContext): Names {
     paint(canvas, source, { lines, order }, { width, height }, foot) {
       const pen = canvas.getContext("2d");
       if (!pen) return;
-      const style = getComputedStyle(canvas);
-      pen.fillStyle = style.color;
-      pen.font = `${Math.round((12 * foot) / FOOT)}px ${style.fontFamily}`;
+      pen.fillStyle = styleValue(ctx, canvas, "color");
+      pen.font = `${Math.round((12 * foot) / FOOT)}px ${styleValue(ctx, canvas, "font-family")}`;
       pen.textAlign = "center";
       pen.textBaseline = "middle";
       const isNarrow = order === "within"; // the layer stands at the left

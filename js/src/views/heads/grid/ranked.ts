@@ -11,7 +11,7 @@ import type { Ranking } from "./patterns.ts";
 /** Rows, and named thumbnails beneath a heat table. */
 const [ROWS, THUMBS] = [12, 6];
 /** Sides of their pictures in px. */
-const [SMALL, LARGE] = [20, 44];
+const [SMALL, LARGE] = [20, 36];
 
 export interface RankedState {
   ranking: Ranking | null;

@@ -1,8 +1,9 @@
 /** Colours of signed numbers, and a canvas at screen resolution. */
 
-import type { Theme } from "../../../colour.ts";
 import { barColours, heatMap, mapTable } from "../../../colour.ts";
+import type { ViewContext } from "../../../context.ts";
 import { density } from "../../../dom.ts";
+import { styleValue } from "../../base/styleValue.ts";
 
 export interface Ink {
   /** Colours for -1 to 1: 257 triples of bytes. */
@@ -19,11 +20,12 @@ export interface Ink {
 export const placeOf = (share: number): number => 3 * Math.round(128 + 128 * Math.max(-1, Math.min(1, share || 0)));
 
 /** Colours for a theme; lines and text use those of the element. */
-export function inkOf(theme: Theme, el: Element): Ink {
+export function inkOf(ctx: Pick<ViewContext, "theme">, el: Element): Ink {
+  const { theme } = ctx;
   const table = mapTable(heatMap(true, theme));
   const line = theme === "dark" ? "#fff4" : "#0003";
   const { amount: share, for: positive, against: negative } = barColours(theme);
-  return { table, positive, negative, share, line, text: getComputedStyle(el).color };
+  return { table, positive, negative, share, line, text: styleValue(ctx, el, "color") };
 }
 
 /** Set a canvas's size in CSS px, clear it, and return a context that draws in CSS px; null if there is none. */

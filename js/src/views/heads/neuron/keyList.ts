@@ -1,9 +1,11 @@
 /**
  * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
  */
+import type { ViewContext } from "../../../context.ts";
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { type Bar, type Box, createChosen } from "../../base/chosen.ts";
 import type { Picture } from "../../base/gestures.ts";
+import { styleValue } from "../../base/styleValue.ts";
 import { textWidth } from "../../maps/labels.ts";
 import { type Ink, largest, placeOf, sharpContext } from "./ink.ts";
 import { aligned, numberOf, type Row, type Step, vectorOf } from "./row.ts";
@@ -84,7 +86,7 @@ function largestOf({ q, k, dim }: Row, step: Step): number {
   return most;
 }
 
-export function createKeyList(signal: AbortSignal): KeyList {
+export function createKeyList(ctx: Pick<ViewContext, "theme">, signal: AbortSignal): KeyList {
   const canvas = h("canvas.neuron-bars");
   const space = h("div.neuron-space");
   const list = h(
@@ -211,12 +213,13 @@ export function createKeyList(signal: AbortSignal): KeyList {
         if (!shown) top = largestOf(state.row, state.step);
       }
       now = state;
-      tall = Math.min(state.tall || TALLEST, state.row.count * LINE);
+      // Whole rows.
+      tall = LINE * Math.min(Math.floor((state.tall || TALLEST) / LINE), state.row.count);
       list.style.height = `${tall}px`;
       const { labels, width } = state;
       if (measured !== `${width} ${labels.length} ${labels[0]}`) {
         measured = `${width} ${labels.length} ${labels[0]}`;
-        const { fontFamily } = getComputedStyle(list);
+        const fontFamily = styleValue(ctx, list, "font-family");
         const most = Math.min(140, Math.round(width * 0.32));
         const widths = labels.slice(0, MEASURED).map((label) => textWidth(shortLabel(label), `600 13px ${fontFamily}`));
         names = Math.min(most, Math.ceil(Math.max(24, ...widths)) + 9);

@@ -1,0 +1,55 @@
+/**
+ * The style sheet of one copy of this code. A page may hold several copies: two notebooks of one JupyterLab have two
+ * kernels, with other views and perhaps other versions. The sheet is made by script, which a content policy allows where
+ * it refuses style elements.
+ */
+import { onResize } from "./dom.ts";
+
+const COPY = "data-aw-copy";
+
+export interface Sheet {
+  text(): string;
+  add(css: string): void;
+  /** Style a view wherever it is put: in a document or a shadow root. */
+  dress(root: HTMLElement, signal: AbortSignal): void;
+}
+
+/** Whether a view in this place is of the copy that a sheet belongs to; true of every sheet that is not ours. */
+function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolean {
+  const { selectorText = "" } = (first ?? {}) as Partial<CSSStyleRule>;
+  return !selectorText.startsWith(`[${COPY}`) || place.querySelector(selectorText) !== null;
+}
+
+/** A sheet whose views are marked with `name`: what all of them need, and what is added. */
+export function createSheet(name: string, core: string): Sheet {
+  let added = "";
+  let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
+  /** The first rule says whose it is. */
+  const write = (sheet: CSSStyleSheet | undefined, css: string): void =>
+    sheet?.replaceSync(`[${COPY}="${name}"] {}${css}`);
+  return {
+    text: () => core + added,
+    add(css) {
+      added += css;
+      write(sheets?.[1], added);
+    },
+    dress(root, signal) {
+      root.setAttribute(COPY, name);
+      const enter = (): void => {
+        if (!sheets) {
+          sheets = [new CSSStyleSheet(), new CSSStyleSheet()];
+          write(sheets[0], core);
+          write(sheets[1], added);
+        }
+        const at = root.getRootNode();
+        const place = at instanceof ShadowRoot ? at : document;
+        const all = place.adoptedStyleSheets;
+        if (all.includes(sheets[0])) return;
+        // Those of kernels that were restarted go. What a view adds weighs more than what all have, of any copy.
+        place.adoptedStyleSheets = [sheets[0], ...all.filter((one) => isUsed(place, one)), sheets[1]];
+      };
+      enter();
+      onResize(root, signal, enter); // whenever it is on the page again
+    },
+  };
+}

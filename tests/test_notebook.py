@@ -1,0 +1,41 @@
+"""What happens between the cells of a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets import _notebook
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def run(needed: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, shell: Any) -> list[bool]:
+    """Call it in a cell; return whether the modules were there at the end of the cell, and soon after."""
+    for name in needed:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(_notebook, "running_shell", lambda: shell)
+    monkeypatch.setattr(_notebook, "_NEEDED", needed)
+    monkeypatch.setattr(_notebook, "_IDLE", 0.01)
+
+    async def cell() -> list[bool]:
+        _notebook.prepare_views()
+        there = [all(name in sys.modules for name in needed)]
+        await asyncio.sleep(0.1)
+        return [*there, all(name in sys.modules for name in needed)]
+
+    return asyncio.run(cell())
+
+
+def test_what_views_need_is_imported_after_the_cell(monkeypatch):
+    assert run(("colorsys", "wave"), monkeypatch, SimpleNamespace()) == [False, True]
+
+
+def test_nothing_is_imported_outside_a_notebook(monkeypatch):
+    assert run(("colorsys", "wave"), monkeypatch, None) == [False, False]
+    monkeypatch.setattr(_notebook, "running_shell", SimpleNamespace)
+    _notebook.prepare_views()  # a shell without a running loop
+    assert "wave" not in sys.modules
