@@ -63,7 +63,7 @@ def pictures(view: View, anchor: str) -> str:
     """Return the Markdown of a view's pictures after writing them; "" if it draws nothing of its own."""
     try:
         for theme in THEMES:
-            view.save(FOLDER / f"{view.name}-{theme}.png", columns=1, theme=theme, dpi=150)
+            view.save(FOLDER / f"{view.name}-{theme}.png", columns=1, theme=theme, dpi=120)
     except TypeError:
         return ""
     return "".join(
