@@ -295,6 +295,8 @@ class Page:
         self.evaluate("s => document.querySelector(s).focus()", selector)
 
     def screenshot(self, path):
+        # WebKit waits for a frame, which may be the one that has just been drawn.
+        self.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
         picture = self.browser.call("TakeScreenshot", {"full": False})
         Path(path).write_bytes(base64.b64decode(picture))
 
