@@ -1,6 +1,5 @@
 """Measure what a reader of JupyterLab waits for when a cell shows an Explorer, and shows it again.
 
-
     python benchmarks/bench_first_view.py
 
 It needs JupyterLab, Playwright and Chromium. Milliseconds of: Python, from sending the cell until its display
