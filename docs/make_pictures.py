@@ -1,7 +1,8 @@
 """Write the pictures of the documentation, as real views draw them.
 
-docs/design-light.png and docs/design-dark.png show the parts of every view; those in docs/pictures, what
-three views do, for the README: on a light and on a dark page, with two dots per CSS pixel.
+docs/design-light.png and docs/design-dark.png show the parts of every view, docs/design-states.png what
+stands where a picture is missing; those in docs/pictures, what three views do, for the README: on a light and
+on a dark page, with two dots per CSS pixel.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ import argparse
 import io
 import os
 import shutil
+import sys
 import tempfile
 from base64 import b64encode
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import attnwidgets as aw
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
+
+from stage import play
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +92,20 @@ SHEET = """([parts, colours, sizes, spaces, ramps]) => {
   const rest = add('', 'display: flex; flex-wrap: wrap; gap: 0 24px; align-items: start');
   for (const part of others) named(rest, ...part);
   document.body.replaceChildren(sheet);
+}"""
+
+
+STATE_WIDTH, STATE_HEIGHT = 640, 300
+BLANK = "document.documentElement.style.colorScheme = 'light dark'"
+SITE = "blocks.3.hook_resid_post"
+# The view alone on the page, under its name.
+STATE_NAME = """(root, words) => {
+  const name = document.createElement('div');
+  name.textContent = words;
+  name.style.cssText = 'font: 600 13px system-ui; margin: 0 0 8px';
+  const page = 'margin: 12px; padding: 0; max-width: none; background: Canvas; color: CanvasText';
+  document.body.style.cssText = page;
+  document.body.replaceChildren(name, root.parentElement.childElementCount === 1 ? root.parentElement : root);
 }"""
 
 
@@ -158,6 +179,60 @@ def whole(page: Page) -> bytes:
     return page.locator(".aw-root").screenshot()
 
 
+def states(trace: Any) -> list[tuple[str, View, str, int]]:
+    """Return a view for each state, with what its kernel does, and the milliseconds until it is seen."""
+    drawn = torch.randn(384, 64, generator=torch.Generator().manual_seed(0))
+    sae = aw.SAE(drawn, drawn.T.contiguous(), torch.zeros(384), b_enc=torch.full((64,), -1e3), site=SITE)
+    other = aw.trace(trace.model, trace.tokenizer, trace.text)  # its views are linked with no other
+    compared = aw.compare(trace, methods=("attention", "rollout"), height=STATE_HEIGHT)
+    silent = aw.FeatureTable(aw.sae_features(trace, sae), height=STATE_HEIGHT)
+    return [
+        ("Awaited, with a total", compared, "works", 600),
+        ("Nothing to show", silent, "", 0),
+        ("Failed, with Retry", compared, "refuses", 600),
+        ("No kernel answers: the picture stays", aw.HeadView(other, height=STATE_HEIGHT), "silent", 9000),
+    ]
+
+
+def draw_states(trace: Any, path: Path) -> None:
+    """Write each state on a light and on a dark page, beside each other."""
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        columns = []
+        for theme in ("light", "dark"):
+            page = browser.new_page(
+                viewport={"width": STATE_WIDTH, "height": 2 * STATE_HEIGHT},
+                color_scheme="dark" if theme == "dark" else "light",
+            )
+            page.clock.install()
+            pictures = []
+            for name, view, kernel, later in states(trace):
+                if kernel:
+                    page.evaluate(BLANK)
+                    root = play(page, view, kernel, cold=kernel != "silent")
+                else:
+                    page.goto(view.to_html(Path(folder) / "page.html").as_uri())
+                    root = page.locator(".aw-root").first
+                    root.wait_for()
+                page.clock.run_for(600)
+                if kernel == "silent":
+                    root.locator(".aw-hv-name").nth(3).click()  # asks for the row
+                    page.mouse.move(0, 0)
+                page.clock.run_for(later)
+                page.wait_for_timeout(200)
+                root.evaluate(STATE_NAME, name)
+                pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+                page.goto("about:blank")
+            columns.append(pictures)
+        browser.close()
+    size = (STATE_WIDTH, STATE_HEIGHT + 48)
+    sheet = Image.new("RGB", (2 * size[0], len(columns[0]) * size[1]))
+    for column, pictures in enumerate(columns):
+        for row, image in enumerate(pictures):
+            sheet.paste(image.crop((0, 0, *size)), (column * size[0], row * size[1]))
+    sheet.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
 def executable() -> str:
     """Return the path of a Chromium.
 
@@ -171,12 +246,13 @@ def executable() -> str:
 
 
 def design() -> None:
-    """Write the sheet of parts."""
+    """Write the sheet of parts, and that of the states."""
     model, tokenizer = aw.demo_model("classifier")
     review = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
     views = [aw.Explorer(review, methods=METHODS, layer=2, head=6), aw.RelevanceMap(aw.lrp(review))]
     for theme in THEMES:
         shoot(views, sheet, FOLDER / f"design-{theme}.png", theme)
+    draw_states(review, FOLDER / "design-states.png")
 
 
 def readme() -> None:

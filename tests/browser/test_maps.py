@@ -156,3 +156,13 @@ def test_a_head_chosen_from_some_queries_says_so(map_page, monkeypatch, kind):
     said.wait_for()
     page.locator(".aw-heatmap .aw-plot").press("ArrowLeft" if view.selection.head else "ArrowRight")
     said.wait_for(state="hidden")  # another head was not
+
+
+def test_a_map_keeps_within_the_height_that_it_is_given(page_of):
+    numbers = np.random.default_rng(0).dirichlet(np.ones(14), (1, 1, 14)).astype("float32")
+    trace = aw.from_attentions(numbers, [f"token{i}" for i in range(14)])
+    page = page_of(aw.Heatmap(trace, height=300), viewport={"width": 760, "height": 700})
+    page.locator(".aw-plot[aria-busy=false]").wait_for()
+    footer, plot = (page.locator(place).bounding_box() for place in (".aw-footer", ".aw-plot"))
+    assert plot["y"] + plot["height"] <= footer["y"]
+    assert page.locator(".aw-heatmap").bounding_box()["height"] == 300

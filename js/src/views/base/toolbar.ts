@@ -150,7 +150,7 @@ export function fitToolbar(bar: HTMLElement): void {
     const lowest = Math.max(...shown.map(({ offsetTop }) => offsetTop));
     return shown.every(({ offsetTop, offsetHeight }) => offsetTop + offsetHeight > lowest);
   };
-  const segments = [...bar.querySelectorAll(".aw-segments:not([hidden])")].reverse();
+  const segments = [...bar.querySelectorAll(".aw-segments")].reverse();
   setFlag(bar, "data-tight", false);
   for (const choice of segments) foldSegments(choice, false);
   for (const choice of segments) {

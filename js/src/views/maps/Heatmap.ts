@@ -456,7 +456,10 @@ export const renderHeatmap = view((around, root, signal) => {
   const refit = (): void => {
     const given = root.dataset.box !== undefined;
     const around = given ? 0 : heightBeside(body.parentElement as HTMLElement) + EDGES;
-    box = { width: body.clientWidth, height: (given ? root.clientHeight : TALLEST) - around - heightBeside(body) };
+    box = {
+      width: body.clientWidth,
+      height: (given ? root.clientHeight : (ctx.options.height ?? TALLEST)) - around - heightBeside(body),
+    };
     draw();
   };
   watchBox(root, signal, refit);
