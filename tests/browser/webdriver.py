@@ -136,7 +136,7 @@ class Firefox:
             digits += digit
         return json.loads(self._wire.read(int(digits)))
 
-    def call(self, name, parameters):
+    def call(self, name, parameters, limit=ANSWERS):
         told = json.dumps([0, next(self._numbers), f"WebDriver:{name}", parameters]).encode()
         self._wire.write(b"%d:%s" % (len(told), told))
         self._wire.flush()
@@ -195,18 +195,18 @@ class WebKit:
         except OSError:
             return None
 
-    def _send(self, method, path, parameters):
+    def _send(self, method, path, parameters, limit=ANSWERS):
         data = json.dumps(parameters).encode() if method == "POST" else None
         request = urllib.request.Request(f"{self._address}{path}", data, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=ANSWERS) as answer:
+            with urllib.request.urlopen(request, timeout=limit) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             told = json.load(error)["value"]
             raise WebDriverError(f"{told['error']}: {told['message']}") from error
 
-    def call(self, name, parameters):
-        return self._send(*COMMANDS[name], parameters)
+    def call(self, name, parameters, limit=ANSWERS):
+        return self._send(*COMMANDS[name], parameters, limit)
 
     def close(self):
         self.call("DeleteSession", {})
@@ -295,9 +295,11 @@ class Page:
         self.evaluate("s => document.querySelector(s).focus()", selector)
 
     def screenshot(self, path):
-        # WebKit waits for a frame, which may be the one that has just been drawn.
-        self.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))")
-        picture = self.browser.call("TakeScreenshot", {"full": False})
+        """Save a picture, for people; WebKit waits for a next frame, and sometimes there is none."""
+        try:
+            picture = self.browser.call("TakeScreenshot", {"full": False}, limit=10)
+        except TimeoutError:
+            return
         Path(path).write_bytes(base64.b64decode(picture))
 
     def errors(self):
