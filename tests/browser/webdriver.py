@@ -44,9 +44,9 @@ LISTEN = """() => {
   const heard = window.awHeard = [];
   const { error } = console;
   console.error = (...told) => { heard.push(told.map(String).join(' ')); error.apply(console, told); };
-  // An observer's answer that comes one frame later is no error.
+  // An observer's answer that comes one frame later is no error. WebKit tells nothing of errors in files.
   addEventListener('error', ({ message }) => {
-    if (!message.startsWith('ResizeObserver loop')) heard.push(message);
+    if (!/^(ResizeObserver loop|Script error)/.test(message)) heard.push(message);
   });
   addEventListener('unhandledrejection', ({ reason }) => heard.push(String(reason)));
 }"""
