@@ -149,7 +149,7 @@ def test_the_models_own_initialiser_draws():
     with aw.randomized(model):
         block = model.transformer.h[2]
         assert block.mlp.c_fc.weight.std().item() == pytest.approx(0.05, rel=0.05)
-        # GPT-2's paper scales what goes into the residual stream by the number of layers; not all versions do.
+        # GPT-2's paper scales what goes into the residual stream by the number of layers; some versions do.
         scaled = fresh.transformer.h[2].mlp.c_proj.weight.std().item()
         assert block.mlp.c_proj.weight.std().item() == pytest.approx(scaled, rel=0.05)
         assert torch.equal(block.ln_1.weight, torch.ones(96))
