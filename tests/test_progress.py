@@ -47,8 +47,7 @@ import sys
 sys.path.insert(0, {root!r})
 import ipywidgets
 from attnwidgets import _progress
-from ipywidgets.widgets import widget
-_instances = widget._instances if hasattr(widget, "_instances") else widget.Widget.widgets
+from attnwidgets.sphinx.cell import open_widgets
 
 def work(steps, delay, stop=None):
     _progress._DELAY_SECONDS = delay
@@ -62,7 +61,7 @@ def failing():
             raise ValueError
 
 def counted():
-    return len(_instances), len(get_ipython().kernel.comm_manager.comms)
+    return len(open_widgets()), len(get_ipython().kernel.comm_manager.comms)
 """
 
 

@@ -28,9 +28,7 @@ def shown_views(budget: int) -> HTML:
     Args:
         budget: How many bytes they may take, about.
     """
-    places = {
-        model: list(_views_in(widget)) for model, widget in _open_widgets().items() if _is_shown(widget)
-    }
+    places = {model: list(_views_in(widget)) for model, widget in open_widgets().items() if _is_shown(widget)}
     views = list(dict.fromkeys(view for listed in places.values() for view in listed))
     written: dict[str, Any] = {"places": {}}
     if views:
@@ -41,10 +39,12 @@ def shown_views(budget: int) -> HTML:
     return HTML(f'<script type="{MIME}">{json_text(written)}</script>')
 
 
-def _open_widgets() -> dict[str, Any]:
+def open_widgets() -> dict[str, Any]:
+    """Return ipywidgets' own record of the widgets that are not closed, by model id."""
     from ipywidgets.widgets import widget
 
-    return dict(widget._instances)  # noqa: SLF001 - ipywidgets warns of its public name for them
+    # ipywidgets 8 warns of the public name that 7 has for them.
+    return widget._instances if hasattr(widget, "_instances") else widget.Widget.widgets  # noqa: SLF001
 
 
 def _is_shown(widget: Any) -> bool:

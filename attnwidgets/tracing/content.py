@@ -31,6 +31,8 @@ _SETTINGS = (
 """Settings that change ids beside the vocabulary; padding is ours, templates and cleaning change none."""
 _FILE_OPTIONS = ("name_or_path", "_file", "_files", "is_local", "local_files_only")
 """Endings of option names that say where files lie."""
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+"""What folders of installed packages are called."""
 
 
 def key_of(*parts: Any) -> str:
@@ -203,4 +205,7 @@ def _is_own(module: str | None) -> bool:
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return file is not None and not any(Path(file).is_relative_to(folder) for folder in installed)
+    if file is None or any(Path(file).is_relative_to(folder) for folder in installed):
+        return False
+    # Those of the user (pip install --user), and of the Python that an environment was made from.
+    return _PACKAGES.isdisjoint(Path(file).parts)

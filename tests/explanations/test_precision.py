@@ -14,6 +14,7 @@ from attnwidgets.explanations.registry.registry import Method, methods
 from attnwidgets.tracing.recording.run import trace
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
+from tests.tracing.families import JOINED
 
 MODELS = {
     "classifier": random_classifier,
@@ -23,6 +24,8 @@ MODELS = {
 OWN = [method for method in methods() if method.function.__module__.startswith("attnwidgets.")]
 # captum sums Shapley values in float32.
 COARSE = ("shapley_sampling",)
+# T5 did so to its attention itself.
+ROUNDED = () if JOINED else ("encoder-decoder",)
 
 
 @functools.cache
@@ -44,7 +47,7 @@ def test_a_float64_model_is_explained_in_float64(method: Method) -> None:
             parts = [found] if getattr(found, "map", None) in (None, found) else [found, found.map]
             for part in parts:
                 assert part.dtype == part.values.dtype == name, (model, dtype, part)
-            if name == "float64" and method.name not in COARSE:
+            if name == "float64" and method.name not in COARSE and model not in ROUNDED:
                 assert (found.values != found.values.astype(np.float32)).any(), model
 
 

@@ -8,6 +8,7 @@ import torch
 
 import attnwidgets as aw
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 IDS = [3, 17, 42, 8, 99, 5]
 
@@ -19,6 +20,7 @@ def text(name: str) -> Any:
 
 
 def t5() -> Any:
+    needs("interface", "T5")
     model = tiny.build(tiny.SEQ2SEQ["T5"]).double()
     return aw.trace(model, tiny.wordpiece(), "unbelievable cat", target_text="cat cat")
 

@@ -12,6 +12,7 @@ import transformers as hf
 import attnwidgets as aw
 from attnwidgets.tracing.attention_modules import sites
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 from .made import IDS, logits, t5, text, vit
 
@@ -26,6 +27,7 @@ def traces() -> list[Any]:
 
 @pytest.mark.parametrize("name", [*tiny.TEXT, *tiny.SEQ2SEQ])
 def test_the_layers_found_without_running_are_those_that_a_trace_calls(name: str) -> None:
+    needs("interface", name)
     seq2seq = name in tiny.SEQ2SEQ
     model = tiny.build((tiny.SEQ2SEQ if seq2seq else tiny.TEXT)[name])
     options = {"input_ids": IDS} if not seq2seq else {"text": "cat", "target_text": "cat"}

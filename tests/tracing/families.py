@@ -22,11 +22,28 @@ IDS = [5, 17, 31, 9, 44, 8, 23, 60]
 WRITTEN = 4  # tokens that encoder-decoders write
 # By then every family here had joined transformers' attention interface; T5 was the last.
 JOINED = Version(hf.__version__) >= Version("5.15")
+# What some tests need of a family, and the version that brought it. Before, users are told what is missing.
+_BROUGHT = {
+    "interface": ("5.15", "T5"),
+    "head": ("5.14", "GPT-NeoX", "GPT-NeoX (sequential)"),
+}
 
 
 def noise(*shape: int) -> torch.Tensor:
     """Return the same random numbers every time."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+def needs(part: str, family: str) -> None:
+    """Skip a test before the version of transformers that brought a part of a family.
+
+    Args:
+        part: "interface", to edit attention or to call blocks again; "head", to take a logit apart.
+        family: Its name. Of most families every version that is supported has both.
+    """
+    version, *families = _BROUGHT[part]
+    if family in families and Version(hf.__version__) < Version(version):
+        pytest.skip(f"transformers {hf.__version__}: the {part} of {family} came in {version}")
 
 
 @dataclass(frozen=True)

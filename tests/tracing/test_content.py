@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -69,6 +70,22 @@ def test_a_global_that_a_function_names_counts(monkeypatch: pytest.MonkeyPatch) 
     before = key_of(scaled)
     monkeypatch.setitem(globals(), "SCALE", 3)
     assert key_of(scaled) != before
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "project"])
+def test_definitions_count_unless_they_are_installed(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this user, of this environment or of the one it was made from."""
+    name = f"defined_in_{folder.replace('-', '_')}"
+    file = tmp_path / folder / f"{name}.py"
+    file.parent.mkdir()
+    file.write_text("class Tokenizer:\n    scale = 1\n")
+    monkeypatch.syspath_prepend(file.parent)
+    kind = importlib.import_module(name).Tokenizer
+    before = key_of(kind())
+    kind.scale = 2
+    assert (key_of(kind()) == before) == (folder != "project")
 
 
 def test_order_and_use_do_not_count() -> None:

@@ -61,9 +61,9 @@ def causal():
 @pytest.fixture
 def alive():
     """All that ipywidgets keeps alive, by model id."""
-    from ipywidgets.widgets import widget
+    from attnwidgets.sphinx.cell import open_widgets
 
-    return widget._instances if hasattr(widget, "_instances") else widget.Widget.widgets  # ipywidgets 8; 7
+    return open_widgets()
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from unittest.mock import Mock
 
 import pytest
+from ipykernel.kernelbase import Kernel
 
 import attnwidgets as aw
 
@@ -18,6 +20,7 @@ def view(given):
 def sent(view):
     """What the kernel sends of the selection from now on, as (method, content)."""
     told = []
+    view.selection.comm.kernel = Mock(spec=Kernel)  # without a kernel, ipywidgets 7 sends no state
     view.selection._send = lambda msg, buffers=None: told.append(
         (msg["method"], msg["content"] if msg["method"] == "custom" else msg["state"])
     )

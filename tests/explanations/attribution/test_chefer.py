@@ -12,6 +12,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +111,7 @@ def test_departures_from_the_rules_are_said(authors: Any) -> None:
 
 
 def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
+    needs("interface", "T5")
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]).double(), None, input_ids=[5, 6, 7, 8], max_new_tokens=3)
     target = aw.targets.token(3, position=1)
     products = {

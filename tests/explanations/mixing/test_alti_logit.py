@@ -22,7 +22,7 @@ from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
 from tests.explanations.mixing.against_authors import decoder_traces, numbers
 from tests.tracing import tiny
-from tests.tracing.families import FAMILIES, MORE
+from tests.tracing.families import FAMILIES, MORE, needs
 
 IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
 LAST = len(IDS) - 1
@@ -133,6 +133,7 @@ def test_tracked_attributions_are_the_authors(shared, dtype) -> None:
 @pytest.mark.parametrize("family", [*FAMILIES])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_parts_sum_to_the_logit_in_every_family(family, dtype) -> None:
+    needs("head", family)
     traced = FAMILIES[family].traced(dtype)
     if traced.logits is None or "cross" in traced.stacks:
         with pytest.raises(ValueError, match=r"this trace has none|also reads another sequence"):
@@ -164,6 +165,7 @@ def _tolerance(model, dtype: torch.dtype) -> float:
 
 @pytest.mark.parametrize("family", [*MORE])
 def test_parts_sum_to_the_logit_wherever_blocks_and_head_are_described(family) -> None:
+    needs("head", family)
     traced = MORE[family].traced(torch.float64)
     if traced.logits is None or "cross" in traced.stacks or family == "ESM":
         with pytest.raises(ValueError, match=r"none|also reads another sequence|no description of a head"):
@@ -215,6 +217,7 @@ def test_post_norm_decoders_are_taken_apart_through_every_later_norm() -> None:
 @pytest.mark.parametrize("family", ["Llama", "Gemma 3", "GPT-NeoX", "BERT"])
 def test_heads_are_what_their_vectors_say(family) -> None:
     """Every head's vector for every token is made and taken through the norms with their real deviations."""
+    needs("head", family)
     traced = trace(_stirred(tiny.TEXT[family]), None, IDS)
     found = direct_logit_attribution(traced, _token(4)).map.layer(1)
     block = block_of(traced, 1, "self", "test")
@@ -237,6 +240,7 @@ def test_heads_are_what_their_vectors_say(family) -> None:
 
 @pytest.mark.parametrize("family", DECODERS)
 def test_no_later_token_and_no_hidden_one_counts(family) -> None:
+    needs("head", family)
     traced = trace(_stirred(tiny.TEXT[family], torch.float32), None, IDS)
     early = alti_logit(traced, _token(3))
     assert not early.values[4:].any()

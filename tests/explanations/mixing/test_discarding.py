@@ -12,6 +12,7 @@ from attnwidgets.explanations import MixingMap
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 TOKENS = ["[CLS]", "a", "b", "[SEP]", "c"]
 SPECIAL = (True, False, False, True, False)
@@ -119,6 +120,7 @@ def test_chefers_rows_keep_their_size(discard: Any, places: list[int], rule: Any
 
 
 def test_chefer_leaves_out_tokens_of_the_source_that_the_decoder_reads() -> None:
+    needs("interface", "T5")
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ["T5"]).double(), None, input_ids=[5, 6, 7, 8], max_new_tokens=3)
     target = aw.targets.token(3, position=1)
     whole, found = (aw.chefer(trace, target, discard=discard) for discard in (None, [2]))

@@ -12,6 +12,7 @@ from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 IDS = [5, 17, 31, 9]
 
@@ -54,6 +55,7 @@ def test_the_spectral_norm_is_the_largest_singular_value(scope):
 
 @pytest.mark.parametrize("family", ["BERT", "ALBERT", "GPT-NeoX", "Gemma 2", "T5"])
 def test_it_equals_reverse_mode(family):
+    needs("interface", family)
     make = {**tiny.TEXT, **tiny.SEQ2SEQ}[family]
     model = tiny.build(make).double()
     given = trace(model, None, IDS, max_new_tokens=2 if family == "T5" else 0)

@@ -18,6 +18,7 @@ from attnwidgets.tracing.text.units import Unit
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.explanations.mixing.zeroing import IDS, apart, traced
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 # Where each reference file is off, and why (absolute, in row-normalised scores).
 TOLERANCES = {
@@ -138,6 +139,7 @@ def test_joint_zeroing_of_single_tokens_is_single_zeroing():
 
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "T5"])
 def test_batching_and_padding_change_nothing(family):
+    needs("interface", family)
     model = tiny.build({**tiny.TEXT, **tiny.SEQ2SEQ}[family])
     short, long = IDS[:5], [*IDS, 3, 71, 12]
     rows = torch.tensor([short + [0] * (len(long) - len(short)), long])
@@ -211,6 +213,7 @@ def test_the_final_norm_concerns_the_last_layer_only():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "T5"])
 def test_half_precision_agrees_with_float32(family, dtype, tolerance):
+    needs("interface", family)
     make = {**tiny.TEXT, **tiny.SEQ2SEQ}[family]
     expected = value_zeroing(trace(tiny.build(make), None, IDS)).values
     half = tiny.build(make).to(dtype)

@@ -20,12 +20,14 @@ from tests.explanations.mixing.zeroing import (
     traced,
 )
 from tests.tracing import tiny
+from tests.tracing.families import needs
 
 _OTHERS = ("ViT", "Whisper", "wav2vec2", "BERT2BERT", "one layer")
 
 
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.SEQ2SEQ, *_OTHERS])
 def test_it_equals_really_zeroing_values_in_every_family(family):
+    needs("interface", family)
     found = traced(family)
     for stack in found.stacks:
         n_keys = len(found.axes(stack)[1])
@@ -37,6 +39,7 @@ def test_it_equals_really_zeroing_values_in_every_family(family):
 
 @pytest.mark.parametrize("family", [*tiny.TEXT, *tiny.IMAGE, "T5", "Marian"])
 def test_the_closed_form_equals_calling_the_block_again(family, monkeypatch):
+    needs("interface", family)
     found = traced(family)
     stack = found.default_stack
     assert all(resuming.resume(found, layer, stack) is not None for layer in range(found.n_layers(stack)))
@@ -88,6 +91,7 @@ def test_euclidean_distances_are_lengths_of_differences():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mlps_are_taken_apart_in_every_family(family, dtype):
     """Else the numbers are the same, and take two or three times as long."""
+    needs("interface", family)
     found = traced(family, dtype)
     with torch.no_grad():
         block = block_of(found, 0, found.default_stack, "test")
