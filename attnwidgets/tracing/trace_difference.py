@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ SHOWN = 100
 """Number of outputs that a difference names, of the most probable ones and of those that moved most."""
 SAID = 5
 """Number of changes of the text that its first line names."""
+_WIDTH = 100  # characters of a line of its repr
 
 
 class Moved(NamedTuple):
@@ -95,7 +97,8 @@ class Difference:
         rows = [f"  {out.label!r}: {out.before:.1%} to {out.after:.1%}" for out in self.predictions[:5]]
         for stack, moved in self.attention.items():
             shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
-            rows.append(f"  {stack} attention, share of a row that moved, by layer: {shares}")
+            line = f"{stack} attention, share of a row that moved, by layer: {shares}"
+            rows.append(fill(line, _WIDTH, initial_indent="  ", subsequent_indent="    "))
         said = [f"  {self.warning}"] if self.warning else []
         return "\n".join([f"{self.title or 'no prediction'} ({head}):", *rows, *said])
 

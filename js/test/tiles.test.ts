@@ -3,7 +3,7 @@ import { beforeEach, mock, test } from "node:test";
 import { ByteLru } from "../src/wire/lru.ts";
 import { createPool } from "../src/wire/tilePool.ts";
 import { createTiles, GONE_AFTER, type TileStore, WAITING_AFTER } from "../src/wire/tiles.ts";
-import type { Axis, Source } from "../src/wire/wire.ts";
+import type { Axis, Request, Source } from "../src/wire/wire.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
 
 const ID = SOURCE.id;
@@ -95,6 +95,16 @@ test("a silent kernel is waited for, then given up, and back with any answer", (
   kernel.answer(lost); // hours later
   assert.equal(store.status().state, "ok");
   assert.ok(store.get(ID, 1, 0));
+});
+
+test("only a kernel that has answered is waited for by name", () => {
+  store.request(ID, 1, 0);
+  mock.timers.tick(WAITING_AFTER + 1);
+  assert.match(store.status().message, /^No answer yet: .*or this page has none/);
+  kernel.answer(kernel.tiles()[0] as Request);
+  store.request(ID, 3, 0);
+  mock.timers.tick(WAITING_AFTER + 1);
+  assert.match(store.status().message, /^Waiting for the kernel/);
 });
 
 test("requests pending when the kernel went away are sent when it answers a ping", () => {

@@ -87,6 +87,7 @@ def test_rows_and_maps_of_attention(open_page, tmp_path):
     page.get_by_text("maps", exact=True).click()
     plots = page.locator(".aw-two-plot")
     assert plots.count() == 3
+    assert page.locator(".aw-two-keys").first.locator("span").count() == 3  # every column has its name
     box = plots.nth(2).bounding_box()
     page.mouse.click(box["x"] + box["width"] * 5 / 6, box["y"] + box["height"] / 6)
     difference = float(weights[0][0, 2] - weights[1][0, 2])

@@ -206,3 +206,15 @@ def test_a_flow_follows_the_pinned_token_down_to_the_input(given):
     part = view._still(LIGHT).parts[0]
     whole = aw.rollout(trace)
     np.testing.assert_allclose(part.dots[0], whole.matrix(whole.layers[-1])[3], rtol=1e-5)
+
+
+def test_a_narrow_figure_holds_the_name_of_what_stands_apart():
+    view = aw.Heatmap(
+        aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat while the dog slept there.")
+    )
+    figure = view._figure(1)
+    figure.canvas.draw()
+    edge = figure.get_window_extent().x1
+    words = [text for axes in figure.axes for text in axes.texts if text.get_text()]
+    assert {"share", "[CLS]"} <= {word for text in words for word in text.get_text().split()}
+    assert all(text.get_window_extent().x1 <= edge for text in words)

@@ -240,3 +240,9 @@ def test_a_page_opens_with_what_was_chosen(given, tmp_path):
     view.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert '"heads":[[0,1],[1,1]]' in page.replace(" ", "")
+
+
+def test_a_span_without_a_side_is_of_the_text():
+    made = [aw.trace(*aw.demo_model("encoder"), text) for text in ("The cat sat.", "The dog sat.")]
+    views = aw.Heatmap(made[0]), aw.compare(made[1], methods=["attention", "rollout"])
+    assert [view.at(span=(2, 4)).selection.span.side for view in views] == ["query", "key"]

@@ -97,7 +97,7 @@ class Map:
         if self.numbers and place.side >= _NUMBERED:
             self._numbers(pen, axes)
         if len(self.apart):
-            self._apart(pen, axes, place)
+            self._apart(pen, axes, place, box.width)
 
     @property
     def _side_name(self) -> float:
@@ -107,7 +107,8 @@ class Map:
         rows, columns = self.values.shape
         longest = max((width_of(printable(name), SMALL) for name in self.rows), default=0.0)
         left = min(longest, 0.3 * width) + 2 * PAD + self._side_name
-        right = 0.55 if len(self.apart) else 0.02
+        words = self.apart_name.split() if len(self.apart) else []
+        right = max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
         side = min(self.cell, (width - left - right) / max(1, columns))
         high = max(side, _NAME)
         if self.square:
@@ -152,14 +153,31 @@ class Map:
                 ink = ink_on(colours(norm(float(value))))
                 pen.text(axes, column, row, f"{value:.2f}", color=ink, ha="center", size=SMALL - 0.5)
 
-    def _apart(self, pen: Pen, axes: Axes, place: _Cells) -> None:
+    def _apart(self, pen: Pen, axes: Axes, place: _Cells, width: float) -> None:
         start = self.values.shape[1] - 0.5 + 1.5 * PAD / place.side
         for row, share in enumerate(self.apart):
             wide = 0.4 / place.side * float(np.clip(np.nan_to_num(share), 0, 1))
             bar: dict[str, Any] = {"color": pen.theme.apart, "linewidth": 0, "clip_on": False}
             axes.add_patch(Rectangle((start, row - 0.2), wide, 0.4, **bar))
-        over = -0.5 - PAD / place.high
-        pen.text(axes, start, over, self.apart_name, color=pen.theme.quiet, va="bottom")
+        room = width - place.left - self.values.shape[1] * place.side - 2 * PAD
+        for line, words in enumerate(reversed(_lines(self.apart_name, room))):
+            over = -0.5 - (PAD + line * LINE) / place.high
+            pen.text(axes, start, over, words, color=pen.theme.quiet, va="bottom")
+
+
+def _wide(words: str) -> float:
+    return width_of(printable(words), SMALL)
+
+
+def _lines(words: str, width: float) -> list[str]:
+    """Return words in lines of at most a width in inches; a longer word has a line of its own."""
+    lines: list[str] = []
+    for word in words.split():
+        if lines and _wide(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ class Displayed(Protocol):
     def close(self) -> None:
         """Remove it."""
 
-    def follow_registry(self) -> None:
-        """Offer the methods that a cell may have registered."""
+    def follow_cell(self) -> None:
+        """Follow what a cell may have registered or selected."""
 
 
 class Cells:
     """Remembers which cell made or showed a view, and closes views that no cell shows any more.
 
     A view is marked by the cell that makes it and by every cell that shows it. When a cell has run again, its
-    marks on views of earlier runs are gone; a view without marks is closed.
+    marks on views of earlier runs are gone; a view that loses its last mark is closed.
     """
 
     def __init__(self) -> None:
@@ -33,42 +33,36 @@ class Cells:
         self._shell: Any = None
 
     def mark(self, view: Displayed) -> None:
-        """Tie a view to the running cell, in a notebook with cells."""
+        """Tie a view to the running cell, if that is known, and follow all cells from now on."""
         shell = running_shell()
-        cell_run = _cell_run(shell)
-        if cell_run is None:
+        if shell is None or not hasattr(shell, "get_parent"):
             return
         if shell is not self._shell:
             shell.events.register("post_run_cell", self._after_cell)
             self._shell = shell
-        cell, run = cell_run
-        self._marks.setdefault(view, {})[cell] = run
+        marks = self._marks.setdefault(view, {})
+        marks.update([cell_run] if (cell_run := _cell_run(shell)) else [])
 
     def forget(self, view: Displayed) -> None:
         """Stop tracking a closed view."""
         self._marks.pop(view, None)
 
     def _after_cell(self, _result: object = None) -> None:
-        cell_run = _cell_run(running_shell())
-        if cell_run is None:
-            return
-        cell, run = cell_run
+        cell, run = _cell_run(running_shell()) or ("", "")
         for view, marks in list(self._marks.items()):
             if marks.get(cell, run) != run:
                 del marks[cell]
                 if not marks:
                     view.close()
         for view in list(self._marks):
-            view.follow_registry()
+            view.follow_cell()
 
 
 CELLS = Cells()
 
 
 def _cell_run(shell: Any) -> tuple[str, str] | None:
-    """Return the ids of the running cell and of this run; None outside notebooks that send cell ids."""
-    if shell is None or not hasattr(shell, "get_parent"):
-        return None
+    """Return the ids of the running cell and of this run; None where no cell ids are sent."""
     parent = shell.get_parent() or {}
     cell = (parent.get("metadata") or {}).get("cellId")
     run = (parent.get("header") or {}).get("msg_id")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
+from traitlets import All, Bool, Int, Unicode, observe, validate
 from traitlets import Any as AnyTrait
-from traitlets import Bool, Int, Unicode, observe, validate
 
 from attnwidgets._errors import suggest
 from attnwidgets.views.base.selectable import (
@@ -69,11 +69,12 @@ class Selection(SharedModel):
     A cell may also name the one layer in which it is pinned: `(query, key, unit, layer)`.
 
     `pins` are all pinned cells in the order in which they were chosen, in one unit, at most 400; `pinned` is
-    the last of them, and setting it leaves only this one. `heads` are heads chosen together, as
-    `(layer, head)`; empty: only the shown one. They belong to `stack` and end with it. `span` is None or a
-    range of elements, `(start, stop)` without `stop`, counted in `unit`, or `(start, stop, unit, side)`; see
-    `Span`. Shift + click adds or removes a cell, head or token, dragging chooses several cells or heads, or a
-    span. `clear()` unpins all of these.
+    the last of them, and setting it leaves only this one. `heads` are heads chosen together, as `(layer,
+    head)`; empty: only the shown one. They belong to `stack` and end with it. `span` is None or a range of
+    elements, `(start, stop)` without `stop`, counted in `unit`, or `(start, stop, unit, side)`; see `Span`.
+    Its side is "query", or "key" where rows are explanations, as in a comparison. Shift + click adds or
+    removes a cell, head or token, dragging chooses several cells or heads, or a span. `clear()` unpins all
+    of these.
 
     `target` and `foil` are the reader's choice among the predictions: None or an `Outcome(id, label)`; set
     them by name or number. A method that explains a target explains this one, rather than the foil, when it
@@ -140,6 +141,10 @@ class Selection(SharedModel):
     hover = AnyTrait(None, allow_none=True).tag(**_MOVED, to_json=cell_to_json)
     writer = AnyTrait(None, allow_none=True).tag(**_MOVED)  # set by pages, see wire.ts
 
+    moves = 0
+    """How often Python has set something, rather than a reader."""
+    _is_told = False  # by a page of the browser, now
+
     d_sae = 0
     """Number of features of the SAE that is shown; 0 without one."""
 
@@ -160,6 +165,10 @@ class Selection(SharedModel):
         self._stores: list[TileStore] = [store]
         super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack, opening=opening)
         self.on_msg(self._answer)
+
+    @observe(All)
+    def _count(self, _: object) -> None:
+        self.moves += not self._is_told
 
     def covers(self, store: TileStore) -> None:
         """Include the sources of another store (after `link`)."""
@@ -225,6 +234,7 @@ class Selection(SharedModel):
         writer = sync_data.get("writer")
         names = set(sync_data if writer is None else writer["names"]) & set(self._chosen_names())
         before = {name: getattr(self, name) for name in names}
+        self._is_told = True
         try:
             super().set_state({name: value for name, value in sync_data.items() if name in names})
         except BaseException:
@@ -232,6 +242,7 @@ class Selection(SharedModel):
                 setattr(self, name, value)
             raise
         finally:
+            self._is_told = False
             self._tell(names, writer)
 
     def _tell(self, names: Iterable[str], writer: Any = None) -> None:
@@ -448,6 +459,11 @@ class Selection(SharedModel):
             self._among("unit", unit, f"{name} unit")
         return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
+    def _side(self, unit: str) -> str:
+        """Return the side of a span that does not name it: that of the text, if rows are explanations."""
+        rows = [source.rows_are_texts for source in self._sources() if source.unit == unit]
+        return "query" if any(rows) or not rows else "key"
+
     @validate("span")
     def _check_span(self, proposal: dict[str, Any]) -> Span | None:
         given = proposal["value"]
@@ -463,7 +479,7 @@ class Selection(SharedModel):
             )
         start, stop = given[:2]
         unit = given[2] if len(given) > 2 else self.unit  # noqa: PLR2004
-        side = given[3] if len(given) > 3 else "query"  # noqa: PLR2004
+        side = given[3] if len(given) > 3 else self._side(unit)  # noqa: PLR2004
         if side not in {"query", "key"}:
             raise ValueError(f"span side {side!r} is neither 'query' nor 'key'.")
         sizes = dict(zip(("query", "key"), self._sizes("span", unit), strict=False))

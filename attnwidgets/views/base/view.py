@@ -89,6 +89,7 @@ class View(LinkedView):
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
     was_shown = False  # by a cell
+    _moves = 0  # of the selection, when what it needs was last sent
 
     _requests: RequestHandlers
     _made_by: tuple[type, Any]  # its class, and what it was given to show
@@ -282,9 +283,26 @@ class View(LinkedView):
         """Name of the view, in Python and in the browser."""
         return self._VIEW
 
-    def follow_registry(self) -> None:
-        """Offer methods registered since, if this view offers every method; called after every cell."""
-        if self.comm is None or self._is_named or not self._menu or not outdated(self._menu, RECORDED):
+    def follow_cell(self) -> None:
+        """Follow what was registered and selected in a cell; called after every cell."""
+        if self.comm is None:
+            return
+        self._follow_registry()
+        if self.was_shown and self._moves != self.selection.moves:
+            self._send_along()
+
+    def _send_along(self) -> None:
+        """Send all that the selection needs, for a page without a kernel that is made of this notebook."""
+        from attnwidgets.views.still.view_state import ViewState
+
+        self._moves = self.selection.moves
+        state = ViewState.of(self)
+        self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
+        self.opening = self._requests_at_opening()
+
+    def _follow_registry(self) -> None:
+        """Offer methods registered since, if this view offers every method."""
+        if self._is_named or not self._menu or not outdated(self._menu, RECORDED):
             return
         self._menu = tuple(entries_of(self._menu[0].trace, (), RECORDED))
         keys = self._register(self.store, self.selection, self._opens(self.selection))
@@ -328,7 +346,7 @@ class View(LinkedView):
             self._reopen()
         CELLS.mark(self)
         self.was_shown = True
-        self.opening = self._requests_at_opening()
+        self._send_along()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()) and find_spec("matplotlib"):

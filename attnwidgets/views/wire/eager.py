@@ -91,6 +91,28 @@ class Pack:
         """Return the bytes."""
         return b"".join(self._parts)
 
+    def include(
+        self, sources: Sequence[Source], places: Sequence[tuple[str, int, int | str]], *, overview: bool
+    ) -> None:
+        """Add what views show now, unless it is here.
+
+        Args:
+            sources: All sources.
+            places: The id of a source, layer and head of each view.
+            overview: Whether a view shows thumbnails.
+        """
+        by_id = {source.id: source for source in sources if not source.large}
+        for name, layer, head in dict.fromkeys(places):
+            source = by_id.get(name)
+            if source is None or layer not in source.ready:
+                continue
+            if all(
+                (tile["source"], tile["layer"], tile["head"]) != (name, layer, head) for tile in self.tiles
+            ):
+                self._tile(source, layer, head)
+            if overview and not source.of_targets and all(one["source"] != name for one in self.thumbs):
+                self._thumbnails(source)
+
     def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
         if not source.ready:
             return

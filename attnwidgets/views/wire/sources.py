@@ -104,10 +104,19 @@ class Source(Reader):
         return self.large and self.heads is not None and not self.on_demand
 
     @property
+    def _is_comparison(self) -> bool:
+        return bool(self.explanation.method == "comparison")
+
+    @property
+    def rows_are_texts(self) -> bool:
+        """Whether rows are elements of a text, rather than targets or explanations."""
+        return not (self.of_targets or self._is_comparison)
+
+    @property
     def pinnable(self) -> tuple[int, int]:
         """Rows and columns that a pin can name; if rows are explanations, columns are queries as well."""
         rows, cols = self.shape
-        return (cols if self.explanation.method == "comparison" else rows), cols
+        return (cols if self._is_comparison else rows), cols
 
     @property
     def causal(self) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
+    Place = tuple[str, int, int | str]
 
 
 class TileStore(SharedModel):
@@ -50,6 +51,7 @@ class TileStore(SharedModel):
         self._holders: dict[str, set[str]] = {}
         self._used: set[tuple[str, str]] = set()
         self._first: tuple[int, int | str] = (0, "-")
+        self._places: dict[str, Place] = {}
         self._all_heads = False
         self._base: Pack | None = None
         self._overview = False
@@ -170,9 +172,26 @@ class TileStore(SharedModel):
                 source = Source(explanation, key, unit, targets=takes_targets, whole=whole)
                 self._sources.setdefault(source.id, source)
 
+    def send_along(self, holder: str, place: Place) -> None:
+        """Send what a view shows with what is sent without a request: a page without a kernel shows it too.
+
+        Args:
+            holder: Token of the view.
+            place: Id of the source, layer and head.
+        """
+        self._places[holder] = place
+        sent = {(tile["source"], tile["layer"], tile["head"]) for tile in self.header.get("tiles", ())}
+        seen = {thumbs["source"] for thumbs in self.header.get("thumbs", ())}
+        source = next((one for one in self.sources() if one.id == place[0]), None)
+        if source is None or source.large or place[1] not in source.ready:
+            return
+        if place not in sent or (self._overview and not source.of_targets and source.id not in seen):
+            self.announce()
+
     def release(self, holder: str) -> None:
         """Remove what only one view showed; the last view closes the store."""
         with self._lock:
+            self._places.pop(holder, None)
             for key, holders in list(self._holders.items()):
                 holders.discard(holder)
                 if not holders:
@@ -238,6 +257,7 @@ class TileStore(SharedModel):
             base,
             special=self._special,
         )
+        pack.include(sources, list(self._places.values()), overview=self._overview)
         with self.hold_sync():
             self.eager = pack.data
             self.header = describe(sources, pack, menu)

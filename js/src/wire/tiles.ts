@@ -80,6 +80,9 @@ export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
+const BUSY = "Waiting for the kernel: it is busy. What is loaded keeps working.";
+/** Said of a kernel that never answered: there may be none. */
+const SILENT = "No answer yet: the kernel is busy, or this page has none. What is loaded keeps working.";
 const UNANSWERED =
   "No answer from a kernel: it is busy or gone, or this page has none. What is loaded still works; rerun the cell for the rest.";
 const PINGS = 24;
@@ -135,6 +138,8 @@ export function createTiles(): TileStore {
   let idle: Timer;
   let pings = 0;
   let pinged = 0;
+  /** Whether a kernel ever answered this page. */
+  let isHeard = false;
   let status: Status = { state: "ok", message: "" };
 
   const notify = (): void => {
@@ -203,8 +208,9 @@ export function createTiles(): TileStore {
     }, PING_EVERY);
   };
 
+  /** Whether to say that it is missing. A page that may have no kernel draws its rows without their exact values. */
   const isAwaited = ({ ask, slot, key }: Flight): boolean =>
-    slot !== null || (ask.kind === "row" && !quietRows.has(key));
+    slot !== null || (isHeard && ask.kind === "row" && !quietRows.has(key));
 
   const giveUp = (): void => {
     clearTimeout(timer);
@@ -264,7 +270,7 @@ export function createTiles(): TileStore {
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
-      if (isAwaited(sent)) setStatus("waiting", "Waiting for the kernel: it is busy. What is loaded keeps working.");
+      if (isAwaited(sent)) setStatus("waiting", isHeard ? BUSY : SILENT);
       send({ kind: "ping", id: nextId++ });
       timer = setTimeout(overdue, GONE_AFTER - WAITING_AFTER);
     }, WAITING_AFTER);
@@ -351,6 +357,7 @@ export function createTiles(): TileStore {
 
   const receive = (msg: Reply, buffers: DataView[]): void => {
     if (!msg || typeof msg !== "object" || typeof msg.id !== "number") return;
+    isHeard = true;
     jobs.heard();
     const request = [jobs.all.get(msg.id), flight, abandoned].find((one) => one?.id === msg.id);
     let problem: string | null = null;

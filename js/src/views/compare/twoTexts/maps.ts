@@ -44,20 +44,22 @@ export interface MapsPicture {
   mark(query: number, key: number): void;
 }
 
-/** px: the room of the queries' names, the least height of a row that has one, the gap between maps and their headings. */
-const [NAMES, NAMED, GAP, HEADING] = [76, 12, 12, 20];
+/** px: the room of the queries' and of the keys' names, the least side of a cell that has one, the gap between maps and their headings. */
+const [NAMES, OVER, NAMED, GAP, HEADING] = [76, 64, 12, 12, 20];
 
 export function createMaps(signal: AbortSignal, events: MapsEvents): MapsPicture {
   const sides = [0, 1, 2].map(() => {
     const [canvas, mark, heading, scale] = [h("canvas"), h("div.two-cross"), h("b"), h("span.dim")];
     const plot = h("div.two-plot", canvas, mark);
+    const keys = h("div.two-keys", { "aria-hidden": "true" });
     return {
+      keys,
       canvas,
       mark,
       heading,
       scale,
       plot,
-      element: h("div.two-map", h("div.two-heading", heading, scale), plot),
+      element: h("div.two-map", h("div.two-heading", heading, scale), keys, plot),
     };
   });
   const names = h("div.two-queries");
@@ -74,27 +76,28 @@ export function createMaps(signal: AbortSignal, events: MapsEvents): MapsPicture
     return leavesOut && content.length > 0 ? content : all;
   };
 
+  const nameOf = ({ labels: [first, other], same }: Columns, column: number): HTMLElement => {
+    const label = first[column] || other[column] || "";
+    const name = h("span", h("bdi", shortLabel(label.replace(/^[␣▁]/, ""), 16)));
+    setFlag(name, "data-differs", !same[column]);
+    return name;
+  };
+
   const draw = (now: ShownMaps): void => {
     shown = now;
     if (size.width <= 0) return;
     rows = kept(now.queries, now.first[0], now.shape[0], now.leavesOut);
     cols = kept(now.keys, now.first[1], now.shape[1], now.leavesOut);
-    const high = size.height - HEADING;
-    const roomy = size.width >= 560 && high / rows.length >= NAMED;
+    const roomy = size.width >= 560 && (size.height - HEADING) / rows.length >= NAMED;
     const left = roomy ? NAMES : 0;
-    const side = Math.max(40, Math.floor(Math.min((size.width - left - 2 * GAP - (left ? GAP : 0)) / 3, high)));
-    setSizes(element, { side, names: left });
+    const wide = (size.width - left - 2 * GAP - (left ? GAP : 0)) / 3;
+    const sideBelow = (over: number): number => Math.max(40, Math.floor(Math.min(wide, size.height - HEADING - over)));
+    const over = roomy && sideBelow(OVER) / Math.max(rows.length, cols.length) >= NAMED ? OVER : 0;
+    setSizes(element, { side: sideBelow(over), names: left, over });
     setFlag(element, "data-named", roomy);
-    setChildren(
-      names,
-      ...(roomy ? rows : []).map((row) => {
-        const column = now.first[0] + row;
-        const [one, two] = now.queries.labels.map((labels) => labels[column] ?? "");
-        const name = h("span", h("bdi", shortLabel((one || two || "").replace(/^[␣▁]/, ""), 16)));
-        setFlag(name, "data-differs", !now.queries.same[column]);
-        return name;
-      }),
-    );
+    setChildren(names, ...(roomy ? rows : []).map((row) => nameOf(now.queries, now.first[0] + row)));
+    for (const { keys } of sides)
+      setChildren(keys, ...(over ? cols : []).map((col) => nameOf(now.keys, now.first[1] + col)));
     const top = (values: Float32Array): number => {
       let most = 0;
       for (const row of rows) {
@@ -111,7 +114,7 @@ export function createMaps(signal: AbortSignal, events: MapsEvents): MapsPicture
       const name = now.names[i as 0 | 1] ?? `${now.names[0]} − ${now.names[1]}`;
       setText(part.heading, name);
       setText(part.scale, signed ? `±${tickText(most)}` : `0 to ${tickText(most)}`);
-      paint(part.canvas, values, most, signed, side, now);
+      paint(part.canvas, values, most, signed, sideBelow(over), now);
       part.canvas.role = "img";
       part.canvas.ariaLabel = `${name}: map of ${rows.length} by ${cols.length} columns`;
     });
