@@ -9,6 +9,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from traitlets.config import MultipleInstanceError
+
 _IDLE = 0.2
 """Seconds after a cell's request for it in which the kernel begins to import; a running cell comes first."""
 _NEEDED = ("matplotlib.figure", "matplotlib.backends.backend_agg", "attnwidgets.views")
@@ -41,13 +43,15 @@ def _import_needed() -> None:
 def session() -> int | str:
     """Return what identifies one reader's notebook among those that this process serves.
 
-    A kernel serves one notebook. Apps serve every visitor from one process, and their browsers share nothing:
-    marimo from a thread of its own, Solara in a context of its own.
+    Every reader has a kernel: a process of their own in Jupyter and Voila, an object among others in one
+    process in Solara and Panel, which make the running reader's kernel the current one. marimo has a thread
+    for each instead.
     """
-    if "marimo" in sys.modules:
-        return threading.get_ident()
-    contexts = sys.modules.get("solara.server.kernel_context")
-    return contexts.get_current_context().id if contexts and contexts.has_current_context() else 0
+    kernels = getattr(sys.modules.get("ipykernel.kernelbase"), "Kernel", None)
+    if kernels is not None and kernels.initialized():
+        with suppress(MultipleInstanceError):  # Panel, outside of any reader's session
+            return str(kernels.instance().ident)
+    return threading.get_ident() if "marimo" in sys.modules else 0
 
 
 def draws_no_views() -> bool:

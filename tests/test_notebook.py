@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from traitlets.config import MultipleInstanceError
 
 from attnwidgets import _notebook
 
@@ -39,3 +42,30 @@ def test_nothing_is_imported_outside_a_notebook(monkeypatch):
     monkeypatch.setattr(_notebook, "running_shell", SimpleNamespace)
     _notebook.prepare_views()  # a shell without a running loop
     assert "wave" not in sys.modules
+
+
+def test_readers_are_told_apart_by_their_kernels(monkeypatch):
+    running: dict[str, Any] = {"kernel": None}
+
+    class Kernel:
+        @staticmethod
+        def initialized() -> bool:
+            return running["kernel"] is not None
+
+        @staticmethod
+        def instance() -> Any:
+            if running["kernel"] == "":  # Panel, outside of any reader's session
+                raise MultipleInstanceError
+            return running["kernel"]
+
+    monkeypatch.delitem(sys.modules, "marimo", raising=False)
+    monkeypatch.setitem(sys.modules, "ipykernel.kernelbase", SimpleNamespace(Kernel=Kernel))
+    seen = []
+    for kernel in (None, "", SimpleNamespace(ident="a"), SimpleNamespace(ident="b")):
+        running["kernel"] = kernel
+        seen.append(_notebook.session())
+    assert seen == [0, 0, "a", "b"]
+    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace())
+    assert _notebook.session() == "b"
+    running["kernel"] = None
+    assert _notebook.session() == threading.get_ident()

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from base64 import b64decode
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -74,6 +75,60 @@ def test_pictures_carry_their_own_paper_and_say_what_they_show(saved):
         alt = out["metadata"]["image/png"]["alt"]
         assert alt
         assert alt in "".join(out["data"]["text/plain"])
+
+
+class Sanitised(HTMLParser):
+    """The text that is left of HTML without scripts, styles and frames."""
+
+    REMOVED = ("script", "style", "iframe", "template")
+
+    def __init__(self, html):
+        super().__init__()
+        self.text, self._inside = "", 0
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self._inside += tag in self.REMOVED
+
+    def handle_endtag(self, tag):
+        self._inside -= tag in self.REMOVED
+
+    def handle_data(self, data):
+        self.text += "" if self._inside else data
+
+
+def left_on_github(out):
+    """What GitHub and nbviewer, which run no scripts, show of an output: a picture's size, or text."""
+    if out["output_type"] == "stream":
+        return "".join(out["text"])
+    if "image/png" in out["data"]:
+        return Image.open(io.BytesIO(b64decode("".join(out["data"]["image/png"])))).size
+    if "text/html" in out["data"]:
+        return Sanitised("".join(out["data"]["text/html"])).text
+    return "".join(out["data"].get("text/plain", ""))
+
+
+def test_a_page_that_runs_no_scripts_shows_every_output(saved):
+    for out in outputs(saved):
+        shown = left_on_github(out)
+        if isinstance(shown, tuple):
+            assert min(shown) >= 40
+        else:
+            assert re.search(r"\w", shown)
+            assert not re.match(r"\s*<?\w+(\.\w+)* object at|\w+\(children=|\s*<IPython", shown)
+
+
+@pytest.mark.parametrize(
+    ("data", "left"),
+    [
+        ({VIEW: {"model_id": "a"}}, ""),
+        ({"text/html": "<script>draw('a view')</script><style>b { top: 0 }</style>"}, ""),
+        ({"text/html": "<table><td>0.5</td></table>", "text/plain": "table"}, "0.5"),
+        ({VIEW: {"model_id": "a"}, "text/plain": "Heatmap: layer 2"}, "Heatmap: layer 2"),
+    ],
+)
+def test_scripts_and_widgets_alone_leave_nothing(data, left):
+    assert left_on_github({"output_type": "display_data", "data": data}) == left
 
 
 @pytest.mark.extended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import queue
 import signal
 import threading
 from types import SimpleNamespace
@@ -149,6 +150,12 @@ class OneThread:
     def flush(self, _):
         self._queue += [(i, None, (frames,)) for i, frames in enumerate(self.socket)]
         self.socket.clear()
+
+
+def test_a_kernel_with_another_kind_of_queue_has_no_messages_waiting(monkeypatch):
+    kernel = SimpleNamespace(shell_stream=object(), msg_queue=queue.Queue())  # Solara's
+    monkeypatch.setattr(main_loop, "running_shell", lambda: SimpleNamespace(kernel=kernel))
+    assert list(main_loop.unheard()) == []
 
 
 def test_a_kernel_with_one_thread_hears_that_its_job_is_cancelled(page, slow, monkeypatch):

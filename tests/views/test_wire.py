@@ -112,13 +112,14 @@ def test_a_host_that_asks_a_view_for_its_models_finds_all(given):
     assert sent == {name: f"anywidget:{part.model_id}" for name, part in view.runtime.parts.items()}
 
 
-def test_every_visitor_of_a_solara_app_has_models_of_their_own(given, monkeypatch):
-    visitor = SimpleNamespace(id="first")
-    contexts = SimpleNamespace(has_current_context=lambda: True, get_current_context=lambda: visitor)
-    monkeypatch.setitem(sys.modules, "solara.server.kernel_context", contexts)
+def test_every_reader_of_an_app_has_models_of_their_own(given, monkeypatch):
+    """Solara and Panel make the kernel of the running reader the current one."""
+    reader = SimpleNamespace(ident="first")
+    kernels = SimpleNamespace(initialized=lambda: True, instance=lambda: reader)
+    monkeypatch.setitem(sys.modules, "ipykernel.kernelbase", SimpleNamespace(Kernel=kernels))
     trace = given()
     one, same = aw.Heatmap(trace), aw.Heatmap(trace)
-    visitor.id = "second"
+    reader.ident = "second"
     other = aw.Heatmap(trace)
     for name in ("runtime", "store", "selection"):
         assert getattr(one, name) is getattr(same, name)

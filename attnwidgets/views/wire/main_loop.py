@@ -52,11 +52,13 @@ def unheard() -> Iterator[Any]:
     left to cancel. They stay in the queue, and are handled in their turn.
     """
     kernel = getattr(running_shell(), "kernel", None)
-    stream, queue = getattr(kernel, "shell_stream", None), getattr(kernel, "msg_queue", None)
-    if stream is None or queue is None:
+    stream = getattr(kernel, "shell_stream", None)
+    # There is no other way to look at it. Solara's kernel has a queue of another kind, which stays empty.
+    waiting = getattr(getattr(kernel, "msg_queue", None), "_queue", None)
+    if stream is None or waiting is None:
         return
     stream.flush(_POLLIN)
-    for _, _, (*_, frames) in list(queue._queue):  # noqa: SLF001 - there is no other way to look at it
+    for _, _, (*_, frames) in list(waiting):
         with suppress(ValueError, LookupError, TypeError):
             parts = [bytes(frame) for frame in frames]
             yield json.loads(parts[parts.index(_DELIMITER) + 5])["data"]["content"]

