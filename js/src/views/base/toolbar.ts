@@ -141,7 +141,7 @@ export function createUnitControl(ctx: ViewContext, signal: AbortSignal): Contro
 
 /**
  * Keep a toolbar in one row, if it can be: beginning at its end, choices among segments become menus; then the layer keeps
- * its steppers and the head its list, and long names are cut.
+ * its slider and the head its list, and long names are cut.
  */
 export function fitToolbar(bar: HTMLElement): void {
   const controls = [...bar.querySelectorAll<HTMLElement>(":scope > :not(.aw-caption)")];
