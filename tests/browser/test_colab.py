@@ -30,6 +30,8 @@ import numpy as np, ipywidgets, attnwidgets as aw
 from IPython.display import display
 from tests.sae import made
 from tests.views.every import make
+import attnwidgets._progress
+attnwidgets._progress._DELAY_SECONDS = float("inf")  # TQDM_DISABLE does not reach bars in a notebook
 encoder = aw.demo_model("encoder")  # not in a cell, where a bar would show its progress
 model, tokenizer = aw.demo_model("classifier")
 trace = aw.trace(model, tokenizer, "A wonderful film with a dull ending.")
@@ -128,7 +130,7 @@ def colab(scripts, kernel_environment, open_page_for_all):
     log = (scripts / "server.log").open("wb")
     server = subprocess.Popen(
         [sys.executable, HERE / "server.py", str(port), PYTHON, scripts],
-        # Bars of ipywidgets 8 need a class that Colab's controls lack.
+        # Bars of ipywidgets 8 need a class that Colab's controls lack: transformers draws none, nor do we (SETUP).
         env={**kernel_environment, "PYTHONPATH": paths, "TQDM_DISABLE": "1"},
         stdout=log,
         stderr=log,
