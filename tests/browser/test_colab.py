@@ -130,7 +130,7 @@ def colab(scripts, kernel_environment, open_page_for_all):
     log = (scripts / "server.log").open("wb")
     server = subprocess.Popen(
         [sys.executable, HERE / "server.py", str(port), PYTHON, scripts],
-        # Bars of ipywidgets 8 need a class that Colab's controls lack: transformers draws none, nor do we (SETUP).
+        # Bars of ipywidgets 8 need a class that Colab's controls lack: transformers draws none, nor do we.
         env={**kernel_environment, "PYTHONPATH": paths, "TQDM_DISABLE": "1"},
         stdout=log,
         stderr=log,
