@@ -296,8 +296,9 @@ class View(LinkedView):
         from attnwidgets.views.still.view_state import ViewState
 
         self._moves = self.selection.moves
-        state = ViewState.of(self)
-        self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
+        if self.sources():  # views of tables and of features have none
+            state = ViewState.of(self)
+            self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
         self.opening = self._requests_at_opening()
 
     def _follow_registry(self) -> None:
