@@ -58,7 +58,7 @@ export function createChips(
       setChildren(
         element,
         ...chips.map(([id, label, probability]) => {
-          const role = id === target ? "for" : id === foil ? "rather than" : "";
+          const role = id === target ? "for" : id === foil ? "foil" : "";
           const bar = h("i");
           setStyles(bar, { width: `${(100 * probability).toFixed(1)}%` });
           const chip = h(
