@@ -8,6 +8,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .lab import switch
+
 TEXT = "The doctor met the nurse.\n\nThe electroencephalographer had not come."
 
 
@@ -199,7 +201,7 @@ def test_predictions_keep_their_height_in_every_panel(page_of, width):
     page.get_by_role("button", name="show 40").click()
     assert page.locator(".aw-predictions > li").count() == 40
     for name in ("continuations", "surprisal"):
-        page.locator(".aw-segment", has_text=name).click()
+        switch(page, root, "panel", name)
         assert root.bounding_box()["height"] == before
     page.locator(".aw-predicted .aw-tok").nth(2).click()
     page.get_by_role("button", name="back to the next token").wait_for()
