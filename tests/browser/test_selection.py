@@ -269,9 +269,10 @@ def test_sets_are_drawn_in_comparisons(demo_trace, page_of):
     view.selection.span = (2, 4, "token", "key")
     page = page_of(view)
     root = page.locator(".aw-compare")
-    root.locator(".aw-compare-plot > .aw-chosen").first.wait_for()
-    assert outlines(root) == 2 * 4
     page.locator(".aw-strip .aw-in-span").first.wait_for()
+    # Outlines are drawn once the picture has its size.
+    root.locator(".aw-compare-plot > .aw-chosen > path:nth-child(2)[d^=M]").first.wait_for(state="attached")
+    assert outlines(root) == 2 * 4
     assert tokens(page, "aw-in-span") == [2, 3]
     assert tokens(page, "aw-tok-chosen-key") == [1, 5]
     click(page, at(root.locator(".aw-compare-plot").first, 0, 6, 1, len(demo_trace.tokens)))

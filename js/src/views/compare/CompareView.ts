@@ -63,6 +63,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const picture = createPicture(ctx, signal, explanations, {
     hover,
     pin,
+    resized: () => drawChosen(),
     open(row) {
       open = row;
       draw();
@@ -160,6 +161,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     setText(low, signed ? `−${end}`.replace("−largest of the row", "−") : "0");
     setText(high, end);
   };
+  const drawChosen = (): void => drawOnColumns(chosen, ctx, "key", picture.cells());
   /** Marks and numbers of the current element. Runs on every pointer move. */
   const point = (): void => {
     const { meta } = explanations;
@@ -169,7 +171,7 @@ export const renderCompareView = view((ctx, root, signal) => {
     strip?.mark("aw-key", key);
     strip?.mark("aw-query", query);
     strip?.choose(pinnedTogether(ctx, "query"), pinnedTogether(ctx, "key"), ctx.span("key"));
-    drawOnColumns(chosen, ctx, "key", picture.cells());
+    drawChosen();
     if (isOtherQuery(strip, query)) strip?.keepIn(text, query);
     picture.mark(key, query, (i) => words.value(i, key));
     const similar = key < 0 ? agreement.words() : "";

@@ -48,6 +48,8 @@ export interface Compared {
 export type Pair = readonly [number, number];
 
 export interface PictureEvents {
+  /** What is drawn over the cells has to be drawn again. */
+  resized(): void;
   /** The element under the pointer; -1: none. */
   hover(index: number): void;
   pin(index: number): void;
@@ -331,6 +333,7 @@ export function createPicture(
     if (box[0] === size.width && box[1] === size.height) return;
     [size.width, size.height] = box;
     draw();
+    events.resized();
   });
 
   return {
