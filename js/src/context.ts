@@ -104,9 +104,11 @@ export interface ViewProps {
 export interface Readout {
   /** Show a line; `aloud` also announces it to screen readers. */
   show(text: string, aloud: boolean): void;
+  /** Whether nobody reads it: the words need not be found. */
+  isSilent?: boolean;
 }
 
-const SILENT: Readout = { show: () => undefined };
+const SILENT: Readout = { show: () => undefined, isSilent: true };
 
 const DEFAULT_OPTIONS: ViewOptions = {
   method: null,

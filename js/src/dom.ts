@@ -46,7 +46,10 @@ export function atEnd(signal: AbortSignal, cb: () => void): void {
 /** Set an element's text; returns whether it changed. */
 export function setText(el: Element, text: string): boolean {
   if (el.textContent === text) return false;
-  el.textContent = text;
+  const node = el.firstChild as Text | null;
+  // A text that changes costs less than one that takes another's place.
+  if (text && node?.nodeType === 3 && !node.nextSibling) node.data = text;
+  else el.textContent = text;
   return true;
 }
 

@@ -75,7 +75,7 @@ test("a value has the same colour in text and map, on every scale", () => {
 
 test("zero vanishes into any page, and NaN is not drawn as zero", () => {
   for (const theme of THEMES) {
-    for (const signed of [false, true]) assert.deepEqual(fillOf(0, theme, signed), { css: "", flips: false });
+    for (const signed of [false, true]) assert.deepEqual(fillOf(0, theme, signed), { css: "", pixel: 0, flips: false });
     const grey: Rgb = [56, 56, 56];
     const faint = seen(fillOf(0.01, theme, false), grey);
     assert.ok(

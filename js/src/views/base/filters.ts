@@ -75,9 +75,26 @@ export const hidesSpecial = ({ special }: Pick<Filters, "special">): boolean =>
 export const hidesValues = (filters: Filters): boolean =>
   hidesSpecial(filters) || filters.mass < 1 || filters.least > 0;
 
+type Flags = readonly boolean[];
+
+/** What stands apart, of each axis: asked for at every pointer move, and the same as long as the axis is. */
+const [APART, NOWHERE] = [new WeakMap<readonly number[], Flags>(), new WeakMap<readonly number[], Flags>()];
+const INSIDE = new WeakMap<Flags, readonly number[]>();
+
 /** Whether each of these elements stands apart: the special tokens, unless there is nothing else. */
-export function standApart(special: readonly number[], filters: Pick<Filters, "special">): boolean[] {
-  return filters.special === "apart" ? apartOf(special) : special.map(() => false);
+export function standApart(special: readonly number[], filters: Pick<Filters, "special">): Flags {
+  const kept = filters.special === "apart" ? APART : NOWHERE;
+  const apart = kept.get(special) ?? (kept === APART ? apartOf(special) : special.map(() => false));
+  kept.set(special, apart);
+  return apart;
+}
+
+/** The elements that do not stand apart. */
+export function insideOf(special: readonly number[], filters: Pick<Filters, "special">): readonly number[] {
+  const apart = standApart(special, filters);
+  const inside = INSIDE.get(apart) ?? [...apart.keys()].filter((i) => !apart[i]);
+  INSIDE.set(apart, inside);
+  return inside;
 }
 
 /** Whether the map shows special tokens, if a source has any that could stand apart. */

@@ -153,6 +153,7 @@ const GONE = "No kernel answers: what is loaded still works.";
 function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLElement; show(): void } {
   const element = h("div.status", { role: "status" });
   const isGone = (): boolean => ctx.tiles.status().state === "no-kernel";
+  let wasGone = false;
   const stop = (event: Event): void => {
     if (!isGone() || !(event.target as Element).closest("[data-needs-kernel]")) return;
     if (event instanceof KeyboardEvent && event.key === "Tab") return;
@@ -167,9 +168,12 @@ function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLE
       const { message } = ctx.tiles.status();
       const words = message || (isGone() ? GONE : "");
       if (setText(element, words)) element.title = words;
-      setFlag(root, "data-no-kernel", isGone());
+      // Most changes find a kernel that answers, as it did before.
+      if (!isGone() && !wasGone) return;
+      wasGone = isGone();
+      setFlag(root, "data-no-kernel", wasGone);
       for (const control of root.querySelectorAll<HTMLElement>("[data-needs-kernel]")) {
-        if (isGone()) [control.ariaDisabled, control.ariaDescription] = ["true", words];
+        if (wasGone) [control.ariaDisabled, control.ariaDescription] = ["true", words];
         else [control.ariaDisabled, control.ariaDescription] = [null, null];
       }
     },

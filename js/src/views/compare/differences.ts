@@ -7,10 +7,19 @@ export function shares(values: Float32Array): Float32Array {
   return total > 0 ? values.map((value) => value / total) : values;
 }
 
-/** The difference of two strips, each as shares of its own sum. */
+const DIFFERENCES = new WeakMap<Float32Array, WeakMap<Float32Array, Float32Array>>();
+
+/** The difference of two strips, each as shares of its own sum; computed once, for bars and words. */
 export function difference(first: Float32Array, second: Float32Array): Float32Array {
-  const [a, b] = [shares(first), shares(second)];
-  return a.map((value, i) => value - (b[i] ?? 0));
+  const known = DIFFERENCES.get(first) ?? new WeakMap<Float32Array, Float32Array>();
+  DIFFERENCES.set(first, known);
+  let made = known.get(second);
+  if (!made) {
+    const [a, b] = [shares(first), shares(second)];
+    made = a.map((value, i) => value - (b[i] ?? 0));
+    known.set(second, made);
+  }
+  return made;
 }
 
 /** The rank of every element, 1 for the largest value; equal values share the best rank, NaN has none (0). */

@@ -27,9 +27,10 @@ import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "../maps/ink.ts";
 import { createLabels, labelRoom, slantHeight, textWidth } from "../maps/labels.ts";
 import { peak } from "../text/rowValues.ts";
-import { fills } from "../text/stripColour.ts";
+import { fills, NOTHING } from "../text/stripColour.ts";
 import { difference } from "./differences.ts";
 import type { ExplanationRows } from "./rows.ts";
+import { createStretch } from "./stretch.ts";
 
 /** What `CompareView._strips` returns in addition to the values. */
 export interface Compared {
@@ -100,6 +101,7 @@ export function createPicture(
   events: PictureEvents,
 ): Picture {
   const labels = createLabels("top");
+  const stretch = createStretch();
   const line = (...parts: HTMLElement[]): HTMLElement => h("div.compare-line", ...parts);
   const ends = (): HTMLElement =>
     h("div.compare-end", h("span.compare-value"), h("span.compare-apart"), h("span.compare-sum"));
@@ -113,7 +115,7 @@ export function createPicture(
   const foot = h("div.compare-foot", line(apartName, barPlot, sums));
   const mark = h("div.compare-mark");
   const element = h("div.compare-main", line(h("span"), labels.element, heads), scroll, foot, mark);
-  const [isBuilt, isLaidOut] = [createWatch(), createWatch()];
+  const [isBuilt, isRemarked, isLaidOut] = [createWatch(), createWatch(), createWatch()];
   const size = { width: 0, height: 0, cell: 0, left: 0, plot: 0, rows: 0, bars: 0 };
   let lines: HTMLElement[] = [];
   let drawn: [Pair, number] | null = null;
@@ -151,11 +153,12 @@ export function createPicture(
       lines = all.map(ends);
       setChildren(values, ...lines);
     }
-    [...names.children].forEach((button, i) => {
-      const title = [`${i + 1} ${all[i]}`, remarks[i]].filter(Boolean).join(", ");
-      assign(button as HTMLElement, { title, ariaLabel: title });
-      setText(button.lastElementChild as Element, remarks[i] ?? "");
-    });
+    if (isRemarked(lines, remarks.join("\n")))
+      [...names.children].forEach((button, i) => {
+        const title = [`${i + 1} ${all[i]}`, remarks[i]].filter(Boolean).join(", ");
+        assign(button as HTMLElement, { title, ariaLabel: title });
+        setText(button.lastElementChild as Element, remarks[i] ?? "");
+      });
   };
 
   const layout = (count: number): void => {
@@ -190,7 +193,6 @@ export function createPicture(
     y: (i: number) => number,
     ink: (i: number) => string,
   ): void => {
-    if (size.cell < NUMBERED) return;
     pen.font = font();
     pen.textAlign = "center";
     pen.textBaseline = "middle";
@@ -210,21 +212,23 @@ export function createPicture(
     const pen = sharpCanvas(cells, size.plot, size.rows);
     if (!pen) return;
     const gap = size.cell > 12 ? 1 : 0;
-    shown.forEach((row, r) => {
+    const widest = size.cell - gap;
+    const looks = shown.map((row, r) => {
       const { top, signed } = extents[r] ?? { top: 1, signed: false };
       const fill = fills(ctx.theme, signed, palette, scale || SCALE);
-      const found = Array.from(row, (value) => fill(value / (top || 1)));
-      const y = r * ROW + (ROW - CELL) / 2;
-      // In a column of the screen that stands for several elements the largest is seen.
-      const order =
-        size.cell < 1 ? [...row.keys()].sort((a, b) => Math.abs(row[a] ?? 0) - Math.abs(row[b] ?? 0)) : row.keys();
-      for (const i of order) {
-        pen.fillStyle = apart[i] ? quiet : (found[i]?.css ?? "");
-        pen.globalAlpha = apart[i] ? 0.18 : 1;
-        if (!apart[i] && !found[i]?.css) continue;
-        pen.fillRect(i * size.cell, y, Math.max(1, size.cell - gap), CELL);
-      }
-      pen.globalAlpha = 1;
+      return Array.from(row, (value, i) => (apart[i] ? NOTHING : fill(value / (top || 1))));
+    });
+    const y = (r: number): number => r * ROW + (ROW - CELL) / 2;
+    stretch(pen, shown, looks, size.plot, gap, (r) => [y(r), CELL]);
+    pen.fillStyle = quiet;
+    pen.globalAlpha = 0.18;
+    for (const i of [...apart.keys()].filter((i) => apart[i]))
+      for (const r of shown.keys()) pen.fillRect(i * size.cell, y(r), Math.max(1, widest), CELL);
+    pen.globalAlpha = 1;
+    if (size.cell < NUMBERED) return;
+    shown.forEach((row, r) => {
+      const { top } = extents[r] ?? { top: 1 };
+      const found = looks[r] ?? [];
       const whole = peak(rows[r] ?? []);
       write(
         pen,
@@ -241,37 +245,40 @@ export function createPicture(
     const all = difference(content[first] as Float32Array, content[second] as Float32Array);
     const pen = sharpCanvas(bars, size.plot, size.bars);
     if (!pen) return 0;
-    const known = all.filter((value) => !Number.isNaN(value));
-    const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
+    let [low, high, sum] = [0, 0, 0];
+    for (const value of all) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+      sum += value || 0;
+    }
     const inside = size.bars - 2 * MARGIN;
     const zero = MARGIN + (high / (high - low || 1)) * inside;
     const colours = barColours(ctx.theme, filtersOf(ctx).palette);
     const gap = size.cell > 8 ? size.cell * 0.14 : 0;
     const heights = all.map((value) => ((value || 0) / (high - low || 1)) * inside);
-    all.forEach((value, i) => {
-      if (!value) return;
-      pen.fillStyle = value > 0 ? colours.for : colours.against;
-      pen.fillRect(
-        i * size.cell + gap,
-        zero - Math.max(0, heights[i] ?? 0),
-        Math.max(1, size.cell - 2 * gap),
-        Math.abs(heights[i] ?? 0),
-      );
-    });
+    const wide = Math.max(1, size.cell - 2 * gap);
+    // Setting a colour takes longer than drawing a bar.
+    for (const sign of [1, -1]) {
+      pen.fillStyle = sign > 0 ? colours.for : colours.against;
+      heights.forEach((height, i) => {
+        if (height * sign > 0) pen.fillRect(i * size.cell + gap, zero - Math.max(0, height), wide, Math.abs(height));
+      });
+    }
     const ink = styleValue(ctx, element, "color");
     pen.fillStyle = ink;
     pen.globalAlpha = 0.5;
     pen.fillRect(0, Math.round(zero), size.plot, 1);
     pen.globalAlpha = 1;
-    const top = peak(all);
-    write(
-      pen,
-      all,
-      (value) => (value ? `${value > 0 ? "+" : ""}${amountText(value, top)}` : ""),
-      (i) => zero - (heights[i] ?? 0) + ((all[i] ?? 0) > 0 ? -8 : 9),
-      () => ink,
-    );
-    return known.reduce((sum, value) => sum + value, 0);
+    const top = Math.max(high, -low);
+    if (size.cell >= NUMBERED)
+      write(
+        pen,
+        all,
+        (value) => (value ? `${value > 0 ? "+" : ""}${amountText(value, top)}` : ""),
+        (i) => zero - (heights[i] ?? 0) + ((all[i] ?? 0) > 0 ? -8 : 9),
+        () => ink,
+      );
+    return sum;
   };
 
   /** The share of a row's magnitudes that elements apart hold, and the sum of the row. */
@@ -316,7 +323,6 @@ export function createPicture(
       setFlag(name, "data-paired", pair.includes(i));
       assign(name as HTMLElement, { ariaPressed: String(i === open) });
     });
-    showMarks();
   };
 
   const showMarks = (): void => {
@@ -333,6 +339,7 @@ export function createPicture(
     if (box[0] === size.width && box[1] === size.height) return;
     [size.width, size.height] = box;
     draw();
+    showMarks();
     events.resized();
   });
 

@@ -41,7 +41,7 @@ export interface ExplanationRows<T> {
   /** The same without elements that stand apart (NaN). */
   content: Float32Array[];
   /** Which elements stand apart, without colour and without a part in the scale. */
-  apart: boolean[];
+  apart: readonly boolean[];
   /** The end of each row's scale, and whether it has two sides: those of all rows alike on one scale. */
   extents: { top: number; signed: boolean }[];
   /** Whether the current answer is still missing. */

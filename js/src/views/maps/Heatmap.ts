@@ -110,7 +110,7 @@ export const renderHeatmap = view((around, root, signal) => {
   });
 
   const words = (): void => {
-    controls.show();
+    if (root === ctx.el) controls.show(); // an outer view has its own
     const source = ctx.source();
     const kind = source.kind === "attributions" ? "target → source" : "query → key";
     const where = whereWords(ctx);
@@ -345,11 +345,12 @@ export const renderHeatmap = view((around, root, signal) => {
       onBar >= 0 || isApart(hover) ? (over?.query ?? -1) : -1,
       isApart(pinned) ? (pin?.query ?? -1) : -1,
     );
+    copy?.show();
+    if (frame.readout.isSilent) return;
     const text =
       onBar >= 0
         ? describeShare(ctx, shareRows, onBar, key.apart, names)
         : describeCells(ctx, exactRows, tile, hover, pinned);
-    copy?.show();
     frame.readout.show(text, spoken || root.contains(document.activeElement));
   };
 

@@ -24,7 +24,7 @@ import { LATER } from "../../wire/codec.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, standApart } from "../base/filters.ts";
+import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
@@ -223,8 +223,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     // A coarse tile has no rows of single cells: a preview needs the exact row as well.
     const exact = query >= 0 ? exactRows(query, !preview || source.coarse) : undefined;
     if (!isRead(left, exact, query) && reading) return { ...reading, preview };
-    const ends =
-      isMap && query >= 0 && left ? roundUp(peakInside(left, insideOf(source.query), insideOf(source.key))) : 0;
+    const inside = (id: string): readonly number[] => insideOf(ctx.axisOf(id).special, chosen);
+    const ends = isMap && query >= 0 && left ? roundUp(peakInside(left, inside(source.query), inside(source.key))) : 0;
     const top = source.stochastic ? Math.min(1, ends) : ends;
     const all = stacked() && left ? keys.map((_, row) => rowOf(left, row)) : [];
     if (exact && !(stacked() && !tile)) return { values: exact, all, exact: true, query, top, preview };
@@ -237,12 +237,6 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { special: how } = tile?.meta.whole ? chosen : NOTHING_MORE;
     const values = hidesValues(chosen) ? filteredRow(mean, special, { ...chosen, special: how }, false) : mean;
     return { values, all, exact: false, query, top, preview: false };
-  };
-
-  /** Elements that do not stand apart. */
-  const insideOf = (id: string): number[] => {
-    const apart = standApart(ctx.axisOf(id).special, filtersOf(ctx));
-    return [...apart.keys()].filter((i) => !apart[i]);
   };
 
   const paint = (): void => {
@@ -271,8 +265,8 @@ export const renderTokenStrip = view((around, root, signal) => {
     const rows = stacked() ? reading.all : [reading.values];
     // What stands apart has no colour and no part in the scale.
     const apart = standApart(ctx.axisOf(ctx.source().key).special, filters);
-    setFlag(texts, "data-apart", apart.some(Boolean));
-    const inside = apart.some(Boolean) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;
+    setFlag(texts, "data-apart", apart.includes(true));
+    const inside = apart.includes(true) ? rows.map((row) => row.filter((_, i) => !apart[i])) : rows;
     const largest = Math.max(...inside.map(peak));
     const end = shared.end(reading.top || largest);
     const most = extent === "all" && stochastic ? 1 : stochastic ? Math.min(1, end) : end;
@@ -282,6 +276,7 @@ export const renderTokenStrip = view((around, root, signal) => {
       const values = rows[row];
       strip.underlay.paint((i) => (apart[i] ? NOTHING : colours((values?.[i] ?? 0) / (top || 1))), line, edge);
     });
+    if (isInside) return; // the legend is the outer view's
     setStyles(ramp, { background: gradient(...colouring) });
     setFlag(legend, "data-signed", signed);
     setText(low, signed ? `−${tickText(top)}` : "0");
@@ -304,6 +299,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     for (const strip of keys) strip.mark("aw-key", key);
     const pinned = ctx.cell("pinned");
     if (isShown && isElsewhere(keys, pinned?.query, pinned?.key, query < 0)) keepInSight(pinned, preview ? query : -1);
+    if (isInside && frame.readout.isSilent) return;
     if (stacked()) setText(what, "one scale for all");
     else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
     else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
@@ -390,8 +386,9 @@ export const renderTokenStrip = view((around, root, signal) => {
     const { source, layer, head } = ctx.resolved();
     if (!only(changed, "hover")) {
       build(source);
-      const title = frame.show((shown) => whereWords(ctx, shown));
-      units.show();
+      // Inside another view the text stands alone.
+      const title = isInside ? source.title : frame.show((shown) => whereWords(ctx, shown));
+      if (!isInside) units.show();
       copy?.show();
       setFlag(root, "data-pinned", ctx.cell("pinned") !== null);
       assign(root, { ariaLabel: `${title}, text coloured by weight` });
@@ -404,7 +401,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (reading) {
       paint();
       describe(reading);
-      showSum(source, reading.query);
+      if (!isInside) showSum(source, reading.query);
       return;
     }
     tiles.request(source.id, layer, head);

@@ -9,6 +9,8 @@ import { colourAt, heatMap, inkOn, place, SCALE } from "../../colour.ts";
 export interface Fill {
   /** "" where nothing is drawn. */
   css: string;
+  /** The same as a pixel of a canvas (RGBA in memory, a little-endian word). */
+  pixel: number;
   /** Whether the text over it changes from dark to light, or from light to dark. */
   flips: boolean;
 }
@@ -20,9 +22,9 @@ const INK: Record<Theme, string> = { light: "#000", dark: "#fff" };
 /** Below this a fill cannot be seen. */
 const FAINTEST = 0.004;
 
-export const NOTHING: Fill = { css: "", flips: false };
+export const NOTHING: Fill = { css: "", pixel: 0, flips: false };
 /** NaN is drawn in grey, so that it is not mistaken for zero. */
-const NO_NUMBER: Fill = { css: "rgb(128 128 128 / 0.2)", flips: false };
+const NO_NUMBER: Fill = { css: "rgb(128 128 128 / 0.2)", pixel: 0x33808080, flips: false };
 
 type Look = readonly [theme: Theme, signed: boolean, palette?: string, scale?: Mode];
 
@@ -35,7 +37,9 @@ export function fillOf(t: number, theme: Theme, signed: boolean, palette = "", s
   const alpha = Math.max(...rgb.map((c) => (c > page ? (c - page) / (255 - page) : (page - c) / page)));
   if (alpha < FAINTEST) return NOTHING;
   const over = rgb.map((c) => Math.round(page + (c - page) / alpha));
-  return { css: `rgb(${over.join(" ")} / ${alpha.toFixed(3)})`, flips: inkOn(rgb) !== INK[theme] };
+  const [red = 0, green = 0, blue = 0] = over;
+  const pixel = ((Math.round(255 * alpha) << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  return { pixel, css: `rgb(${over.join(" ")} / ${alpha.toFixed(3)})`, flips: inkOn(rgb) !== INK[theme] };
 }
 
 const MADE = new Map<string, Map<number, Fill>>();
@@ -58,9 +62,16 @@ export function fills(...look: Look): (t: number) => Fill {
 
 const LEVELS = 1000;
 
+const GRADIENTS = new Map<string, string>();
+
 /** CSS gradient for the legend, from the bottom to the top of the scale. */
 export function gradient(...look: Look): string {
+  const name = look.join();
+  const known = GRADIENTS.get(name);
+  if (known) return known;
   const stops: string[] = [];
   for (let i = 0; i <= 16; i += 1) stops.push(fillOf(look[1] ? i / 8 - 1 : i / 16, ...look).css || "transparent");
-  return `linear-gradient(90deg, ${stops.join(", ")})`;
+  const css = `linear-gradient(90deg, ${stops.join(", ")})`;
+  GRADIENTS.set(name, css);
+  return css;
 }

@@ -86,7 +86,8 @@ export function buildTokens(
   const chunks: Chunk[] = [];
   let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
-    if (i % CHUNK === 0) {
+    // The elements of a grid are laid out one by one: a chunk around them has no box that could come into sight.
+    if (axis.grid ? i === 0 : i % CHUNK === 0) {
       holder = h("span.chunk", { role: "presentation" });
       list.append(holder);
       chunks.push({ holder, spans: [], start: i });

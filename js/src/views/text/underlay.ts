@@ -1,14 +1,15 @@
 /**
  * Colour behind running text: canvases under chunks of spans. The boxes of the spans are measured only when the strip
- * changes its size, so recolouring needs no layout. Texts above `LAZY_ABOVE` elements are measured and painted chunk by
- * chunk as they scroll into view.
+ * changes its size, so recolouring needs no layout. Of a text of several chunks those in sight are measured and painted:
+ * most of a long text is scrolled away.
  */
 
 import { atEnd, density, h, onResize, setFlag } from "../../dom.ts";
 import { type Fill, NOTHING } from "./stripColour.ts";
 
-export const LAZY_ABOVE = 2048;
-export const CHUNK = 1024;
+export const CHUNK = 64;
+/** How far from sight, inside the box that scrolls the text, a chunk is painted already. */
+const NEAR = "100px 0px";
 /** The largest side of a canvas that every browser supports. */
 const LONGEST = 16000;
 
@@ -57,14 +58,12 @@ export function createUnderlay(
   let size = "";
   let isMeasurable = false;
   let frame = 0;
-  const count = chunks.reduce((n, chunk) => n + chunk.spans.length, 0);
-  const lazy = count > LAZY_ABOVE;
-  const sheets = chunks.map((chunk): Sheet => {
+  const sheets = chunks.map((chunk, i): Sheet => {
     const [canvas, mask] = [h("canvas"), h("canvas")];
     layer.append(canvas);
     const empty = { boxes: new Float32Array(0), cells: new Uint16Array(0), owners: new Uint32Array(0), scale: 1 };
     const flipped = new Uint8Array(chunk.spans.length);
-    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, flipped, visible: !lazy };
+    return { ...chunk, canvas, mask, look: "", ...empty, measured: false, flipped, visible: i === 0 };
   });
 
   const draw = (): void => {
@@ -78,8 +77,10 @@ export function createUnderlay(
       for (const [i, sheet] of stale.entries()) position(sheet, areas[i] as Area);
     }
     for (const sheet of shown) {
-      fill(sheet, paints);
-      flip(sheet, paints);
+      const { line, fill: fillOf } = paints;
+      const fills = sheet.spans.map((_, i) => fillOf(sheet.start + i));
+      fill(sheet, fills, line);
+      flip(sheet, fills, line);
     }
     // Read the page's colour only if an outline needs it: that forces layout.
     if (paints.edge) for (const sheet of shown) outline(sheet, paints.edge);
@@ -100,7 +101,7 @@ export function createUnderlay(
     draw();
   };
   onResize(strip, signal, resized);
-  if (lazy) {
+  if (sheets.length > 1) {
     const seen = new IntersectionObserver(
       (entries) => {
         for (const entry of entries) {
@@ -109,7 +110,7 @@ export function createUnderlay(
         }
         later();
       },
-      { rootMargin: "300px 0px" },
+      { rootMargin: "300px 0px", scrollMargin: NEAR },
     );
     for (const sheet of sheets) seen.observe(sheet.holder);
     atEnd(signal, () => seen.disconnect());
@@ -150,17 +151,17 @@ function cut({ canvas, mask, boxes, scale }: Sheet, line: boolean): void {
 }
 
 /** Flips the text of the elements whose fill crossed from pale to dark, or back. */
-function flip({ spans, start, flipped }: Sheet, { fill, line }: Paints): void {
+function flip({ spans, flipped }: Sheet, fills: readonly Fill[], line: boolean): void {
   for (let i = 0; i < spans.length; i += 1) {
-    const flips = Number(!line && fill(start + i).flips);
+    const flips = Number(!line && fills[i]?.flips);
     if (flips === flipped[i]) continue;
     flipped[i] = flips;
     setFlag(spans[i] as HTMLElement, "data-flip", !!flips);
   }
 }
 
-function fill(sheet: Sheet, { fill: fillOf, line }: Paints): void {
-  const { canvas, mask, cells, owners } = sheet;
+function fill(sheet: Sheet, fills: readonly Fill[], line: boolean): void {
+  const { canvas, mask, cells, owners, start } = sheet;
   const pen = canvas.getContext("2d");
   if (!pen) return;
   const shapeKey = String(line);
@@ -172,7 +173,7 @@ function fill(sheet: Sheet, { fill: fillOf, line }: Paints): void {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   let last = "";
   for (let i = 0; i < owners.length; i += 1) {
-    const { css } = fillOf(owners[i] as number);
+    const css = fills[(owners[i] as number) - start]?.css;
     if (!css) continue;
     if (css !== last) pen.fillStyle = css;
     last = css;

@@ -3,7 +3,7 @@ import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
 import { thumbOffsets } from "../../../wire/sheets.ts";
-import { showsSpecial, standApart } from "../../base/filters.ts";
+import { insideOf, showsSpecial } from "../../base/filters.ts";
 import { gather, maxPool, paintCells } from "../../maps/paint.ts";
 import { peakInside } from "../../maps/peak.ts";
 import type { Spot } from "./arrange.ts";
@@ -57,10 +57,10 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       if (!tile && start === undefined) return;
       // Like the thumbnail, with what stands apart from the map or without.
       const special = tile?.meta.whole || showsSpecial(ctx, source) ? "show" : "apart";
-      const [rows, cols] = [source.query, source.key].map((id) => {
-        const apart = standApart(ctx.axisOf(id).special, { special });
-        return [...apart.keys()].filter((i) => !apart[i]);
-      }) as [number[], number[]];
+      const [rows, cols] = [source.query, source.key].map((id) => insideOf(ctx.axisOf(id).special, { special })) as [
+        readonly number[],
+        readonly number[],
+      ];
       const fullMatrix = !tile
         ? { codes, start: start as number, ...sized(meta) }
         : tile.meta.whole
