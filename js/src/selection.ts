@@ -252,6 +252,8 @@ function originOf(unit: string, header: Header, source: Source): Source | undefi
   return same.find((s) => s.kind === "map") ?? same[0];
 }
 
+const ofExplanations = ({ method, stack }: Source): boolean => method === "comparison" && stack === "self";
+
 /**
  * Translate a span to the elements of one side of `source`. In self-attention both sides are the same text, so that a
  * span of one is a span of the other.
@@ -259,8 +261,10 @@ function originOf(unit: string, header: Header, source: Source): Source | undefi
 export function translateSpan(span: Span, side: Span["side"], header: Header, source: Source): [number, number] | null {
   const origin = originOf(span.unit, header, source);
   if (!origin) return null;
-  const [from, to] = [header.axes[origin[span.side]], header.axes[source[side]]];
-  if (!from || !to || (side !== span.side && origin.query !== origin.key)) return null;
+  // The rows of a comparison are explanations: there the text of both sides is that of the keys.
+  const chosen = ofExplanations(origin) ? "key" : span.side;
+  const [from, to] = [header.axes[origin[chosen]], header.axes[source[side]]];
+  if (!from || !to || (side !== chosen && origin.query !== origin.key)) return null;
   if (from !== to && side === "query" && source.kind === "attributions") return null;
   let [start, stop] = [Number.POSITIVE_INFINITY, 0];
   for (let i = span.start; i < span.stop; i += 1) {

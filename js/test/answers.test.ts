@@ -109,6 +109,20 @@ test("late, foreign and repeated replies are harmless", () => {
   it.end.abort();
 });
 
+test("what the reader did not ask for is missed in silence", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const it = twin();
+  it.answers.get("square", { of: 3 }, true);
+  it.answers.get("cube", { of: 3 }, true);
+  it.answers.get("cube", { of: 4 });
+  t.mock.timers.tick(9000);
+  assert.match(it.answers.failure("square", { of: 3 }) ?? "", /No answer/);
+  assert.equal(it.missed, 0);
+  t.mock.timers.tick(9000);
+  assert.equal(it.missed, 1);
+  it.end.abort();
+});
+
 test("what a busy kernel answers late counts, and what it lost is sent again when it is back", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const it = twin();

@@ -4,6 +4,8 @@ import { chartOf, lookOf, spreadOut } from "../src/views/charts/lineChart.ts";
 import { byRank, difference, rankOf, shares } from "../src/views/compare/differences.ts";
 import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/compare/flow/mass.ts";
 import { shortForms } from "../src/views/compare/picture.ts";
+import { fillColumns } from "../src/views/compare/stretch.ts";
+import { type Fill, fillOf, NOTHING } from "../src/views/text/stripColour.ts";
 
 const rounded = (values: Iterable<number>): number[] => Array.from(values, (v) => Number(v.toFixed(4)));
 
@@ -99,4 +101,37 @@ test("a number in a narrow cell is rounded to a decimal, unless nothing were lef
   assert.deepEqual(shortForms("0.04"), [".04"]);
   assert.deepEqual(shortForms("> −0.01"), ["> −.01"], "a bound has no shorter form");
   assert.deepEqual(shortForms(""), []);
+});
+
+/** Looks whose pixel is the number of the element, from 1. */
+const numbered = (count: number): Fill[] =>
+  Array.from({ length: count }, (_, i) => ({ css: "x", pixel: i + 1, flips: false }));
+
+test("every element has its columns of the screen, with a gap at its end", () => {
+  const out = new Uint32Array(6);
+  fillColumns(out, Float32Array.of(0.1, 0.2, 0.3), numbered(3), 0);
+  assert.deepEqual([...out], [1, 1, 2, 2, 3, 3]);
+  const apart = new Uint32Array(6);
+  fillColumns(apart, Float32Array.of(0.1, 0.2, 0.3), numbered(3), 1);
+  assert.deepEqual([...apart], [1, 0, 2, 0, 3, 0]);
+});
+
+test("a column of the screen that stands for several elements shows the largest, and no hidden one", () => {
+  const out = new Uint32Array(2);
+  fillColumns(out, Float32Array.of(0.1, -0.9, Number.NaN, 0.2), numbered(4), 0);
+  assert.deepEqual([...out], [2, 4]);
+  const looks = numbered(4);
+  looks[1] = NOTHING;
+  const without = new Uint32Array(2);
+  fillColumns(without, Float32Array.of(0.1, -0.9, 0, 0), looks, 0);
+  assert.deepEqual([...without], [1, 3]);
+});
+
+test("a fill has the same colour as a pixel and in CSS", () => {
+  for (const t of [-1, -0.4, 0.3, 1]) {
+    const { css, pixel } = fillOf(t, "light", true);
+    const [red, green, blue, alpha] = (css.match(/[\d.]+/g) ?? []).map(Number);
+    assert.deepEqual([pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255], [red, green, blue]);
+    assert.ok(Math.abs((pixel >>> 24) / 255 - (alpha ?? 0)) < 0.003);
+  }
 });

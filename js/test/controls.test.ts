@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
+import { fitting } from "../src/views/base/foldRow.ts";
 import { typedItem } from "../src/views/base/menu.ts";
 import {
   headChoices,
@@ -131,11 +132,11 @@ test("an explorer offers what the store has, within its restrictions", () => {
 });
 
 test("a probability never rounds to impossible or certain", () => {
-  assert.equal(percent(0.4231), "42.3 %");
-  assert.equal(percent(0.0004), "< 0.1 %");
-  assert.equal(percent(0.99996), "> 99.9 %");
-  assert.equal(percent(1), "100.0 %");
-  assert.equal(percent(0), "0.0 %");
+  assert.equal(percent(0.4231), "42.3\u00a0%");
+  assert.equal(percent(0.0004), "< 0.1\u00a0%");
+  assert.equal(percent(0.99996), "> 99.9\u00a0%");
+  assert.equal(percent(1), "100.0\u00a0%");
+  assert.equal(percent(0), "0.0\u00a0%");
 });
 
 test("letters find the next item that begins with them, whatever their case, and go round", () => {
@@ -151,4 +152,12 @@ test("a panel opens below, above where below is no room, and inside the page whe
   assert.equal(besideIn(600, 500, 528, 300), 196);
   assert.equal(besideIn(600, 280, 308, 400), 200);
   assert.equal(besideIn(600, 280, 308, 700), 0);
+});
+
+test("of a row those are in sight that fit, pressed ones first, and always one", () => {
+  const none = [false, false, false, false];
+  assert.deepEqual(fitting([40, 40, 40], none, 140, 10, 30), [true, true, true]);
+  assert.deepEqual(fitting([40, 40, 40, 40], none, 140, 10, 30), [true, true, false, false]);
+  assert.deepEqual(fitting([40, 40, 40, 40], [false, false, false, true], 140, 10, 30), [true, false, false, true]);
+  assert.deepEqual(fitting([400, 40], none, 140, 10, 30), [true, false]);
 });

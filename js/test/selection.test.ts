@@ -173,5 +173,8 @@ test("a span is translated between units, and belongs to both sides only where t
   const header: Header = { ...HEADER, sources: [cross] };
   assert.deepEqual(translateSpan(span, "query", header, cross), [1, 4]);
   assert.equal(translateSpan(span, "key", header, cross), null);
+  const compared: Source = { ...SOURCE, method: "comparison", query: "w" };
+  const comparison: Header = { ...HEADER, sources: [compared] };
+  assert.deepEqual(translateSpan(span, "key", comparison, compared), [1, 4], "its rows are explanations");
   assert.equal(translateSpan({ ...span, unit: "sentence" }, "query", HEADER, SOURCE), null);
 });

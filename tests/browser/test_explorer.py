@@ -147,7 +147,7 @@ def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier
     chips = page.locator(".aw-chip")
     assert chips.count() == 2
     share = [100 * one.probability for one in trace.predictions()]
-    assert f"{share[0]:.1f} %" in chips.first.inner_text()
+    assert f"{share[0]:.1f}\N{NO-BREAK SPACE}%" in chips.first.inner_text()
     chips.first.click()
     page.locator(".aw-answer b", has_text="What speaks for").first.wait_for()
     assert "explained" in chips.first.inner_text()

@@ -150,7 +150,10 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
         page.get_by_role("button", name="undo").click()
     page.get_by_text("Nothing is changed yet").wait_for()
     assert "before" not in table.locator("thead").inner_text()
-    assert f"{100 * read.predictions()[0].probability:.1f} %" in table.locator("tbody").inner_text()
+    assert (
+        f"{100 * read.predictions()[0].probability:.1f}\N{NO-BREAK SPACE}%"
+        in table.locator("tbody").inner_text()
+    )
     height = page.locator(".aw-intervention").bounding_box()["height"]
     knock = page.get_by_role("button", name="Knock out head 1.0")
     knock.click()

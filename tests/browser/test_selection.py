@@ -162,6 +162,18 @@ def test_all_of_it_works_with_keys(page):
     assert outlines(grid) == 6
 
 
+@pytest.mark.parametrize("make", [aw.CompareView, aw.LayerProfile])
+def test_a_span_without_a_side_is_drawn_in_comparisons_linked_with_maps(demo_trace, page_of, make):
+    view = make([aw.attention(demo_trace), aw.rollout(demo_trace)])
+    # The map was there first: without a side, the span is one of queries.
+    view.selection.span = (2, 4)
+    page = page_of(aw.Heatmap(demo_trace), view)
+    page.locator(".aw-strip .aw-in-span").first.wait_for()
+    strips = page.locator(".aw-strip").all()
+    assert [strip.locator(".aw-in-span").count() for strip in strips] == [2] * len(strips)
+    assert tokens(page, "aw-in-span")[:2] == [2, 3]
+
+
 def test_what_python_chooses_is_drawn_and_costs_no_nodes(trace, page_of):
     view = aw.Heatmap(trace)
     view.selection.pins = [(row, col) for row in range(TOKENS) for col in range(0, TOKENS, 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import attnwidgets as aw
@@ -127,7 +128,7 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(kept[0] / kept.sum()), abs=0.06)
     assert "sampled from 3 of" in page.locator(".aw-predicts").inner_text()
     page.get_by_label("temperature").fill("0")
-    assert first.inner_text() == "100.0 %"
+    assert first.inner_text() == "100.0\N{NO-BREAK SPACE}%"
     page.locator(".aw-segment", has_text="surprisal").click()
     page.locator(".aw-predicted .aw-tok").nth(2).hover()
     bits = aw.surprisal(trace).values[2]
@@ -207,3 +208,21 @@ def test_predictions_keep_their_height_in_every_panel(page_of, width):
     page.get_by_role("button", name="back to the next token").wait_for()
     assert root.bounding_box()["height"] == before
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+COLOURED = """() => [...document.querySelectorAll(".aw-underlay canvas")].map(
+  canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)
+)"""
+
+
+def test_of_a_long_text_the_part_in_sight_is_coloured_and_the_rest_when_it_comes_into_sight(page_of):
+    weights = np.random.default_rng(0).dirichlet(np.full(512, 0.5), (1, 1, 512))
+    page = page_of(aw.TokenStrip(aw.from_attentions(weights, [f"token{i}" for i in range(512)])))
+    page.wait_for_function(f"() => ({COLOURED})()[0]")
+    page.wait_for_timeout(300)
+    coloured = page.evaluate(COLOURED)
+    assert coloured[0]
+    assert not coloured[-1]
+    page.locator(".aw-tok").last.scroll_into_view_if_needed()
+    page.wait_for_function(f"() => ({COLOURED})().at(-1)")
+    assert page.locator(".aw-tok[data-flip]").count() > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,21 @@ def test_hostile_and_long_texts(open_page, tmp_path):
     assert page.locator(".aw-two-column").count() < 60, "only what is in sight"
     assert page.locator(".aw-two-column[data-differs]").count() == 1, "which begins where they differ"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_predictions_that_do_not_fit_are_folded_not_scrolled(open_page, tmp_path):
+    model = aw.demo_model("decoder")
+    traces = [aw.trace(*model, f"The capital of {place} is the city of") for place in ("France", "Italy")]
+    page = opened(open_page, tmp_path, aw.TwoTexts(traces))
+    page.set_viewport_size({"width": 760, "height": 900})
+    row = page.locator(".aw-two-chips").first
+    chips = row.locator(".aw-chip")
+    more = row.get_by_role("button", name=re.compile(r"^\+ \d+$"))
+    more.wait_for()
+    shown = sum(chip.is_visible() for chip in chips.all())
+    assert 1 <= shown < chips.count()
+    assert more.inner_text() == f"+ {chips.count() - shown}"
+    assert row.evaluate("row => row.scrollWidth <= row.clientWidth")
+    more.click()
+    assert all(chip.is_visible() for chip in chips.all())
+    assert row.evaluate("row => row.scrollWidth <= row.clientWidth")

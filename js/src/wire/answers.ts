@@ -18,8 +18,11 @@ const KEPT = 256;
 const GONE = "No answer from the kernel: it is busy or gone, or there is none. Rerun the cell.";
 
 export interface Answers {
-  /** The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. */
-  get<T>(topic: string, args?: Record<string, unknown>): Answer<T> | undefined;
+  /**
+   * The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. Where nobody
+   * answers, all views say so, unless the reader asked for nothing (`quiet`).
+   */
+  get<T>(topic: string, args?: Record<string, unknown>, quiet?: boolean): Answer<T> | undefined;
   /** Why a request has no answer; after `retry` it is sent again. */
   failure(topic: string, args?: Record<string, unknown>): string | undefined;
   /** The running job of a topic, once it takes longer than a moment. */
@@ -36,7 +39,8 @@ interface Flight extends Job {
   key: string;
   topic: string;
   since: number;
-  next: { key: string; args: Record<string, unknown> } | null;
+  quiet: boolean;
+  next: { key: string; args: Record<string, unknown>; quiet: boolean } | null;
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
@@ -60,14 +64,15 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
   const lose = (flight: Flight): void => {
     lost.set(flight.id, flight);
     finish(flight, GONE);
-    ctx.tiles.lose();
+    if (!flight.quiet) ctx.tiles.lose();
   };
-  const send = (topic: string, key: string, args: Record<string, unknown>): void => {
+  const send = (topic: string, key: string, args: Record<string, unknown>, quiet: boolean): void => {
     const id = nextId++;
     const flight: Flight = {
       id,
       key,
       topic,
+      quiet,
       next: null,
       since: Date.now(),
       timer: undefined,
@@ -90,7 +95,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     if (flights.get(flight.topic) !== flight) return;
     flights.delete(flight.topic);
     if (why !== null) failures.set(flight.key, why);
-    if (flight.next) send(flight.topic, flight.next.key, flight.next.args);
+    if (flight.next) send(flight.topic, flight.next.key, flight.next.args, flight.next.quiet);
     changed();
   };
   const receive = (reply: QuestionReply, buffers: DataView[]): void => {
@@ -143,14 +148,14 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     }
   };
   return {
-    get<T>(topic: string, args: Record<string, unknown> = {}) {
+    get<T>(topic: string, args: Record<string, unknown> = {}, quiet = false) {
       const key = keyOf(topic, args);
       const answer = received.get(key) as Answer<T> | undefined;
       const flight = flights.get(topic);
       if (flight) flight.next = null; // this is the latest request, and may be the one in flight
       if (answer || failures.has(key) || flight?.key === key) return answer;
-      if (flight) flight.next = { key, args };
-      else send(topic, key, args);
+      if (flight) flight.next = { key, args, quiet };
+      else send(topic, key, args, quiet);
       return undefined;
     },
     failure: (topic, args = {}) => failures.get(keyOf(topic, args)),

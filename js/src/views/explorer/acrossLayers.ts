@@ -63,7 +63,7 @@ export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answer
       assign(element, { hidden: !isShown });
       if (!isShown) return;
       const { layer: now } = ctx.resolved();
-      peaks = pairValues(ctx, answers, source, query, key).map((values) => best(values, source));
+      peaks = pairValues(ctx, answers, source, query, key, !ctx.cell("pinned")).map((values) => best(values, source));
       // A page without a kernel may lack the other layers.
       const isLost = peaks.length === 0 && Boolean(answers.failure("pair", pairRequest(source, query, key)));
       assign(element, { hidden: isLost });

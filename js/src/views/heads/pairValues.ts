@@ -10,13 +10,14 @@ const FEW = 128;
 /** The arguments of the request "pair". */
 export const pairRequest = (source: Source, query: number, key: number) => ({ source: source.id, query, key });
 
-/** [layer][head]; NaN: not computed. Empty while nothing is known. */
+/** [layer][head]; NaN: not computed. Empty while nothing is known. `quiet`: nobody chose this pair. */
 export function pairValues(
   ctx: ViewContext,
   answers: Answers,
   source: Source,
   query: number,
   key: number,
+  quiet = false,
 ): ArrayLike<number>[] {
   const heads = source.heads ?? ["-" as const];
   const isShort = [source.query, source.key].every((axis) => ctx.axisOf(axis).labels.length <= FEW);
@@ -26,7 +27,7 @@ export function pairValues(
   if (tiles.flat().every(Boolean)) {
     return tiles.map((row) => row.map((tile) => tile?.value(query, key) ?? Number.NaN));
   }
-  const bytes = answers.get("pair", pairRequest(source, query, key))?.buffers[0];
+  const bytes = answers.get("pair", pairRequest(source, query, key), quiet)?.buffers[0];
   const values = bytes && floatsOf(bytes);
   return values ? source.layers.map((_, i) => values.slice(i * heads.length, (i + 1) * heads.length)) : [];
 }

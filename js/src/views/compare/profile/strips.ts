@@ -76,7 +76,7 @@ export function createProfileStrips(
         setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
       targets?.mark("aw-query", query ?? -1);
       sources.choose([], some.length > 1 ? some : [], ctx.span("key"));
-      targets?.choose([], [], ctx.span("query"));
+      targets?.choose([], [], ctx.span("key")); // the same text
       if (isElsewhere(sources, query, some.join())) {
         targets?.keepIn(targets.box.parentElement as HTMLElement, query ?? -1);
         sources.keepIn(box.parentElement as HTMLElement, some[0] ?? -1);

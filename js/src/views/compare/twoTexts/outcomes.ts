@@ -3,6 +3,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";
 import { methodWithTargets } from "../../../wire/keys.ts";
+import { foldRow } from "../../base/foldRow.ts";
 import { explainOutcome } from "../../text/outcomeChoice.ts";
 import { percent } from "../../text/predictions/percent.ts";
 
@@ -33,6 +34,7 @@ export function createChips(
   signal: AbortSignal,
 ): { element: HTMLElement; show(chips: Chip[], chosen: Chosen, title: string): void } {
   const element = h("div.two-chips", { role: "group" });
+  const row = foldRow(element, signal);
   let shown: Chip[] = [];
   let drawn = "";
   const choose = (target: EventTarget | null, asFoil: boolean): void => {
@@ -55,9 +57,8 @@ export function createChips(
       [drawn, shown] = [state, chips];
       element.ariaLabel = title;
       const focused = [...element.children].findIndex((chip) => chip.matches(":focus"));
-      setChildren(
-        element,
-        ...chips.map(([id, label, probability]) => {
+      row.fill(
+        chips.map(([id, label, probability]) => {
           const role = id === target ? "for" : id === foil ? "foil" : "";
           const bar = h("i");
           setStyles(bar, { width: `${(100 * probability).toFixed(1)}%` });
