@@ -1,4 +1,4 @@
-"""A notebook's first views: an outline of the final height is seen first, whether the code is there or not."""
+"""A notebook's first views: an outline of the final height is seen first, be the code there or not."""
 
 from __future__ import annotations
 

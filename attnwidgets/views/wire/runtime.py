@@ -58,8 +58,8 @@ class Runtime(AnyWidget):
         layout = self.layout if is_open else Layout()
         held = {name: Part.get(name, layout) for name in parts}
         if not is_open:
-            # With its parts at once: a later change would wait in the browser until this code is imported, and
-            # JupyterLab handles no other message before, such as the one that displays a view.
+            # With its parts at once: a later change would wait in the browser until this code is imported,
+            # and JupyterLab handles no other message before, such as the one that displays a view.
             self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"), layout=layout, parts=held)
         elif not held.items() <= self.parts.items():
             self.parts = self.parts | held
