@@ -154,7 +154,7 @@ class View(LinkedView):
     def _begin(self, layout: Any, *, fixed: bool) -> None:
         """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
         runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))  # first: the browser imports it meanwhile
-        traits = self._connect(fixed=fixed)
+        traits = {"runtime": runtime, **self._connect(fixed=fixed)}
         if "_requests" in vars(self):
             self.store, self.selection = traits["store"], traits["selection"]
             self.options = dict(self._options)
@@ -162,7 +162,6 @@ class View(LinkedView):
             return
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
-            runtime=runtime,
             options=dict(self._options),
             **traits,
             **({} if layout is None else {"layout": layout}),
@@ -329,12 +328,11 @@ class View(LinkedView):
     def _reopen(self) -> None:
         head = None if self.selection.head == "-" else self.selection.head
         self._wanted |= {"layer": self.selection.layer, "head": head}
-        runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
         traits = self._connect(fixed=self._options["method"] is not None)
         if self._own_layout:
             self.layout.open()
         with self.hold_trait_notifications():
-            self.runtime = runtime
+            self.runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))
             self.store, self.selection = traits["store"], traits["selection"]
             self.options = self._options | self._current_options()
         self.open()
