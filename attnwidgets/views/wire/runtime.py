@@ -54,14 +54,15 @@ class Runtime(AnyWidget):
             parts: Names of parts that it must have (files in `js/src/parts`); it keeps them.
         """
         self = cls._current.get(session())
-        is_open = self is not None and self.comm is not None
-        layout = self.layout if is_open else Layout()
-        held = {name: Part.get(name, layout) for name in parts}
-        if not is_open:
+        if self is None or self.comm is None:
+            layout = Layout()
+            held = {name: Part.get(name, layout) for name in parts}
             # With its parts at once: a later change would wait in the browser until this code is imported,
             # and JupyterLab handles no other message before, such as the one that displays a view.
             self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"), layout=layout, parts=held)
-        elif not held.items() <= self.parts.items():
+            return self
+        held = {name: Part.get(name, self.layout) for name in parts}
+        if not held.items() <= self.parts.items():
             self.parts = self.parts | held
         return self
 
