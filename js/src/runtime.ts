@@ -118,6 +118,14 @@ export interface Part {
 /** A part as it is sent: it refers to the core's functions by number. */
 export type PartCode = (lent: readonly unknown[]) => Part;
 
+/** Resolves when the page has drawn a frame; soon where it draws none: in a tab behind others, or out of sight. */
+function frame(): Promise<void> {
+  return new Promise((done) => {
+    requestAnimationFrame(() => setTimeout(done));
+    setTimeout(done, 99);
+  });
+}
+
 export interface Renderers {
   /** Draw the view with this name, after loading the parts it needs. */
   render(props: ViewProps, name: string, ...parts: string[]): ReturnType<Renderer>;
@@ -145,6 +153,9 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   return {
     add,
     async render(props, name, ...parts) {
+      // The stub has put up an empty frame of the view's height. Where the code is here already, the view would be
+      // built in the same task, and the reader would see neither before that is done.
+      if (runtime) await frame();
       // A standalone page has already added all its parts.
       for (const part of runtime ? parts : []) {
         const { exports } = await props.host.getWidget<{ code: PartCode }>(runtime?.get("parts")[part] ?? part);

@@ -221,3 +221,34 @@ def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
         )
         > 20
     )
+
+
+UNITS = ("token", "word")
+# How many streams were inflated, and how long what came out is.
+COUNTED = """window.inflated = [];
+const Stream = window.DecompressionStream;
+window.DecompressionStream = function (format) {
+  const stream = new Stream(format);
+  const at = inflated.push(0) - 1;
+  const counted = new TransformStream({
+    transform(bytes, out) { inflated[at] += bytes.length; out.enqueue(bytes); },
+  });
+  return {writable: stream.writable, readable: stream.readable.pipeThrough(counted)};
+};"""
+
+
+def test_nothing_is_unpacked_before_it_is_looked_at(minilm, sentence, open_page, tmp_path):
+    explorer = aw.Explorer(aw.trace(*minilm, f"{sentence} " * 3))
+    address = explorer.to_html(tmp_path / "page.html").as_uri()
+    page = open_page()
+    page.add_init_script(COUNTED)
+    page.goto(address)
+    plot = page.locator(".aw-headgrid .aw-plot[aria-busy=false]")
+    plot.wait_for()
+    page.wait_for_timeout(1000)
+    first = page.evaluate("inflated")
+    cells = {unit: 72 * (len(explorer.store.header["axes"][unit]["labels"]) - 2) ** 2 for unit in UNITS}
+    assert cells["token"] < first[0] < cells["token"] + cells["word"]  # thumbnails without [CLS] and [SEP]
+    page.get_by_text("words", exact=True).first.click()
+    page.wait_for_function("length => inflated.includes(length)", arg=cells["word"])
+    plot.wait_for()

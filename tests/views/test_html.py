@@ -196,3 +196,27 @@ def test_what_is_unpacked_first_does_not_grow_with_the_number_of_matrices(softma
         assert text.index('id="aw-data-store0"') < script < text.index('id="aw-tiles-store0"')
     thumbnails = 4 * 80 * 80  # at most this for each further layer
     assert lengths[1] - lengths[0] < 4 * thumbnails
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_only_thumbnails_that_a_view_opens_with_come_first(minilm, sentence, tmp_path, unit):
+    trace = aw.trace(*minilm, f"{sentence} " * 3)
+    _, state, _ = read(aw.Explorer(trace, unit=unit).to_html(tmp_path / "page.html"))
+    first = {t["source"] for t in state["models"]["store0"]["state"]["header"]["thumbs"]}
+    later = {t["source"] for t in state["thumbs"]["store0"]}
+    units = {f"attention/{name}/self" for name in ("token", "word")}
+    assert first & units == {f"attention/{unit}/self"}
+    assert later & units == units - first
+
+
+@pytest.mark.parametrize(("text", "same"), [("the cat sat there", True), ("an electroencephalogram", False)])
+def test_matrices_that_are_the_same_take_room_once(minilm, tmp_path, text, same):
+    trace = aw.trace(*minilm, f"{text} " * 8)
+    _, state, blobs = read(aw.HeadGrid(trace).to_html(tmp_path / "page.html"))
+    places = [*state["models"]["store0"]["state"]["header"]["tiles"], *state["archive"]["store0"]]
+    of = {(t["source"], t["layer"], t["head"]): (t["offset"], t["length"]) for t in places}
+    for layer in range(6):
+        of_token, of_word = (of[f"attention/{unit}/self", layer, 3] for unit in ("token", "word"))
+        assert (of_token == of_word) is same
+        values = tiles_of(state, blobs)["attention/word/self", layer, 3]
+        assert np.abs(values - aw.attention(trace).to("word").matrix(layer, 3)).max() < 0.01

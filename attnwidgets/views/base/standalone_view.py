@@ -46,7 +46,7 @@ class StandaloneView(View):
             "height": checked_height(self._VIEW, given["height"]) or self._HEIGHT,
         }
         self._options |= self._own_options()
-        self._begin(given["layout"], self._connect(fixed=False))
+        self._begin(given["layout"], fixed=False)
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
         del fixed

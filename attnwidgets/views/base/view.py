@@ -135,7 +135,7 @@ class View(LinkedView):
         }
         self._options |= self._own_options()
         self._wanted = {name: given[name] for name in ("layer", "head", "unit")}
-        self._begin(given["layout"], self._connect(fixed=self._is_fixed))
+        self._begin(given["layout"], fixed=self._is_fixed)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -151,8 +151,10 @@ class View(LinkedView):
         refuse_unknown(cls._VIEW, unknown, signature(cls).parameters)
         return {**DEFAULTS, **options}
 
-    def _begin(self, layout: Any, traits: Mapping[str, Any]) -> None:
+    def _begin(self, layout: Any, *, fixed: bool) -> None:
         """Open the widget, or show another text in it, with the store and the selection of `_connect`."""
+        runtime = Runtime.get((*self.PARTS, *COMMON_PARTS))  # first: the browser imports it meanwhile
+        traits = {"runtime": runtime, **self._connect(fixed=fixed)}
         if "_requests" in vars(self):
             self.store, self.selection = traits["store"], traits["selection"]
             self.options = dict(self._options)
@@ -160,7 +162,6 @@ class View(LinkedView):
             return
         super().__init__(
             _esm=stub(self._VIEW, (*self.PARTS, *COMMON_PARTS), self._likely_height(traits["store"])),
-            runtime=Runtime.get((*self.PARTS, *COMMON_PARTS)),
             options=dict(self._options),
             **traits,
             **({} if layout is None else {"layout": layout}),

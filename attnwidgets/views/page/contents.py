@@ -77,12 +77,19 @@ class Archive:
     length: int = 0
     left_out: int = 0
     not_computed: int = 0
+    _held: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
-        """Append bytes, and their description and place to `places`."""
-        places.append({**meta, "offset": self.length, "length": len(data)})
-        self.parts.append(data)
-        self.length += len(data)
+        """Append bytes unless they are here already, and their description and place to `places`."""
+        places.append({**meta, "offset": self._held.get(data, self.length), "length": len(data)})
+        if self.added(data):
+            self._held[data] = self.length
+            self.parts.append(data)
+            self.length += len(data)
+
+    def added(self, data: bytes) -> int:
+        """Return by how many bytes these make it longer: words of one token each are mapped as tokens are."""
+        return 0 if data in self._held else len(data)
 
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
@@ -122,7 +129,7 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
             continue
         tile = source.tile(layer, head)
         data = zlib.compress(tile.data, LEVEL)
-        if (archive.length + len(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
+        if (archive.length + archive.added(data)) * 4 / 3 + 200 * (len(archive.places) + 1) > room:
             full = True
             archive.left_out += 1
             continue

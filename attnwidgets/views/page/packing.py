@@ -143,6 +143,7 @@ def _models(
     views: Sequence[View], prefix: str
 ) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
     """Return the models' states by short name, the views' names in order, and the contents of each store."""
+    from attnwidgets.views.still.view_state import ViewState
     from attnwidgets.views.wire.eager import Pack, opening_first
     from attnwidgets.views.wire.header import describe, opening_matrix
 
@@ -168,10 +169,13 @@ def _models(
             is_large = bool(packed) and packed[0].large
             if is_large:
                 packed[0].keep_layers()
-            # All thumbnails of a large map are in the archive, with the other matrices.
+            # In the archive, with the other matrices: all thumbnails of a large map; of others, those that no
+            # view opens with.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            pack = Pack(packed, matrix, room, overview=overview and not is_large, special=special)
+            shown = {ViewState.of(other).source.id for other in linked if other.sources()}
+            show = overview and not is_large
+            pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,

@@ -53,6 +53,8 @@ class Pack:
         all_heads: Whether a view opens with every head of the layer; they are included if the budget allows.
         overview: Whether a view shows thumbnails.
         special: Whether views show special tokens in the map, each that a view does: thumbnails are like it.
+        shown: The ids of the sources that views open with: of others, thumbnails are left to be requested if
+            no range depends on them. None: those of every source are included.
     """
 
     def __init__(
@@ -64,21 +66,24 @@ class Pack:
         all_heads: bool = False,
         overview: bool = False,
         special: Collection[bool] = (False,),
+        shown: Collection[str] | None = None,
     ) -> None:
         self._all_heads = all_heads
         self._special = special
         self._overview = overview
+        self._shown = shown
         self.ids: frozenset[str] = frozenset(source.id for source in sources)
         self.thumbs: list[dict[str, Any]] = []
         self.tiles: list[dict[str, Any]] = []
         self._parts: list[bytes] = []
+        self.held: dict[bytes, int] = {}
         self.length: int = 0
         self.room_for_tiles: int = TILE_BUDGET
         self.room_for_thumbs: int = THUMB_BUDGET
         if after is not None:
             self.ids |= after.ids
             self.thumbs, self.tiles = list(after.thumbs), list(after.tiles)
-            self._parts, self.length = [after.data], after.length
+            self._parts, self.held, self.length = [after.data], dict(after.held), after.length
             self.room_for_tiles, self.room_for_thumbs = after.room_for_tiles, after.room_for_thumbs
         for place, source in enumerate(sources):
             if source.on_demand:
@@ -116,7 +121,7 @@ class Pack:
     def _add_computed(self, source: Source, first: tuple[int, int | str]) -> None:
         if not source.ready:
             return
-        if self._overview:
+        if self._shows(source):
             self._thumbnails(source)
         for layer in sorted(source.ready, key=lambda number: number != first[0]):
             for key in source.heads_of_tiles(layer):
@@ -136,7 +141,7 @@ class Pack:
         layer = first[0] if first[0] in source.layers else source.layers[0]
         # If rows are not shares, the common range of all maps comes from the thumbnails.
         ranged = not source.stochastic and not source.large
-        if source.heads is not None and (self._overview or ranged):
+        if source.heads is not None and (self._shows(source) or ranged):
             self._thumbnails(source, layer)
         keys = source.heads_of_tiles(layer)
         opened = first[1] if first[1] in keys else keys[0]
@@ -148,6 +153,10 @@ class Pack:
             matrices = [(layer, opened)]
         for number, key in matrices:
             self._tile(source, number, key)
+
+    def _shows(self, source: Source) -> bool:
+        """Return whether a view opens with thumbnails of a source."""
+        return self._overview and (self._shown is None or source.id in self._shown)
 
     def _whole(self, source: Source, rows: int, cols: int) -> None:
         # Nothing is pooled here, so that one byte a value serves as tile and as thumbnail. The browser leaves
@@ -182,15 +191,22 @@ class Pack:
                 thumbs = thumbnails(source, self.room_for_thumbs, special=special)
             if thumbs is None:
                 return  # earlier sources used up the budget; a view requests these
-            self.thumbs.append({**thumbs.meta(), "offset": self.length, "length": len(thumbs.data)})
-            self._append(thumbs.data)
-            self.room_for_thumbs -= len(thumbs.data)
+            before = self.length
+            self.thumbs.append({**thumbs.meta(), **self._placed(thumbs.data)})
+            self.room_for_thumbs -= self.length - before
 
     def _tile(self, source: Source, layer: int, head: int | str) -> None:
         tile = source.tile(layer, head)
-        self.tiles.append({**tile.meta(), "offset": self.length, "length": len(tile.data)})
-        self._append(tile.data)
-        self.room_for_tiles -= len(tile.data)
+        before = self.length
+        self.tiles.append({**tile.meta(), **self._placed(tile.data)})
+        self.room_for_tiles -= self.length - before
+
+    def _placed(self, data: bytes) -> dict[str, int]:
+        """Return the place of bytes; the same bytes have one, as where every word is one token."""
+        at = self.held.setdefault(data, self.length)
+        if at == self.length:
+            self._append(data)
+        return {"offset": at, "length": len(data)}
 
     def _append(self, data: bytes) -> None:
         self._parts.append(data)

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from ipywidgets import Layout
 from traitlets import Dict, Unicode
 
 from attnwidgets._notebook import session
@@ -54,8 +55,13 @@ class Runtime(AnyWidget):
         """
         self = cls._current.get(session())
         if self is None or self.comm is None:
-            self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"))
-        held = {name: Part.get(name, self) for name in parts}
+            layout = Layout()
+            held = {name: Part.get(name, layout) for name in parts}
+            # With its parts at once: a later change would wait in the browser until this code is imported,
+            # and JupyterLab handles no other message before, such as the one that displays a view.
+            self = cls._current[session()] = Runtime(_esm=bundle("attnwidgets.js"), layout=layout, parts=held)
+            return self
+        held = {name: Part.get(name, self.layout) for name in parts}
         if not held.items() <= self.parts.items():
             self.parts = self.parts | held
         return self
@@ -69,12 +75,12 @@ class Part(AnyWidget):
     _current: ClassVar[dict[tuple[int | str, str], Part]] = {}
 
     @classmethod
-    def get(cls, name: str, runtime: Runtime) -> Part:
+    def get(cls, name: str, layout: Layout) -> Part:
         """Return this kernel's part of this name, made on first use and again after `Widget.close_all()`."""
         held = cls._current.get((session(), name))
         if held is None or held.comm is None:
             code = f"export default{{initialize:()=>({{code:{bundle(f'{name}.js').strip()}}})}}"
-            held = cls._current[session(), name] = Part(_esm=code, layout=runtime.layout)
+            held = cls._current[session(), name] = Part(_esm=code, layout=layout)
         return held
 
 

@@ -91,6 +91,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   let selectsFirst = false;
   let drawnKey = "";
   const isOffered = createWatch();
+  const isRepainted = createWatch();
   let sheet: ThumbSheet | undefined;
   /** Whether those that the map asks for are not here, and others are shown. */
   let isOther = false;
@@ -201,10 +202,14 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       const pixels = { width: size.width * dots, height: size.height * dots };
       const map = heatMap(false, ctx.theme, filtersOf(ctx).palette);
       const top = Math.max(1e-9, ...best.slice(0, 1).map((at) => ranking?.share(at) ?? 0));
+      // A ranking that arrives need not change what the thumbnails show, nor where they are.
+      const spots = now.lines.map((line) => line.spots.map((at) => at && `${at.layer}.${at.head}`).join()).join(";");
+      const looks = [ctx.theme, palette, mode, extent, ctx.options.indexBase, dots].join("|");
+      const repaints = isRepainted(source.id, thumbs, isTable, size.width, foot, spots, looks);
       if (isTable) paintTable(canvas, now, pixels, map, (at) => (ranking?.share(at) ?? NaN) / top);
-      else if (thumbs) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
-      else canvas.width = 0;
-      if (foot) labels.paint(canvas, source, now, pixels, foot * dots);
+      else if (!thumbs) canvas.width = 0;
+      else if (repaints) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
+      if (foot && (isTable || repaints)) labels.paint(canvas, source, now, pixels, foot * dots);
       legend(source, thumbs ? Math.max(0, ...peaksOf(thumbs).flat()) : 1, why);
     }
     frame.lacks(now.isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source, special));
