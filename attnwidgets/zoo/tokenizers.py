@@ -97,9 +97,9 @@ def require_alphabet(letters: str, least: int = 1) -> None:
         raise ValueError(f"letters can spell {START!r}, the token that begins a text: leave one of them out.")
 
 
-def require_length(length: int, least: int = 1) -> None:
-    """Raise a ValueError if `length` is no number of letters that a text may have."""
+def require_length(length: int, name: str = "length") -> None:
+    """Raise an error if `length`, the argument `name`, is no whole number from 1 to `MOST`."""
     if isinstance(length, bool) or not isinstance(length, int):
-        raise TypeError(f"length must be a whole number, not {length!r}.")
-    if not least <= length <= MOST:
-        raise ValueError(f"length must be {least} to {MOST}, not {length}.")
+        raise TypeError(f"{name} must be a whole number, not {length!r}.")
+    if not 1 <= length <= MOST:
+        raise ValueError(f"{name} must be 1 to {MOST}, not {length}.")

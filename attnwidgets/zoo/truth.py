@@ -14,15 +14,25 @@ START = "<s>"
 
 
 class Ablation(NamedTuple):
-    """What becomes of the right answer when a head's output is set to zero.
+    """What setting a head's output to zero does.
 
     Attributes:
-        probability: Probability of the right answer afterwards; None if nothing changes at all (exactly 0).
-        says: The same in words.
+        says: What it does, in words.
+        changes: Whether anything changes; False: all logits stay as they are, to the last bit.
+        probability: Probability of the right answer afterwards; None where it depends on the text.
     """
 
-    probability: float | None
     says: str
+    changes: bool = True
+    probability: float | None = None
+
+
+NOTHING = Ablation("no change, exactly 0", changes=False)
+
+
+def all_equal(classes: int) -> Ablation:
+    """Return the ablation after which all classes, or tokens, are equally likely."""
+    return Ablation(f"every answer has probability 1/{classes}", probability=1 / classes)
 
 
 class Known(NamedTuple):

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import GPT2LMHeadModel
 
-from attnwidgets.zoo.compiled.gpt2 import GPT2Circuit, named
-from attnwidgets.zoo.compiled.residual import SHARP, Residual
+from attnwidgets.zoo.compiled.circuit import GPT2Circuit
+from attnwidgets.zoo.compiled.residual import LOGIT, SHARP, Residual
 from attnwidgets.zoo.tokenizers import letter_tokenizer, require_alphabet, require_length
-from attnwidgets.zoo.truth import Ablation, Known, Truth
+from attnwidgets.zoo.truth import NOTHING, Known, Truth, all_equal
 
-LOGIT = 10.0
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any, Any]:
     """Return (model, tokenizer) of a GPT-2 that continues a text as it went on before.
 
+    Two layers of two heads, and no feed-forward network. Head 0.0 writes at every token which one came before
+    it. Head 1.0 looks for the token that came after an earlier copy of the last one, and copies it (Elhage et
+    al. 2021, "induction head"). Head 0.1 attends to equal tokens and writes nothing; head 1.1 rests on `<s>`.
+    If a letter was followed by several, each has its share of the logit.
+
     Args:
-        letters: The alphabet.
-        length: The most letters of a text.
+        letters: The alphabet: 1 to 64 different visible characters.
+        length: The most letters of a text, 1 to 64.
+
+    Returns:
+        A `GPT2LMHeadModel` with `.truth`, and a tokenizer of letters that begins every text with `<s>`.
+
+    Raises:
+        ValueError: If `letters` is no alphabet, or `length` is out of range.
+        TypeError: If they are not a string and a whole number.
+
+    Source: Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; Olsson et al. 2022.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
+        >>> trace.predictions(1)[0].label, model.truth.answer("fadebcfadeb")
+        ('c', 'c')
+        >>> list(model.truth.evidence("fadebcfadeb"))
+        [5, 6, 11]
     """
     require_alphabet(letters)
     require_length(length)
@@ -39,35 +62,37 @@ def induction(letters: str = "abcdefghijklmnop", length: int = 32) -> tuple[Any,
     )
     token, position, previous = (residual.read(name) for name in ("token", "position", "previous"))
     is_start = token[:, start:]
-    circuit.head(0, 0, query=SHARP * before(position), key=position, value=token, to="previous")
+    circuit.head(0, 0, query=SHARP * before(position), key=position, value=token, to=("previous",))
     circuit.head(0, 1, query=SHARP * token, key=token)
     # `<s>` answers every letter by a half: the head rests there where nothing matches.
-    rest = previous.clone()
-    rest[:, start] = 0
-    rest += 0.5 * is_start
-    circuit.head(1, 0, query=SHARP * token, key=rest, value=token, to="out")
+    found = previous.clone()
+    found[:, start] = 0
+    circuit.head(1, 0, query=SHARP * token, key=found + 0.5 * is_start, value=token, to=("out",))
     circuit.head(1, 1, query=SHARP * token.sum(1, keepdim=True), key=is_start)
-    out = LOGIT * residual.read("out")
-    out[:, start] = 0
-    circuit.score(out)
-    model = named(circuit.model, "induction", letters=letters, length=length)
+    circuit.answer(next_letter(residual))
+    model = circuit.named("induction", letters=letters, length=length)
     model.truth = truth(letters, length)
     return model, letter_tokenizer(letters, length)
 
 
-def before(position: torch.Tensor) -> torch.Tensor:
-    """Return what reads, at position i, a one at place i - 1; at position 0, at place 0."""
+def before(position: Tensor) -> Tensor:
+    """Return what reads at position i a one at place i - 1, and at position 0 at place 0."""
     shifted = torch.roll(position, -1, 1)
     shifted[:, -1] = 0
     shifted[:, 0] += position[:, 0]
     return shifted
 
 
+def next_letter(residual: Residual) -> Tensor:
+    """Return what reads the logits [coordinate, token] from the block "out"; `<s>` is never the next token."""
+    read = LOGIT * residual.read("out")
+    read[:, -1] = 0
+    return read
+
+
 def truth(letters: str, length: int) -> Truth:
     """Return what is known of the model."""
-    chance = 1 / (len(letters) + 1)
-    lost = Ablation(chance, f"all tokens are equally likely, 1/{len(letters) + 1}")
-    same = Ablation(None, "no change, exactly 0")
+    lost = all_equal(len(letters) + 1)
     return Truth(
         name="induction",
         does="what followed this letter before, follows again",
@@ -75,23 +100,26 @@ def truth(letters: str, length: int) -> Truth:
         length=length,
         heads={
             (0, 0): "previous token",
-            (0, 1): "decoy: equal tokens; writes nothing",
-            (1, 0): "induction: the token after an earlier copy of this one; composes with head 0.0",
-            (1, 1): "sink: rests on <s>; writes nothing",
+            (0, 1): "decoy: attends to equal tokens, writes nothing",
+            (1, 0): "induction: finds, through head 0.0, what came after an earlier copy, and copies it",
+            (1, 1): "sink: rests on <s>, writes nothing",
         },
-        ablations={(0, 0): lost, (0, 1): same, (1, 0): lost, (1, 1): same},
+        ablations={(0, 0): lost, (0, 1): NOTHING, (1, 0): lost, (1, 1): NOTHING},
         rule=_known,
     )
 
 
 def _known(text: str, at: int) -> Known:
-    """Return what followed the letter at `at`, with the earlier copies and the letter itself."""
-    after = [i for i in range(2, at + 1) if text[i - 2] == text[at - 1]] if at else []
+    after = [i for i in range(2, at + 1) if text[i - 2] == text[at - 1]]
     if not after:
         return Known(None, {})
-    counted = Counter(text[i - 1] for i in after).most_common(2)
-    tied = len(counted) > 1 and counted[0][1] == counted[1][1]
-    evidence = {i - 1: "an earlier copy of the last letter" for i in after}
-    evidence |= {i: "what followed it, which is copied" for i in after}
-    evidence[at] = "the last letter: what is looked for"
-    return Known(None if tied else counted[0][0], dict(sorted(evidence.items())))
+    why = dict.fromkeys((i - 1 for i in after), "an earlier copy of the letter")
+    why |= dict.fromkeys(after, "what followed it, which is copied")
+    why[at] = "the letter that is looked for"
+    return Known(most_common(text[i - 1] for i in after), dict(sorted(why.items())))
+
+
+def most_common(letters: Any) -> str | None:
+    """Return the most common letter; None if two are."""
+    best = Counter(letters).most_common(2)
+    return None if len(best) > 1 and best[0][1] == best[1][1] else best[0][0]
