@@ -8,3 +8,4 @@ from .compiled.induction import induction as induction
 from .compiled.two_hop import two_hop as two_hop
 from .truth import Ablation as Ablation
 from .truth import Truth as Truth
+from .truth_of import truth_of as truth_of

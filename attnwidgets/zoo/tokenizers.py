@@ -67,7 +67,6 @@ def letter_tokenizer(letters: str, length: int) -> LetterTokenizer:
     return LetterTokenizer(
         tokenizer_object=backend,
         bos_token=START,
-        pad_token=START,
         model_max_length=length + 1,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
