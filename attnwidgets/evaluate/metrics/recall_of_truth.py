@@ -81,7 +81,8 @@ def recall_of_truth(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> names = ["attention", "alti_logit", "occlusion"]
-        >>> aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer).mean[0, :, 0].round(2).tolist()
+        >>> card = aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer)
+        >>> card.mean[0, :, 0].round(2).tolist()
         [0.33, 0.67, 1.0, 0.25, 1.0]
     """
     require_choice("by", by, BY)
@@ -91,7 +92,8 @@ def recall_of_truth(
         raise ValueError("texts is empty: give one or several.")
     every = methods is None or methods == "all"
     specs = labelled(registered().names if every else methods)  # type: ignore[arg-type]
-    samples, refused, model_id = [], {}, ""
+    samples, model_id = [], ""
+    refused: dict[str, str] = {}
     for text in progress(given, "scoring") if len(given) > 1 else given:
         evidence = sorted(truth.evidence(text))
         if not evidence:
@@ -104,15 +106,9 @@ def recall_of_truth(
         target = _target(trace, tokenizer, truth.answer(text), position)
         row = []
         for name, spec in specs.items():
-            try:
-                values = _values(trace, name, spec, target, position)
-            except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
-                if not every:
-                    raise
-                refused.setdefault(name, str(error))
-                row.append(np.nan)
-            else:
-                row.append(recall(np.abs(values) if by == "magnitude" else values, evidence))
+            values = _values(trace, name, spec, target, position, refused if every else None)
+            sizes = np.abs(values) if by == "magnitude" else values
+            row.append(np.nan if len(values) == 0 else recall(sizes, evidence))
         samples.append([*row, len(evidence) / len(trace.tokens), 1.0])
     numbers = np.array(samples)
     kept = ~np.isnan(numbers).all(0)
@@ -160,7 +156,20 @@ def _target(trace: Trace, tokenizer: Any, answer: str | None, position: int) -> 
     return token(labels[answer] if is_label else tokenizer.convert_tokens_to_ids(answer), position=position)
 
 
-def _values(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
+def _values(
+    trace: Trace, name: str, spec: Spec, target: Any, position: int, refused: dict[str, str] | None
+) -> Float:
+    """Return what a method says of every token [token]; nothing if it refuses, and why in `refused`."""
+    try:
+        return _said(trace, name, spec, target, position)
+    except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
+        if refused is None:
+            raise
+        refused.setdefault(name, str(error))
+        return np.zeros(0)
+
+
+def _said(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
     """Return what a method says of every token [token]."""
     if not callable(spec) and target is not None:
         method, options = (spec, {}) if isinstance(spec, str) else spec
@@ -175,8 +184,8 @@ def _values(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> 
         values = np.asarray(result.values, dtype=np.float64)
     else:
         raise TypeError(
-            f"method {name!r} returned {type(result).__name__}, neither a map of layers nor one number for each of "
-            f"{count} tokens."
+            f"method {name!r} returned {type(result).__name__} of shape {tuple(result.shape)}, neither a map "
+            f"of layers nor a number for each of {count} tokens."
         )
     if not np.isfinite(values).all():
         raise ValueError(f"method {name!r} returned values that are NaN or infinite.")
