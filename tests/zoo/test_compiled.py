@@ -27,7 +27,9 @@ def test_induction_continues_whatever_was_repeated(dtype):
     for period in range(2, 16):
         texts = ["".join(draw.sample("abcdefghijklmnop", period)) * 2 for _ in range(20)]
         probabilities = logits_of(model, tokenizer, texts)[:, period + 1 : -1].softmax(-1)
-        following = torch.tensor([["abcdefghijklmnop".index(c) for c in text[period + 1 :]] for text in texts])
+        following = torch.tensor(
+            [["abcdefghijklmnop".index(c) for c in text[period + 1 :]] for text in texts]
+        )
         right = probabilities.gather(2, following[..., None])
         # 10 for the right letter and 0 for 16 others
         assert right.min() >= np.exp(10) / (np.exp(10) + 16) - (1e-5 if dtype == torch.float32 else 4e-3)
@@ -67,7 +69,8 @@ def test_histogram_counts_in_all_4096_strings(how, dtype):
 
 
 @pytest.mark.parametrize(
-    ("how", "length"), [("same", 1), ("same", 64), ("all", 1), ("all", 40), ("different", 1), ("different", 64)]
+    ("how", "length"),
+    [("same", 1), ("same", 64), ("all", 1), ("all", 40), ("different", 1), ("different", 64)],
 )
 def test_histogram_counts_at_every_length(how, length):
     model, tokenizer = made("histogram", how=how, letters="abcdefgh", length=length)

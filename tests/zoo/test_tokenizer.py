@@ -105,7 +105,11 @@ def test_what_cannot_be_is_refused_by_the_name_of_the_argument(name, arguments, 
         ("negation", {"letters": "n"}, "letters must have 2 to 64 characters, not 1"),
         ("additive", {"weights": {"a": 1}}, "weights must hold the letters 'abcdefgh', each once; see 'b'"),
         ("additive", {"letters": "a", "weights": {"a": float("nan")}}, r"weights\['a'\] must be a number"),
-        ("additive", {"letters": "a", "weights": {"a": 2000}}, r"weights\['a'\] must be a number from -1,024"),
+        (
+            "additive",
+            {"letters": "a", "weights": {"a": 2000}},
+            r"weights\['a'\] must be a number from -1,024",
+        ),
         ("additive", {"letters": "a", "weights": {"a": "1"}}, r"weights\['a'\] must be a number"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_model_of_which_nothing_is_known_is_refused():
         aw.zoo.truth_of(model)
     for junk in ({"name": "truth_of"}, "induction", None):
         model.config.zoo = junk
-        with pytest.raises(ValueError, match="no known truth: this GPT2LMHeadModel has no .truth"):
+        with pytest.raises(ValueError, match=r"no known truth: this GPT2LMHeadModel has no \.truth"):
             aw.zoo.truth_of(model)
 
 
