@@ -55,7 +55,7 @@ def test_all_methods_stand_beside_chance_and_the_truth():
     assert np.nanmin(card.samples) >= 0
     assert np.nanmax(card.samples) <= 1
     view = aw.ScorecardView(card)
-    assert view.score(method="occlusion") == 1.0
+    assert view.score("recall_of_truth", "occlusion") == 1.0
     view.close()
 
 
