@@ -182,7 +182,7 @@ def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
 
 def _says_nothing(verdict: Conservation, trace: Any) -> bool:
     """Return whether the target is nothing but rounding, so that sums cannot be compared with it."""
-    scale = 0.0 if trace.logits is None else float(trace.logits.abs().max())
+    scale = max(1.0, 0.0 if trace.logits is None else float(trace.logits.abs().max()))
     return bool(verdict.sums) and abs(verdict.target) <= _NOISE * scale
 
 
