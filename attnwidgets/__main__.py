@@ -1,4 +1,4 @@
-"""Trace two packaged models and write one standalone page with an Explorer for each."""
+"""Trace a model whose circuit is known, and two real ones where installed, and write one page of all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SENTENCES = {
+    "induction": "fadebcfadeb",
     "encoder": "The electroencephalographer read the trace before she spoke.",
     "decoder": "The capital of France is",
 }
@@ -26,13 +27,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     import attnwidgets as aw
+    from attnwidgets.demo.models import MODELS, lacks
 
-    explorers = []
+    explorers, absent = [], []
     for kind in SENTENCES:
+        if lacking := lacks(kind):
+            absent.append(f"{MODELS[kind][1]} joins the page after {' and '.join(lacking)}.")
+            continue
         start = time.perf_counter()
         model, tokenizer = aw.demo_model(kind)
         trace = aw.trace(model, tokenizer, getattr(options, kind))
-        explorers.append(aw.Explorer(trace))
+        explorer = aw.Explorer(trace)
+        if kind == "induction":  # opens on the head that the model is named after
+            explorer.selection.layer, explorer.selection.head = 1, 0
+        explorers.append(explorer)
         stack = trace.default_stack
         print(
             f"{trace.model_id}: {len(trace.tokens)} tokens, "
@@ -41,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         for guess in trace.predictions(1):
             print(f"  {trace.predictions_title}: {guess.label!r} {guess.probability:.2f}")
+    print(*absent, sep="\n", end="\n" * bool(absent))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     aw.to_html(explorers, options.out)
     size = options.out.stat().st_size / 1e6

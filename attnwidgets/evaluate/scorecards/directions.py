@@ -16,6 +16,7 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
     "loss_monotonicity": ("higher", "larger values go with larger effects"),
     "leave_one_out_tau": ("higher", "elements rank as their single removals do"),
     "recall": ("higher", "it finds more of what people marked"),
+    "recall_of_truth": ("higher", "it finds more of what is known to decide"),
     "token_f1": ("higher", "it names what people marked, and little else"),
     "iou": ("higher", "it overlaps with what people marked"),
     "iou_f1": ("higher", "it overlaps with what people marked"),

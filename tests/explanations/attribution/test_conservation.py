@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -158,3 +159,20 @@ def test_a_long_text_is_tried_on_its_beginning(monkeypatch: Any) -> None:
     check_conservation(found)
     assert lengths
     assert max(lengths) == 12
+
+
+@pytest.mark.parametrize("name", ["dyck", "histogram"])
+def test_weights_that_say_nothing_without_biases_are_checked_with_random_ones(name: str) -> None:
+    # Without its biases this model computes 0 for every text: rounding is all that is left of its target.
+    model = getattr(aw.zoo, name)()[0]
+    before = state_of(model)
+    verdict = check_conservation(model)
+    assert verdict.conserved, verdict
+    assert abs(verdict.target) > 1e-4
+    assert state_of(model) == before
+    # A module of the reader's own is not in a new model of the class: that one proves nothing.
+    model = copy.deepcopy(model)
+    block = model.transformer.h[0] if name == "dyck" else model.bert.encoder.layer[0].output
+    part = "mlp" if name == "dyck" else "dense"
+    setattr(block, part, Widened(getattr(block, part)))
+    assert not check_conservation(model, again=True)

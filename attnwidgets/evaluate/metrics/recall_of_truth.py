@@ -1,0 +1,196 @@
+"""Recall of known evidence: whether methods find the tokens that decide, in models whose circuit is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import quoted, require_choice
+from attnwidgets._progress import progress
+from attnwidgets.evaluate.examples.method_specs import function_of, labelled, rows_of
+from attnwidgets.evaluate.removals.ordering import BY
+from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
+from attnwidgets.explanations.registry.registry import methods as registered
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.targets.named import token
+from attnwidgets.tracing.recording.run import trace as run
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+from attnwidgets.zoo.truth_of import truth_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.examples.method_specs import Spec, Specs
+    from attnwidgets.evaluate.removals.ordering import By
+    from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.tracing.trace import Trace
+
+# Values that differ by less than this share of the largest are ties: rounding should rank nothing.
+_TIE_DIGITS = 6
+
+
+def recall_of_truth(
+    methods: Specs | Literal["all"] | None,
+    texts: str | Sequence[str],
+    model: Any,
+    tokenizer: Any,
+    *,
+    by: By = "value",
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Scorecard:
+    """Measure how much of the known evidence each method names, in a model whose circuit is known.
+
+    With k tokens that decide a prediction (`model.truth.evidence(text)`), the recall is the share of them
+    among the k tokens with the largest values, all tokens counted, `<s>` included. A token without a value
+    above 0 is never named. Tokens with equal values (to one millionth of the largest) share the places that
+    are left for them: a constant map therefore has the recall of chance, k of n tokens. Attributions explain
+    the right answer; of a map the last layer's row of the token that holds the answer is read, averaged over
+    heads.
+
+    That a method misses evidence is a property of the method, not of the model, which is known: attention
+    cannot show what another layer did, and gradients vanish in a saturated softmax.
+
+    Args:
+        methods: One or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or a
+            mapping from labels to these. "all" or None: every registered method that returns a number for
+            each token; those that refuse the model, or lack a library, are left out and named in `.warning`.
+        texts: One or several texts.
+        model: A model of `aw.zoo`, or any model with a `.truth` that has `evidence(text)`, `answer(text)` and
+            the position `at`.
+        tokenizer: Its tokenizer.
+        by: Rank by "value", which names what speaks for the answer alone, or by "magnitude".
+        level: Coverage of the confidence intervals (bootstrap over texts).
+        resamples: How often texts are resampled for them.
+        seed: Seed of the resampling.
+
+    Returns:
+        A Scorecard [metric, method, 1] of the recall, 0 to 1, with two baselines: "random" is the closed form
+        of an order by chance, "oracle" is 1. Undefined (NaN) where a method refuses a single text.
+
+    Raises:
+        ValueError: If the truth of the model is unknown, no text is given, a text has no evidence, or a
+            method that was named refuses the model.
+        TypeError: If a method that was named returns neither a map nor a number for each token.
+
+    Source: DeYoung et al. 2020, section 4 (recall of evidence), with ties as McSherry and Najork 2008.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> names = ["attention", "alti_logit", "occlusion"]
+        >>> card = aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer)
+        >>> card.mean[0, :, 0].round(2).tolist()
+        [0.33, 0.67, 1.0, 0.25, 1.0]
+    """
+    require_choice("by", by, BY)
+    truth = truth_of(model)
+    given = [texts] if isinstance(texts, str) else list(texts)
+    if not given:
+        raise ValueError("texts is empty: give one or several.")
+    every = methods is None or methods == "all"
+    specs = labelled(registered().names if every else methods)  # type: ignore[arg-type]
+    samples, model_id = [], ""
+    refused: dict[str, str] = {}
+    for text in progress(given, "scoring") if len(given) > 1 else given:
+        evidence = sorted(truth.evidence(text))
+        if not evidence:
+            raise ValueError(
+                f"texts holds {quoted(text)}, in which nothing decides: {truth.name} has no answer."
+            )
+        trace = run(model, tokenizer, text)
+        model_id = trace.model_id
+        position = truth.at % len(trace.tokens)
+        target = _target(trace, tokenizer, truth.answer(text), position)
+        row = []
+        for name, spec in specs.items():
+            values = _values(trace, name, spec, target, position, refused if every else None)
+            sizes = np.abs(values) if by == "magnitude" else values
+            row.append(np.nan if len(values) == 0 else recall(sizes, evidence))
+        samples.append([*row, len(evidence) / len(trace.tokens), 1.0])
+    numbers = np.array(samples)
+    kept = ~np.isnan(numbers).all(0)
+    names = [*specs, RANDOM, ORACLE]
+    return scored(
+        numbers[:, None, kept, None],
+        "recall_of_truth",
+        model=model_id,
+        metrics=("recall_of_truth",),
+        methods=[name for name, stays in zip(names, kept, strict=True) if stays],
+        baselines=(RANDOM, ORACLE),
+        unit="token",
+        options={"by": by, "truth": truth.name},
+        notes=[f"{name} is left out: {_brief(why)}" for name, why in refused.items()],
+        level=level,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def recall(values: Float, evidence: Sequence[int]) -> float:
+    """Return the expected share of evidence among the largest values, as many as there are pieces of it.
+
+    Args:
+        values: A number for every token [token].
+        evidence: Which tokens are evidence.
+    """
+    count = len(evidence)
+    scaled = np.round(values / max(float(np.abs(values).max()), 1e-30), _TIE_DIGITS).clip(0)
+    is_evidence = np.isin(np.arange(len(values)), evidence)
+    last = np.sort(scaled)[-count]
+    above, tied = scaled > last, (scaled == last) & (scaled > 0)
+    places = (count - above.sum()) / max(tied.sum(), 1)
+    return float(((above & is_evidence).sum() + places * (tied & is_evidence).sum()) / count)
+
+
+def _target(trace: Trace, tokenizer: Any, answer: str | None, position: int) -> Any:
+    """Return the right answer as a target; what the model predicts where two answers are equally right."""
+    logits, labels = trace.logits, getattr(trace.model.config, "label2id", None) or {}
+    if answer is None or logits is None:
+        return None
+    if logits.dim() == 1:
+        return labels[answer]
+    is_label = answer in labels and len(labels) == logits.shape[-1]
+    return token(labels[answer] if is_label else tokenizer.convert_tokens_to_ids(answer), position=position)
+
+
+def _values(
+    trace: Trace, name: str, spec: Spec, target: Any, position: int, refused: dict[str, str] | None
+) -> Float:
+    """Return what a method says of every token [token]; nothing if it refuses, and why in `refused`."""
+    try:
+        return _said(trace, name, spec, target, position)
+    except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
+        if refused is None:
+            raise
+        refused.setdefault(name, str(error))
+        return np.zeros(0)
+
+
+def _said(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
+    """Return what a method says of every token [token]."""
+    if not callable(spec) and target is not None:
+        method, options = (spec, {}) if isinstance(spec, str) else spec
+        if "target" in registered()[method].options:
+            spec = (method, {"target": target, **options})
+    result = function_of(spec)(trace)
+    count = len(trace.tokens)
+    if not isinstance(result, Attributions):
+        rows = rows_of(result, [position], count, name)
+        values = np.asarray(rows[max(rows)][0], dtype=np.float64)
+    elif result.shape == (count,):
+        values = np.asarray(result.values, dtype=np.float64)
+    else:
+        raise TypeError(
+            f"method {name!r} returned attributions of shape {result.shape}, not a number for each of "
+            f"{count} tokens."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"method {name!r} returned values that are NaN or infinite.")
+    return values
+
+
+def _brief(why: str) -> str:
+    return why.splitlines()[0].removesuffix(".")

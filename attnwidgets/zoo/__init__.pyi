@@ -1,0 +1,11 @@
+# The public names of aw.zoo, each loaded on first use.
+
+from .compiled.additive import additive as additive
+from .compiled.additive import negation as negation
+from .compiled.dyck import dyck as dyck
+from .compiled.histogram import histogram as histogram
+from .compiled.induction import induction as induction
+from .compiled.two_hop import two_hop as two_hop
+from .truth import Ablation as Ablation
+from .truth import Truth as Truth
+from .truth_of import truth_of as truth_of

@@ -1,0 +1,209 @@
+"""Writes heads and feed-forward networks into transformers' own GPT-2 and BERT; all other weights are 0."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import BertConfig, GPT2Config
+
+from attnwidgets.zoo.compiled.residual import EPSILON, Residual, both, empty, first, sharpened, width_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Circuit(ABC):
+    """A transformer whose weights are zero but for what is written into it.
+
+    Args:
+        kind: A class of transformers.
+        residual: Blocks of its residual stream; the word embeddings write "token".
+        tokens: Number of tokens; the last one is `<s>`.
+        positions: Number of positions.
+        layers: Number of layers.
+        heads: Number of heads in a layer.
+        head_size: The least size of a head.
+        units: Number of units of each feed-forward network.
+        **settings: Further settings of the configuration.
+    """
+
+    def __init__(
+        self,
+        kind: Any,
+        residual: Residual,
+        *,
+        tokens: int,
+        positions: int,
+        layers: int = 1,
+        heads: int = 1,
+        head_size: int = 1,
+        units: int = 1,
+        **settings: Any,
+    ) -> None:
+        self.residual, self.width = residual, width_of(residual, heads, head_size)
+        self.head_size = self.width // heads
+        sizes = {"tokens": tokens, "positions": positions, "layers": layers, "heads": heads, "units": units}
+        # The random weights that a model is born with must not use up the reader's random numbers.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            self.model = kind(self._config(sizes, settings)).float().eval()
+        empty(self.model)
+        self._embed()
+
+    @abstractmethod
+    def _config(self, sizes: dict[str, int], settings: dict[str, Any]) -> Any:
+        """Return the configuration."""
+
+    @abstractmethod
+    def _embed(self) -> None:
+        """Write the embeddings."""
+
+    @abstractmethod
+    def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the weights of query, key, value and output [from, to], to be written in place."""
+
+    @abstractmethod
+    def _network(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return weights [from, unit], bias [unit] and weights [unit, to], to be written in place."""
+
+    @abstractmethod
+    def _reader(self) -> Tensor:
+        """Return the weights [from, class] of the model's head, to be written in place."""
+
+    def head(
+        self,
+        layer: int,
+        head: int,
+        *,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        to: tuple[str, ...] = (),
+    ) -> None:
+        """Write a head.
+
+        Args:
+            layer: Its layer.
+            head: Its number.
+            query: What it asks for [coordinate, feature]; scores are query times key, or up to twice that.
+                None for a head that attends evenly.
+            key: What each token offers [coordinate, feature].
+            value: What is copied [coordinate, value]; None for a head that writes nothing.
+            to: The blocks that it is written to.
+        """
+        *readers, output = self._attention(layer)
+        start = head * self.head_size
+        query = None if query is None else query * sharpened(self.head_size)
+        for weights, read in zip(readers, (query, key, value), strict=True):
+            if read is not None:
+                weights[:, start : start + read.shape[1]] = first(read, self.width)
+        if value is not None:
+            rows = both(self.residual.write(*to), self.width)
+            output[start : start + len(rows)] = rows
+
+    def feed_forward(self, layer: int, *, read: Tensor, bias: Tensor, write: Tensor) -> None:
+        """Write a feed-forward network: relu(x @ read + bias) @ write.
+
+        Args:
+            layer: Its layer.
+            read: [coordinate, unit].
+            bias: [unit].
+            write: [unit, coordinate].
+        """
+        weights, biases, output = self._network(layer)
+        weights[:, : read.shape[1]] = first(read, self.width)
+        biases[: len(bias)] = bias
+        output[: len(write)] = both(write, self.width)
+
+    def answer(self, read: Tensor) -> None:
+        """Let the model's head read its logits from the residual stream [coordinate, class]."""
+        self._reader()[:] = first(read, self.width)
+
+    def named(self, name: str, **settings: Any) -> Any:
+        """Return the model, with its name and what it was compiled from, which its configuration keeps."""
+        self.model.config.name_or_path = f"aw.zoo.{name}"
+        self.model.config.zoo = {"name": name, **settings}
+        return self.model
+
+
+class GPT2Circuit(Circuit):
+    """A GPT-2: causal, with positions in the block "position"."""
+
+    def _config(self, sizes: dict[str, int], settings: dict[str, Any]) -> Any:
+        return GPT2Config(
+            vocab_size=sizes["tokens"],
+            n_positions=sizes["positions"],
+            n_embd=self.width,
+            n_layer=sizes["layers"],
+            n_head=sizes["heads"],
+            n_inner=sizes["units"],
+            activation_function="relu",
+            layer_norm_epsilon=EPSILON,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=sizes["tokens"] - 1,
+            eos_token_id=None,
+            tie_word_embeddings=False,
+            **settings,
+        )
+
+    def _embed(self) -> None:
+        self.model.transformer.wte.weight.data[:] = both(self.residual.write("token"), self.width)
+        self.model.transformer.wpe.weight.data[:] = both(self.residual.write("position"), self.width)
+
+    def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        attention = self.model.transformer.h[layer].attn
+        query, key, value = attention.c_attn.weight.data.split(self.width, 1)
+        return query, key, value, attention.c_proj.weight.data
+
+    def _network(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        network = self.model.transformer.h[layer].mlp
+        return network.c_fc.weight.data, network.c_fc.bias.data, network.c_proj.weight.data
+
+    def _reader(self) -> Tensor:
+        head = self.model.lm_head if hasattr(self.model, "lm_head") else self.model.score
+        weights: Tensor = head.weight.data.T
+        return weights
+
+
+class BertCircuit(Circuit):
+    """A BERT: every token sees every other; positions are not told apart."""
+
+    def _config(self, sizes: dict[str, int], settings: dict[str, Any]) -> Any:
+        return BertConfig(
+            vocab_size=sizes["tokens"],
+            max_position_embeddings=sizes["positions"],
+            hidden_size=self.width,
+            num_hidden_layers=sizes["layers"],
+            num_attention_heads=sizes["heads"],
+            intermediate_size=sizes["units"],
+            hidden_act="relu",
+            layer_norm_eps=EPSILON,
+            type_vocab_size=1,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            bos_token_id=sizes["tokens"] - 1,
+            pad_token_id=None,
+            **settings,
+        )
+
+    def _embed(self) -> None:
+        words = self.model.bert.embeddings.word_embeddings
+        words.weight.data[:] = both(self.residual.write("token"), self.width)
+
+    def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        attention = self.model.bert.encoder.layer[layer].attention
+        projections = (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
+        query, key, value, output = (projection.weight.data.T for projection in projections)
+        return query, key, value, output
+
+    def _network(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        block = self.model.bert.encoder.layer[layer]
+        units = block.intermediate.dense
+        return units.weight.data.T, units.bias.data, block.output.dense.weight.data.T
+
+    def _reader(self) -> Tensor:
+        weights: Tensor = self.model.classifier.weight.data.T
+        return weights

@@ -1,0 +1,129 @@
+"""What is known of a model's circuit: `model.truth` of the models in `aw.zoo`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attnwidgets._errors import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+START = "<s>"
+
+
+class Ablation(NamedTuple):
+    """What setting a head's output to zero does.
+
+    Attributes:
+        says: What it does, in words.
+        changes: Whether anything changes; False: all logits stay as they are, to the last bit.
+        probability: Probability of the right answer afterwards; None where it depends on the text.
+    """
+
+    says: str
+    changes: bool = True
+    probability: float | None = None
+
+
+NOTHING = Ablation("no change, exactly 0", changes=False)
+
+
+def all_equal(classes: int) -> Ablation:
+    """Return the ablation after which all classes, or tokens, are equally likely."""
+    return Ablation(f"every answer has probability 1/{classes}", probability=1 / classes)
+
+
+class Known(NamedTuple):
+    """What is known of one prediction.
+
+    Attributes:
+        answer: The right answer; None where there is none (nothing to go by, or a tie).
+        evidence: Why each token that decides it does, by the token's number (0 is `<s>`).
+    """
+
+    answer: str | None
+    evidence: Mapping[int, str]
+
+
+@dataclass(frozen=True, repr=False)
+class Truth:
+    """What is known of a model: its circuit, the evidence in a text, what becomes of it without a head.
+
+    A plain object: `copy.deepcopy(model)` and `model.to(...)` keep it. Files of a model do not hold it.
+
+    Attributes:
+        name: Name of the model in `aw.zoo`.
+        does: What the model computes, in a sentence.
+        letters: Its alphabet.
+        length: The most letters of a text.
+        heads: The role of every head, by (layer, head).
+        ablations: What setting a head's output to zero does, by (layer, head).
+        weights: What every letter adds to the score, where letters have weights.
+        at: The token whose output is the answer unless another is named: 0 is `<s>`, -1 the last.
+        rule: Takes the letters of a text and the number of a token; returns what is known of it.
+    """
+
+    name: str
+    does: str
+    letters: str
+    length: int
+    heads: Mapping[tuple[int, int], str]
+    ablations: Mapping[tuple[int, int], Ablation]
+    rule: Callable[[str, int], Known] = field(compare=False)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    at: int = -1
+
+    def evidence(self, text: str | Sequence[str], at: int | None = None) -> dict[int, str]:
+        """Return the tokens that decide a prediction, and why: {5: "the letter that was read", ...}.
+
+        Args:
+            text: A text, or its tokens with or without `<s>`.
+            at: Number of the token whose output is explained; by default the one that holds the answer.
+
+        Returns:
+            Why, by the number of the token; `<s>` is token 0. Empty where there is no answer.
+
+        Raises:
+            ValueError: If the text holds other letters, is too long, or has no token `at`.
+        """
+        return dict(self._known(text, at).evidence)
+
+    def answer(self, text: str | Sequence[str], at: int | None = None) -> str | None:
+        """Return the right answer: the next letter, or the name of the class; None where there is none.
+
+        Args:
+            text: A text, or its tokens with or without `<s>`.
+            at: Number of the token whose output is explained; by default the one that holds the answer.
+
+        Raises:
+            ValueError: If the text holds other letters, is too long, or has no token `at`.
+        """
+        return self._known(text, at).answer
+
+    def _known(self, text: str | Sequence[str], at: int | None) -> Known:
+        letters = self._letters_of(text)
+        position = self.at if at is None else at
+        position += (len(letters) + 1) * (position < 0)
+        if not 0 <= position <= len(letters):
+            raise ValueError(f"at must be a token of the text, 0 to {len(letters)}, not {at}.")
+        return self.rule(letters, position)
+
+    def _letters_of(self, text: Any) -> str:
+        tokens = list(text.replace(START, "")) if isinstance(text, str) else list(text)
+        letters = [token for token in tokens if token != START and not str(token).isspace()]
+        if unknown := next((letter for letter in letters if letter not in list(self.letters)), None):
+            raise ValueError(f"text holds {unknown!r}; the letters are {quoted(self.letters)}.")
+        if len(letters) > self.length:
+            raise ValueError(f"text has {len(letters)} letters; the model reads at most {self.length}.")
+        return "".join(letters)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.name}: {self.does}"]
+        for head, role in self.heads.items():
+            known = self.ablations.get(head)
+            lines.append(
+                f"  head {head[0]}.{head[1]}: {role}" + (f"; without it: {known.says}" if known else "")
+            )
+        return "\n".join(lines)
