@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,7 +56,9 @@ def test_a_model_reaches_what_it_is_said_to_reach(name, seed):
 def test_induction_continues_what_repeats(seed, period):
     model, tokenizer = aw.zoo.trained("induction", seed)
     rng = random.Random(100 + period)
-    ids = tokenizer([repeating(rng, period, 2 * period) for _ in range(200)], return_tensors="pt")["input_ids"]
+    ids = tokenizer([repeating(rng, period, 2 * period) for _ in range(200)], return_tensors="pt")[
+        "input_ids"
+    ]
     with torch.no_grad():
         guessed = model(input_ids=ids).logits[:, period + 1 : -1].argmax(-1)
     assert (guessed == ids[:, period + 2 :]).float().mean() >= 0.94
@@ -74,10 +77,10 @@ def test_a_head_of_the_second_layer_looks_where_induction_looks(seed):
 
 def test_one_layer_cannot_do_induction():
     recipe = RECIPES["induction"]
-    from dataclasses import replace
-
     tokenizer = make_tokenizer(recipe.tokenizer)
-    shallow = replace(recipe, build=lambda tokenizer: build(tokenizer, layers=1), schedule=Schedule(150, 4e-3))
+    shallow = replace(
+        recipe, build=lambda tokenizer: build(tokenizer, layers=1), schedule=Schedule(150, 4e-3)
+    )
     measured = recipe.measure(fit(shallow, tokenizer, seed=0), tokenizer)
     assert max(measured[f"accuracy, period {period}"] for period in (10, 16)) < 0.3
 
@@ -215,4 +218,4 @@ def test_text_that_a_model_cannot_read_is_refused_by_name():
     with pytest.raises(ValueError, match="at most 143"):
         tokenizer("a" * 144)
     read = tokenizer("“Éh—Alice’s”")["input_ids"]
-    assert tokenizer.decode(read, skip_special_tokens=True) == "\"eh-alice's\""
+    assert tokenizer.decode(read, skip_special_tokens=True) == '"eh-alice\'s"'
