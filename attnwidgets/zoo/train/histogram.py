@@ -55,7 +55,7 @@ def build(tokenizer: Any, width: int = 48, hidden: int = 96) -> Any:
 
 
 def counted(rng: random.Random) -> str:
-    """Return ten random letters, in part of the texts of a random part of the alphabet: these have high counts."""
+    """Return ten random letters, in part of the texts of few letters only: these have high counts."""
     some = LETTERS if rng.random() < _ALL else rng.sample(LETTERS, rng.randint(1, len(LETTERS)))
     return "".join(rng.choices(some, k=LENGTH))
 
