@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         start = time.perf_counter()
         model, tokenizer = aw.demo_model(kind)
         trace = aw.trace(model, tokenizer, getattr(options, kind))
-        explorers.append(aw.Explorer(trace))
+        explorer = aw.Explorer(trace)
+        if kind == "induction":  # opens on the head that the model is named after
+            explorer.selection.layer, explorer.selection.head = 1, 0
+        explorers.append(explorer)
         stack = trace.default_stack
         print(
             f"{trace.model_id}: {len(trace.tokens)} tokens, "

@@ -22,6 +22,7 @@ Over = Literal["sum", "mean"]
 OVER: tuple[Over, ...] = ("sum", "mean")
 PAPER = "Olsson et al. 2022, In-context Learning and Induction Heads (prefix matching)"
 _SEVERAL = 2
+_LENGTH, _REPEATS = 25, 4  # the authors'
 # Vocabularies are in the order of merges: the most common tokens come first, the least common last.
 _COMMON, _RARE = 0.1, 0.9
 
@@ -162,6 +163,14 @@ def repeated_tokens(
     draws = np.random.default_rng(seed)
     chosen = (draws.choice(choices, length, replace=False).tolist() for _ in range(sequences))
     return [before + [int(token) for token in row] * repeats for row in chosen]
+
+
+def fitting(model: Any, tokenizer: Any) -> dict[str, int]:
+    """Return the authors' `length` and `repeats`; less where the vocabulary or the longest text is small."""
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    room = positions - 1 if isinstance(positions, int) and positions > 1 else _LENGTH * _REPEATS
+    length = max(_SEVERAL, min(_LENGTH, len(_vocabulary(model, tokenizer)), room // _SEVERAL))
+    return {"length": length, "repeats": max(_SEVERAL, min(_REPEATS, room // length))}
 
 
 def _vocabulary(model: Any, tokenizer: Any) -> list[int]:

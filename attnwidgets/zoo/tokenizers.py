@@ -17,7 +17,7 @@ MOST = 64
 """Letters a text may have: beyond it half precision no longer tells counts apart."""
 
 
-class LetterTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
+class LetterTokenizer(PreTrainedTokenizerFast):
     """A tokenizer of letters; it refuses other letters and texts that are too long by name.
 
     White space between letters means nothing. Saved and loaded again, it is transformers' plain
@@ -37,7 +37,7 @@ class LetterTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         if unknown := next((letter for letter in letters if letter not in known), None):
             alphabet = "".join(sorted(set(known) - {START}, key=known.__getitem__))
             raise ValueError(
-                f"text {quoted(text)} holds {unknown!r}: this model knows the letters {quoted(alphabet)} only."
+                f"text {quoted(text)} holds {unknown!r}; the letters of this model are {quoted(alphabet)}."
             )
         if len(letters) > self.model_max_length - 1:
             raise ValueError(
@@ -64,7 +64,7 @@ def letter_tokenizer(letters: str, length: int) -> LetterTokenizer:
         single=f"{START} $A", special_tokens=[(START, start)]
     )
     backend.decoder = decoders.Fuse()
-    return LetterTokenizer(
+    return LetterTokenizer(  # type: ignore[no-untyped-call]
         tokenizer_object=backend,
         bos_token=START,
         model_max_length=length + 1,

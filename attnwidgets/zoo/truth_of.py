@@ -35,7 +35,7 @@ def truth_of(model: Any) -> Truth:
     made_of = getattr(getattr(model, "config", None), "zoo", None)
     if not isinstance(made_of, dict) or made_of.get("name") not in COMPILED:
         raise ValueError(
-            f"model ({type(model).__name__}) has no known truth: it has no .truth, and was not made by aw.zoo."
+            f"model has no known truth: this {type(model).__name__} has no .truth, and is not of aw.zoo."
         )
     settings = {name: value for name, value in made_of.items() if name != "name"}
     try:

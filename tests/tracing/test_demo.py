@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 import attnwidgets as aw
 from attnwidgets import demo
+from attnwidgets.__main__ import main
 from attnwidgets.demo import demo_model
 from attnwidgets.demo.classifier import accuracy
+from attnwidgets.demo.models import lacks
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.zoo.truth_of import COMPILED
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def load(kind: str) -> tuple[object, object]:
@@ -117,3 +124,29 @@ def test_what_to_install_is_named(kind: str, without: str, monkeypatch: pytest.M
 def test_a_misspelt_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="Did you mean 'encoder'"):
         demo_model("encodr")
+
+
+def test_the_demo_is_complete_without_the_packages_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = importlib.util.find_spec
+    packages = {name.replace("-", "_") for name, _, _ in demo.MODELS.values()} | {"gguf"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in packages else there(name))
+    assert main(["--out", str(tmp_path / "demo.html")]) == 0
+    said = capsys.readouterr().out
+    assert "aw.zoo.induction: 12 tokens, 2 layers x 2 heads" in said
+    assert "next token: 'c' 1.00" in said
+    assert f"joins the page after {MINILM}." in said
+    assert f"joins the page after {SMOLLM2} and {GGUF}." in said
+    page = (tmp_path / "demo.html").read_text()
+    assert "fadebcfadeb" in page
+    assert "MiniLM" not in page
+
+
+@pytest.mark.parametrize("kind", COMPILED)
+def test_models_with_known_circuits_need_no_package(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.models, "_folder", lambda _: None)
+    model, tokenizer = demo_model(kind)
+    assert model.truth.name.startswith(kind)
+    assert tokenizer.bos_token == "<s>"
+    assert not lacks(kind)

@@ -13,7 +13,6 @@ from attnwidgets.evaluate.removals.ordering import BY
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, scored
 from attnwidgets.explanations.registry.registry import methods as registered
 from attnwidgets.explanations.results.attributions import Attributions
-from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.targets.named import token
 from attnwidgets.tracing.recording.run import trace as run
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -46,10 +45,11 @@ def recall_of_truth(
     """Measure how much of the known evidence each method names, in a model whose circuit is known.
 
     With k tokens that decide a prediction (`model.truth.evidence(text)`), the recall is the share of them
-    among the k tokens with the largest values, all tokens counted, `<s>` included. Tokens with equal values
-    (to one millionth of the largest) share the places that are left for them: a constant vector therefore
-    has the recall of chance, k of n tokens. Attributions explain the right answer; of a map the last layer's
-    row of the token that holds the answer is read, averaged over heads.
+    among the k tokens with the largest values, all tokens counted, `<s>` included. A token without a value
+    above 0 is never named. Tokens with equal values (to one millionth of the largest) share the places that
+    are left for them: a constant map therefore has the recall of chance, k of n tokens. Attributions explain
+    the right answer; of a map the last layer's row of the token that holds the answer is read, averaged over
+    heads.
 
     That a method misses evidence is a property of the method, not of the model, which is known: attention
     cannot show what another layer did, and gradients vanish in a saturated softmax.
@@ -62,7 +62,7 @@ def recall_of_truth(
         model: A model of `aw.zoo`, or any model with a `.truth` that has `evidence(text)`, `answer(text)` and
             the position `at`.
         tokenizer: Its tokenizer.
-        by: Rank by "value", which puts evidence against the answer last, or by "magnitude".
+        by: Rank by "value", which names what speaks for the answer alone, or by "magnitude".
         level: Coverage of the confidence intervals (bootstrap over texts).
         resamples: How often texts are resampled for them.
         seed: Seed of the resampling.
@@ -81,7 +81,8 @@ def recall_of_truth(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> names = ["attention", "alti_logit", "occlusion"]
-        >>> aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer).mean[0, :, 0].round(2).tolist()
+        >>> card = aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer)
+        >>> card.mean[0, :, 0].round(2).tolist()
         [0.33, 0.67, 1.0, 0.25, 1.0]
     """
     require_choice("by", by, BY)
@@ -91,7 +92,8 @@ def recall_of_truth(
         raise ValueError("texts is empty: give one or several.")
     every = methods is None or methods == "all"
     specs = labelled(registered().names if every else methods)  # type: ignore[arg-type]
-    samples, refused, model_id = [], {}, ""
+    samples, model_id = [], ""
+    refused: dict[str, str] = {}
     for text in progress(given, "scoring") if len(given) > 1 else given:
         evidence = sorted(truth.evidence(text))
         if not evidence:
@@ -104,15 +106,9 @@ def recall_of_truth(
         target = _target(trace, tokenizer, truth.answer(text), position)
         row = []
         for name, spec in specs.items():
-            try:
-                values = _values(trace, name, spec, target, position)
-            except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
-                if not every:
-                    raise
-                refused.setdefault(name, str(error))
-                row.append(np.nan)
-            else:
-                row.append(recall(np.abs(values) if by == "magnitude" else values, evidence))
+            values = _values(trace, name, spec, target, position, refused if every else None)
+            sizes = np.abs(values) if by == "magnitude" else values
+            row.append(np.nan if len(values) == 0 else recall(sizes, evidence))
         samples.append([*row, len(evidence) / len(trace.tokens), 1.0])
     numbers = np.array(samples)
     kept = ~np.isnan(numbers).all(0)
@@ -141,11 +137,11 @@ def recall(values: Float, evidence: Sequence[int]) -> float:
         evidence: Which tokens are evidence.
     """
     count = len(evidence)
-    scaled = np.round(values / max(float(np.abs(values).max()), 1e-30), _TIE_DIGITS)
+    scaled = np.round(values / max(float(np.abs(values).max()), 1e-30), _TIE_DIGITS).clip(0)
     is_evidence = np.isin(np.arange(len(values)), evidence)
     last = np.sort(scaled)[-count]
-    above, tied = scaled > last, scaled == last
-    places = (count - above.sum()) / tied.sum()
+    above, tied = scaled > last, (scaled == last) & (scaled > 0)
+    places = (count - above.sum()) / max(tied.sum(), 1)
     return float(((above & is_evidence).sum() + places * (tied & is_evidence).sum()) / count)
 
 
@@ -160,7 +156,20 @@ def _target(trace: Trace, tokenizer: Any, answer: str | None, position: int) -> 
     return token(labels[answer] if is_label else tokenizer.convert_tokens_to_ids(answer), position=position)
 
 
-def _values(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
+def _values(
+    trace: Trace, name: str, spec: Spec, target: Any, position: int, refused: dict[str, str] | None
+) -> Float:
+    """Return what a method says of every token [token]; nothing if it refuses, and why in `refused`."""
+    try:
+        return _said(trace, name, spec, target, position)
+    except (UnsupportedModelError, ValueError, TypeError, RuntimeError) as error:
+        if refused is None:
+            raise
+        refused.setdefault(name, str(error))
+        return np.zeros(0)
+
+
+def _said(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> Float:
     """Return what a method says of every token [token]."""
     if not callable(spec) and target is not None:
         method, options = (spec, {}) if isinstance(spec, str) else spec
@@ -168,14 +177,14 @@ def _values(trace: Trace, name: str, spec: Spec, target: Any, position: int) -> 
             spec = (method, {"target": target, **options})
     result = function_of(spec)(trace)
     count = len(trace.tokens)
-    if isinstance(result, MixingMap):
+    if not isinstance(result, Attributions):
         rows = rows_of(result, [position], count, name)
         values = np.asarray(rows[max(rows)][0], dtype=np.float64)
-    elif isinstance(result, Attributions) and result.shape == (count,):
+    elif result.shape == (count,):
         values = np.asarray(result.values, dtype=np.float64)
     else:
         raise TypeError(
-            f"method {name!r} returned {type(result).__name__}, neither a map of layers nor one number for each of "
+            f"method {name!r} returned attributions of shape {result.shape}, not a number for each of "
             f"{count} tokens."
         )
     if not np.isfinite(values).all():

@@ -136,9 +136,9 @@ def _score(view: View, source: Source, name: str) -> Any:
         raise ValueError(f"{name}: {why}.")
     trace: Any = view._intervened.trace  # noqa: SLF001 - checked by _run_refusal
     if name == "induction":
-        from attnwidgets.statistics.induction import induction_score
+        from attnwidgets.statistics.induction import fitting, induction_score
 
-        found = induction_score(trace.model, trace.tokenizer)
+        found = induction_score(trace.model, trace.tokenizer, **fitting(trace.model, trace.tokenizer))
     else:
         from attnwidgets.statistics.retrieval import retrieval_score
 

@@ -1,4 +1,4 @@
-"""Writes heads and feed-forward networks into transformers' own GPT-2 and BERT, whose weights are else zero."""
+"""Writes heads and feed-forward networks into transformers' own GPT-2 and BERT; all other weights are 0."""
 
 from __future__ import annotations
 

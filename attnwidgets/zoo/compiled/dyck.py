@@ -79,7 +79,7 @@ def dyck(letters: str = "()[]", depth: int = 3, length: int = 20) -> tuple[Any, 
 
 
 def _tell_depth(circuit: GPT2Circuit, depth: int, length: int) -> None:
-    """Write which depth it is, from the mean balance: at position i, units that only i opens read i + 1 times it."""
+    """Write the depth: at position i, units that only i opens read i + 1 times the mean balance."""
     balance, position = circuit.residual.read("balance")[:, 0], circuit.residual.read("position")
     thresholds = [level - 0.5 for level in range(1, depth + 2)]
     shut = 2.0 * length + 4
@@ -95,7 +95,7 @@ def _tell_depth(circuit: GPT2Circuit, depth: int, length: int) -> None:
 
 
 def _find_top(circuit: GPT2Circuit, opens: Tensor, length: int) -> None:
-    """Write the head that finds the last bracket opened at this depth; where there is none, it rests on `<s>`.
+    """Write the head that finds the last bracket opened at this depth; without one it rests on `<s>`.
 
     The score is one match for an opening bracket, one for the depth, and a little for every position, so that
     the last of several is found. `<s>` lies between the best with one match and the worst with both.

@@ -84,7 +84,7 @@ def before(position: Tensor) -> Tensor:
 
 
 def next_letter(residual: Residual) -> Tensor:
-    """Return what reads the logits [coordinate, token] from the block "out"; `<s>` is never the next token."""
+    """Return what reads the logits [coordinate, token] from the block "out"; `<s>` never comes next."""
     read = LOGIT * residual.read("out")
     read[:, -1] = 0
     return read

@@ -1,8 +1,8 @@
 """The residual stream of a compiled model: named blocks of coordinates, each written with both signs.
 
-A layer norm with epsilon 2^30 and gain 2^15 returns x - mean(x): both numbers are exact, and every variance that
-occurs is small beside the epsilon. Each coordinate is written twice, as x and as -x. The mean is then 0, and norms
-change nothing. Both numbers are powers of two, which half precision holds, too.
+A layer norm with epsilon 2^30 and gain 2^15 returns x - mean(x): both numbers are exact, and every variance
+that occurs is small beside the epsilon. Each coordinate is written twice, as x and as -x. The mean is then 0,
+and norms change nothing. Both numbers are powers of two; half precision holds the gain, too.
 """
 
 from __future__ import annotations
