@@ -74,8 +74,8 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
 def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     """Return the share of dates that `generate` writes without a mistake, and how each head aligns the year.
 
-    The latter is the share of the year's digits at which that head looks most at the same digit of the date as it
-    was written.
+    The latter is the share of the year's digits at which that head looks most at the same digit of the date
+    as it was written.
     """
     import random
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 LETTERS = string.ascii_lowercase[:8]
 LENGTH, _BATCH = 10, 256
 _START = "start"
-_ALL = 0.7
-"""Share of the texts with letters of the whole alphabet."""
 
 
 def counts(text: str) -> list[int]:
@@ -55,9 +53,8 @@ def build(tokenizer: Any, width: int = 48, hidden: int = 96) -> Any:
 
 
 def counted(rng: random.Random) -> str:
-    """Return ten random letters, in part of the texts of few letters only: these have high counts."""
-    some = LETTERS if rng.random() < _ALL else rng.sample(LETTERS, rng.randint(1, len(LETTERS)))
-    return "".join(rng.choices(some, k=LENGTH))
+    """Return ten random letters; most counts are then one to four."""
+    return "".join(rng.choices(LETTERS, k=LENGTH))
 
 
 def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
