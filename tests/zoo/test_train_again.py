@@ -27,7 +27,7 @@ def test_a_short_training_says_how_far_it_is_from_the_package_and_writes_what_ca
     model, tokenizer = aw.zoo.trained("dyck", file=out)
     assert model.truth.seed == 1
     assert model.truth.measured["accuracy, closing bracket"] == pytest.approx(now, abs=5e-4)
-    assert aw.trace(model, tokenizer, "([])").attention().shape == (2, 1, 5, 5)
+    assert aw.trace(model, tokenizer, "([])").attention_layer(1).shape == (1, 5, 5)
 
 
 def test_a_seed_that_is_not_shipped_is_compared_with_those_that_are(capsys):

@@ -54,9 +54,7 @@ def build(tokenizer: Any) -> Any:
         decoder_start_token_id=tokenizer.bos_token_id,
         forced_eos_token_id=None,
     )
-    model = BartForConditionalGeneration(config)
-    model.generation_config.max_length = 12
-    return model
+    return BartForConditionalGeneration(config)
 
 
 def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:

@@ -117,6 +117,6 @@ RECIPE = Recipe(
     loss=loss,
     measure=measure,
     heads=heads,
-    schedule=Schedule(steps=900, rate=4e-3, decay=0.0),
+    schedule=Schedule(steps=1_600, rate=4e-3, decay=0.0),
     seeds=(0, 1, 2),
 )
