@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate moves: up over `warm_up` steps, then down along a cosine.
+    """How the learning rate moves: up over `warm_up` steps, then, after `hold`, down along a cosine.
 
     Args:
         steps: Number of steps of AdamW.
         rate: The highest learning rate.
         warm_up: Steps until it is reached.
+        hold: Steps before it falls.
         floor: The last learning rate, as a share of the highest.
         decay: Weight decay of matrices; vectors (norms, biases) have none.
     """
@@ -29,13 +30,19 @@ class Schedule:
     steps: int
     rate: float
     warm_up: int = 50
+    hold: int = 0
     floor: float = 0.02
     decay: float = 0.01
+
+    def of(self, steps: int) -> Schedule:
+        """Return the same schedule in fewer or more steps."""
+        return replace(self, steps=steps, hold=self.hold * steps // self.steps)
 
     def at(self, step: int) -> float:
         """Return the learning rate at a step, counted from 0."""
         rising = min(1.0, (step + 1) / self.warm_up)
-        falling = 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        fallen = max(0, step - self.hold) / max(1, self.steps - self.hold)
+        falling = 0.5 * (1 + math.cos(math.pi * min(1.0, fallen)))
         return self.rate * rising * (self.floor + (1 - self.floor) * falling)
 
 
@@ -83,7 +90,7 @@ def fit(recipe: Recipe, tokenizer: Any, seed: int, steps: int | None = None) -> 
     """
     import torch
 
-    schedule = recipe.schedule if steps is None else replace(recipe.schedule, steps=steps)
+    schedule = recipe.schedule if steps is None else recipe.schedule.of(steps)
     with _alone(seed):
         model = recipe.build(tokenizer).train()
         next_loss = recipe.loss(model, tokenizer, random.Random(seed))  # noqa: S311 - no secrets here
