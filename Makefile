@@ -1,4 +1,4 @@
-# make demo    trace two real models, write a standalone page, open the quickstart notebook
+# make demo    trace three models, write a standalone page, open the quickstart notebook
 # make test    what CI runs: lint, types, JavaScript, the wheel, and the tests, the browser's included
 # make test-all   and what is slow or needs more installed: long notebooks, other front ends, a minute of each fuzzer
 # make help    the rest
@@ -35,7 +35,7 @@ export TOKENIZERS_PARALLELISM := false
 	extended fuzz build release-check bundle watch notebooks docs places reference bench format clean
 
 help:
-	@echo "make demo    trace two real models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
+	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
 	@echo "make lab     open JupyterLab on the quickstart notebook"
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
 	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"

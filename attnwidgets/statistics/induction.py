@@ -165,12 +165,12 @@ def repeated_tokens(
     return [before + [int(token) for token in row] * repeats for row in chosen]
 
 
-def fitting(model: Any, tokenizer: Any) -> dict[str, int]:
+def fitting(model: Any, tokenizer: Any) -> tuple[int, int]:
     """Return the authors' `length` and `repeats`; less where the vocabulary or the longest text is small."""
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     room = positions - 1 if isinstance(positions, int) and positions > 1 else _LENGTH * _REPEATS
     length = max(_SEVERAL, min(_LENGTH, len(_vocabulary(model, tokenizer)), room // _SEVERAL))
-    return {"length": length, "repeats": max(_SEVERAL, min(_REPEATS, room // length))}
+    return length, max(_SEVERAL, min(_REPEATS, room // length))
 
 
 def _vocabulary(model: Any, tokenizer: Any) -> list[int]:

@@ -14,7 +14,7 @@ START = "<s>"
 MOST_LETTERS = 64
 """Letters an alphabet may have."""
 MOST = 64
-"""Letters a text may have: beyond it half precision no longer tells counts apart."""
+"""Letters a text may have."""
 
 
 class LetterTokenizer(PreTrainedTokenizerFast):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,17 @@ def test_removing_one_of_two_copies_changes_less_than_removing_what_is_needed():
     # Redundant evidence: with a second copy of "ab", neither alone is missed, and others rank beside it.
     assert card.of("occlusion")[0, 0, 0] == 1.0
     assert card.of("occlusion")[1, 0, 0] < 0.9
+
+
+def test_a_method_that_lacks_its_library_is_left_out_and_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "captum", None)
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    card = aw.evaluate.recall_of_truth("all", "abca", *induction())
+    assert not {"occlusion", "shapley_sampling"} & set(card.methods)
+    assert "occlusion is left out: " in card.warning
+    assert "captum" in card.warning
+    with pytest.raises(RuntimeError, match="captum"):
+        aw.evaluate.recall_of_truth("occlusion", "abca", *induction())
 
 
 def test_none_is_all_and_magnitude_ranks_what_speaks_against():

@@ -81,6 +81,16 @@ def test_histogram_counts_at_every_length(how, length):
     assert model.truth.answer(texts[-1], at=-1) == str(int(counts[-1, -1]))
 
 
+@pytest.mark.parametrize("how", ["same", "all", "different"])
+def test_histogram_counts_in_half_precision_up_to_20_letters(how):
+    model, tokenizer = made("histogram", how=how, letters="abcdefgh", length=20)
+    draw = random.Random(0)
+    texts = ["a" * 20, *("".join(draw.choices("aaabcdefgh", k=20)) for _ in range(100))]
+    counts = torch.tensor([[text.count(letter) for letter in text] for text in texts])
+    half = copy.deepcopy(model).half()
+    assert torch.equal(logits_of(half, tokenizer, texts)[:, 1:].argmax(-1) + 1, counts)
+
+
 def test_one_function_three_opposite_maps():
     text = "abacabadab"
     is_a = np.array([letter == "a" for letter in text])

@@ -191,13 +191,14 @@ def test_making_models_leaves_the_readers_settings_alone():
 
 def test_the_induction_head_is_found_by_its_score_and_in_the_explorer():
     model, tokenizer = made("induction")
-    scores = aw.induction_score(model, tokenizer, **fitting(model, tokenizer))["induction"]
+    length, repeats = fitting(model, tokenizer)
+    scores = aw.induction_score(model, tokenizer, length=length, repeats=repeats)["induction"]
     assert scores[1, 0] == pytest.approx(1.0, abs=1e-6)
     assert np.delete(scores.reshape(-1), 2).max() < 0.2
-    assert fitting(model, tokenizer) == {"length": 14, "repeats": 2}
+    assert (length, repeats) == (14, 2)
     patterns = aw.statistics.head_patterns(traced("induction")[2])
     assert [(one.layer, one.head) for one in patterns.top("previous", 1)] == [(0, 0)]
 
 
 def test_large_models_are_scored_as_the_authors_do(minilm):
-    assert fitting(*minilm) == {"length": 25, "repeats": 4}
+    assert fitting(*minilm) == (25, 4)

@@ -57,7 +57,7 @@ def recall_of_truth(
     Args:
         methods: One or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or a
             mapping from labels to these. "all" or None: every registered method that returns a number for
-            each token; those that refuse the model are left out and named in `.warning`.
+            each token; those that refuse the model, or lack a library, are left out and named in `.warning`.
         texts: One or several texts.
         model: A model of `aw.zoo`, or any model with a `.truth` that has `evidence(text)`, `answer(text)` and
             the position `at`.

@@ -138,7 +138,8 @@ def _score(view: View, source: Source, name: str) -> Any:
     if name == "induction":
         from attnwidgets.statistics.induction import fitting, induction_score
 
-        found = induction_score(trace.model, trace.tokenizer, **fitting(trace.model, trace.tokenizer))
+        length, repeats = fitting(trace.model, trace.tokenizer)
+        found = induction_score(trace.model, trace.tokenizer, length=length, repeats=repeats)
     else:
         from attnwidgets.statistics.retrieval import retrieval_score
 

@@ -52,7 +52,7 @@ def additive(
         >>> model, tokenizer = aw.zoo.additive(letters="abcd", length=6)
         >>> model.truth.weights
         {'a': 1.5, 'b': 0.5, 'c': -0.5, 'd': -1.5}
-        >>> aw.input_x_gradient(aw.trace(model, tokenizer, "abca"), "positive").values.tolist()
+        >>> aw.input_x_gradient(aw.trace(model, tokenizer, "abca"), "positive").values.round(3).tolist()
         [0.0, 1.5, 0.5, -0.5, 1.5]
     """
     require_alphabet(letters)
