@@ -89,7 +89,7 @@ def test_nothing_of_what_is_held_out_is_learned():
     whole_lines = [line for line in held_out.split("\n") if len(line) > 2 * LENGTH]
     assert len(whole_lines) > 5
     assert not any(line[:LENGTH] in learned for line in whole_lines)
-    assert all(len(passage(rng, 0.4, 0.2)) == LENGTH for _ in range(300))
+    assert all(len(passage(rng, 0.4, 0.2, few_letters=True)) == LENGTH for _ in range(300))
 
 
 def test_made_up_names_are_not_words_of_the_book():

@@ -27,12 +27,13 @@ LENGTH = 143
 """Characters that the model reads; with `<s>` 144 tokens."""
 
 _BATCH, _DROPOUT = 16, 0.1
-_STAGES = ((900, 0.4, 0.08), (600, 0.3, 0.3), (700, 0.25, 0.55))
-"""Steps, share of passages with made-up names, share of random letters that repeat.
+_STAGES = ((900, 0.4, 0.08, False), (600, 0.3, 0.3, False), (600, 0.25, 0.55, False), (420, 0.4, 0.4, True))
+"""Steps, share of passages with made-up names, share of random letters that repeat, whether these are few.
 
 Spelling is learned first. Heads that do induction then appear within some hundred steps of much noise. The
 package's weights were trained in these stages, each of which began the optimizer anew.
 """
+_NOISE = string.ascii_lowercase + " "
 _WORD = 0.7
 """Share of the passages that begin where a word does, as what people type."""
 
@@ -72,18 +73,20 @@ def made_up_name(rng: random.Random) -> str:
     return "".join(parts)[:10]
 
 
-def passage(rng: random.Random, renamed: float, repeated: float) -> str:
+def passage(rng: random.Random, renamed: float, repeated: float, *, few_letters: bool) -> str:
     """Return `LENGTH` characters to learn from: of the book, of the book with made-up names, or of noise.
 
     Args:
         rng: Chooses.
         renamed: Share of passages with made-up names.
         repeated: Share of random letters that repeat.
+        few_letters: Repeat few different letters, so that one letter does not tell where it goes on.
     """
     kind = rng.random()
     if kind < repeated:
         period = rng.randint(6, 28)
-        once = "".join(rng.choices(string.ascii_lowercase + " ", k=period))
+        some = rng.sample(_NOISE, rng.randint(3, len(_NOISE)) if few_letters else len(_NOISE))
+        once = "".join(rng.choices(some, k=period))
         return (once * (LENGTH // period + 1))[:LENGTH]
     text, _ = book()
     start = rng.randrange(len(text) - 3 * LENGTH)
@@ -135,12 +138,12 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
     """Return the cross-entropy of every next character; what is read changes from stage to stage."""
     import torch
 
-    shares = [kinds for steps, *kinds in _STAGES for _ in range(steps)]
+    stages = [kinds for steps, *kinds in _STAGES for _ in range(steps)]
     number = itertools.count()
 
     def next_loss() -> Any:
-        renamed, repeated = shares[min(next(number), len(shares) - 1)]
-        texts = [passage(rng, renamed, repeated) for _ in range(_BATCH)]
+        renamed, repeated, few = stages[min(next(number), len(stages) - 1)]
+        texts = [passage(rng, renamed, repeated, few_letters=few) for _ in range(_BATCH)]
         ids = tokenizer(texts, return_tensors="pt")["input_ids"]
         logits = model(input_ids=ids).logits[:, :-1]
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
@@ -263,5 +266,5 @@ RECIPE = Recipe(
     loss=loss,
     measure=measure,
     heads=heads,
-    schedule=Schedule(steps=2_200, rate=3e-3, warm_up=60, hold=1_500, decay=0.1),
+    schedule=Schedule(steps=2_520, rate=3e-3, warm_up=60, hold=1_500, decay=0.1),
 )

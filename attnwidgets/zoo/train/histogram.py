@@ -48,7 +48,7 @@ def build(tokenizer: Any, width: int = 48, hidden: int = 96) -> Any:
     # A count does not depend on order. Positions would only be noise that training has to remove first.
     positions = model.bert.embeddings.position_embeddings.weight
     positions.data.zero_()
-    positions.requires_grad_(requires_grad=False)
+    positions.requires_grad = False
     return model
 
 
