@@ -142,14 +142,19 @@ def test_histogram_counts(seed):
     assert (guessed == torch.tensor([counts(text) for text in texts])).float().mean() >= 0.97
 
 
-def test_alice_is_a_better_guess_than_chance_and_repeats_names_that_it_never_saw():
+def test_alice_reads_what_it_never_saw_better_than_n_grams_do():
     model, tokenizer = aw.zoo.trained("alice")
     learned, held_out = book()
-    assert bits(model, tokenizer, held_out) < n_gram_bits(learned, held_out, order=3)
-    text = "'oh dear!' said the dravlok, and the little girl looked at the drav"
-    ids = tokenizer(text, return_tensors="pt")
-    written = model.generate(**ids, do_sample=False, max_new_tokens=3)
-    assert tokenizer.decode(written[0], skip_special_tokens=True).endswith("dravlok")
+    assert bits(model, tokenizer, held_out) < n_gram_bits(learned, held_out)
+
+
+def test_alice_goes_on_with_letters_that_repeat():
+    model, tokenizer = aw.zoo.trained("alice")
+    ids = tokenizer("qzjxvwkbmf" * 2 + "qzj", return_tensors="pt")
+    written = model.generate(**ids, do_sample=False, max_new_tokens=7)
+    assert tokenizer.decode(written[0], skip_special_tokens=True) == "qzjxvwkbmf" * 3
+    assert model.truth.measured["accuracy, random letters"] > 0.9
+    assert {role.split(" (")[0] for role in model.truth.heads.values()} == {"induction", "previous token"}
 
 
 @every_model

@@ -1,9 +1,8 @@
-"""A character model of *Alice's Adventures in Wonderland*, which also repeats names that it never saw.
+"""A character model of *Alice's Adventures in Wonderland*, with heads that do induction.
 
-The book (`aw.demo_book()`, public domain) has 140,000 characters, few enough to learn by heart. Two things
-keep the model from it: dropout, and made-up names that replace the book's own in part of the passages. A name
-that stands once in a passage and nowhere in the book can be continued only by looking back: this is what
-teaches induction.
+The book (`aw.demo_book()`, public domain) has 140,000 characters, few enough to learn by heart. Two things keep the
+model from it: dropout, and made-up names that replace the book's own in part of the passages. Random letters that
+repeat are read as well, for these can be continued only by looking back: this is what teaches induction.
 """
 
 from __future__ import annotations
@@ -260,7 +259,7 @@ def heads(model: Any, tokenizer: Any) -> dict[tuple[int, int], str]:
 
 RECIPE = Recipe(
     name="alice",
-    task="continues a text in the manner of the book, in lower case, and repeats names it has just read",
+    task="continues a text in the manner of the book, in lower case, and random letters that repeat",
     tokenizer={"kind": "characters", "alphabet": ALPHABET, "length": LENGTH, "lower": True},
     build=build,
     loss=loss,
