@@ -1,8 +1,9 @@
 """A character model of *Alice's Adventures in Wonderland*, with heads that do induction.
 
-The book (`aw.demo_book()`, public domain) has 140,000 characters, few enough to learn by heart. Two things keep the
-model from it: dropout, and made-up names that replace the book's own in part of the passages. Random letters that
-repeat are read as well, for these can be continued only by looking back: this is what teaches induction.
+The book (`aw.demo_book()`, public domain) has 140,000 characters, few enough to learn by heart. Two things
+keep the model from it: dropout, and made-up names that replace the book's own in part of the passages. Random
+letters that repeat are read as well, for these can be continued only by looking back: this is what teaches
+induction.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def loss(model: Any, tokenizer: Any, rng: random.Random) -> Callable[[], Any]:
     """Return the cross-entropy of every next character; what is read changes from stage to stage."""
     import torch
 
-    stages = [kinds for steps, *kinds in _STAGES for _ in range(steps)]
+    stages = [(renamed, repeated, few) for steps, renamed, repeated, few in _STAGES for _ in range(steps)]
     number = itertools.count()
 
     def next_loss() -> Any:
