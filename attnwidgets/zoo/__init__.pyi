@@ -6,6 +6,8 @@ from .compiled.dyck import dyck as dyck
 from .compiled.histogram import histogram as histogram
 from .compiled.induction import induction as induction
 from .compiled.two_hop import two_hop as two_hop
+from .trained_models import Measured as Measured
+from .trained_models import trained as trained
 from .truth import Ablation as Ablation
 from .truth import Truth as Truth
 from .truth_of import truth_of as truth_of

@@ -1,0 +1,7 @@
+"""The recipes by name."""
+
+from __future__ import annotations
+
+from attnwidgets.zoo.train import alice, dates, dyck, histogram, induction
+
+RECIPES = {module.RECIPE.name: module.RECIPE for module in (induction, dyck, histogram, dates, alice)}

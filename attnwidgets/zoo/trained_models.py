@@ -1,0 +1,221 @@
+"""Models that learned their task: weights of the package, and what was measured of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WEIGHTS = Path(__file__).with_name("weights")
+FORMAT = "attnwidgets.zoo/1"
+CLASSES = (
+    "BartForConditionalGeneration",
+    "BertForTokenClassification",
+    "GPT2LMHeadModel",
+    "LlamaForCausalLM",
+)
+"""The classes of transformers that a file may name."""
+
+
+@dataclass(frozen=True, repr=False)
+class Measured:
+    """What was measured of a trained model. Nothing of it is exact, and another seed measures otherwise.
+
+    Attributes:
+        name: Name of the model in `aw.zoo.trained`.
+        seed: The seed that it was trained from.
+        does: What it learned, in a sentence.
+        heads: What was seen of a head, with the number, by (layer, head); heads of which nothing was seen are
+            not listed.
+        measured: Every measured number by name: shares in [0, 1], or bits per character.
+        exact: False; True of the compiled models' `Truth`.
+    """
+
+    name: str
+    seed: int
+    does: str
+    heads: Mapping[tuple[int, int], str]
+    measured: Mapping[str, float] = field(compare=False)
+    exact: bool = False
+
+    def __repr__(self) -> str:
+        lines = [f"{self.name}, seed {self.seed}: {self.does} (trained: measured, not exact)"]
+        lines += [f"  head {layer}.{head}: {role}" for (layer, head), role in self.heads.items()]
+        lines += [f"  {name}: {value:.3f}" for name, value in self.measured.items()]
+        return "\n".join(lines)
+
+
+def trained(name: str, seed: int = 0, *, file: str | Path | None = None) -> tuple[Any, Any]:
+    """Return (model, tokenizer) of a small model that learned its task; its weights are in the package.
+
+    "induction" (Llama, seeds 0 and 1) continues letters that repeat; "dyck" (GPT-2, seeds 0 to 2) says which
+    bracket closes; "histogram" (BERT, seeds 0 to 2, which found different solutions) counts every letter;
+    "dates" (BART) writes a date as year-month-day; "alice" (Llama) continues a text in the manner of the
+    book, character by character and in lower case. `python -m attnwidgets.zoo.train NAME` trains them again.
+
+    `model.truth` says what was measured of the model and its heads. Compiled models (`aw.zoo.induction`) are
+    known exactly; these are what training happened to find. Compare methods on them, but make no exercise's
+    key of them.
+
+    Args:
+        name: "induction", "dyck", "histogram", "dates" or "alice".
+        seed: The seed that the model was trained from.
+        file: A file that `python -m attnwidgets.zoo.train NAME --out FILE` wrote, instead of the package's.
+
+    Returns:
+        A model of transformers in evaluation mode, in single precision (its weights are rounded to half), and
+        a tokenizer of characters, which always sends an attention mask.
+
+    Raises:
+        ValueError: For an unknown name or seed; for a file that holds another model, or is damaged.
+        FileNotFoundError: If there is no such file.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.trained("dyck", seed=1)
+        >>> trace = aw.trace(model, tokenizer, "([()[]])")
+        >>> model.truth.measured["accuracy, closing bracket"] > 0.99
+        True
+    """
+    path = _shipped(name, seed) if file is None else Path(file)
+    metadata, tensors = _read(path)
+    if file is not None and metadata["name"] != name:
+        raise ValueError(f"file {path.name} holds the model {metadata['name']!r}, not {name!r}.")
+    model = _model(metadata, tensors, path)
+    model.config.name_or_path = f"attnwidgets/zoo-{metadata['name']}-{metadata['seed']}"
+    model.truth = Measured(
+        name=metadata["name"],
+        seed=metadata["seed"],
+        does=metadata["does"],
+        heads={_head(head): role for head, role in metadata["heads"].items()},
+        measured=metadata["measured"],
+    )
+    return model, make_tokenizer(metadata["tokenizer"])
+
+
+def shipped() -> dict[str, tuple[int, ...]]:
+    """Return the names of the models whose weights are in the package, with their seeds."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in sorted(WEIGHTS.glob("*-*.safetensors")):
+        name, _, seed = path.stem.rpartition("-")
+        found[name] = (*found.get(name, ()), int(seed))
+    return found
+
+
+def save(path: Path, model: Any, tokenizer: Mapping[str, Any], says: dict[str, Any]) -> None:
+    """Write a model in half precision, with all that `trained` reads.
+
+    Args:
+        path: The file to write.
+        model: The model; parameters that share their storage are written once.
+        tokenizer: What `make_tokenizer` makes the tokenizer of.
+        says: name, seed, does, heads ("layer.head" -> role) and measured.
+    """
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Any] = {}
+    written: set[int] = set()
+    for key, value in model.state_dict().items():
+        if value.data_ptr() not in written:
+            written.add(value.data_ptr())
+            tensors[key] = value.detach().half().contiguous()
+    config = model.config.to_diff_dict()
+    metadata = {
+        **says,
+        "class": type(model).__name__,
+        "config": config,
+        "tokenizer": dict(tokenizer),
+        "sha256": _digest(tensors),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One entry: several are written in an order that changes from run to run.
+    save_file(tensors, path, {FORMAT: json.dumps(metadata)})
+
+
+def _shipped(name: str, seed: int) -> Path:
+    known = shipped()
+    if name not in known:
+        raise ValueError(
+            f"name must be one of {', '.join(map(repr, known))}, not {name!r}.{suggest(str(name), known)}"
+        )
+    if isinstance(seed, bool) or seed not in known[name]:
+        raise ValueError(
+            f"seed of {name!r} must be one of {', '.join(map(str, known[name]))}, not {seed!r}; "
+            f"`python -m attnwidgets.zoo.train {name} --seed N --out FILE` trains others, for argument file."
+        )
+    return WEIGHTS / f"{name}-{seed}.safetensors"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a file says and its tensors; refuse one that is damaged or not of the zoo."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"file {path} does not exist.")
+    again = "`python -m attnwidgets.zoo.train NAME --out FILE` writes such files."
+    try:
+        with safe_open(path, "pt") as opened:
+            said = opened.metadata() or {}
+            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - no mapping
+    except SafetensorError as error:
+        raise ValueError(f"file {path.name} is damaged, or no safetensors file ({error}). {again}") from error
+    if FORMAT not in said:
+        raise ValueError(f"file {path.name} does not hold a model of aw.zoo.trained. {again}")
+    metadata = json.loads(said[FORMAT])
+    if metadata["sha256"] != _digest(tensors):
+        raise ValueError(f"file {path.name} is damaged: its weights are not those that were saved. {again}")
+    return metadata, tensors
+
+
+def _digest(tensors: dict[str, Any]) -> str:
+    """Return a hash of names, shapes and numbers."""
+    digest = hashlib.sha256()
+    for key in sorted(tensors):
+        digest.update(f"{key} {tuple(tensors[key].shape)} {tensors[key].dtype}".encode())
+        digest.update(tensors[key].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _model(metadata: dict[str, Any], tensors: dict[str, Any], path: Path) -> Any:
+    import torch
+    import transformers
+
+    if metadata["class"] not in CLASSES:
+        raise ValueError(
+            f"file {path.name} names the class {metadata['class']!r}; it must be one of {', '.join(CLASSES)}."
+        )
+    kind = getattr(transformers, metadata["class"])
+    with torch.random.fork_rng(devices=[]):  # the first weights are drawn, and thrown away
+        model = kind(kind.config_class.from_dict(metadata["config"])).eval()
+    expected = model.state_dict()
+    read = {expected[key].data_ptr() for key in tensors if key in expected}
+    lacking = [key for key, value in expected.items() if value.data_ptr() not in read]
+    unknown = [key for key in tensors if key not in expected]
+    wrong = [key for key in tensors if key in expected and tensors[key].shape != expected[key].shape]
+    if lacking or unknown or wrong:
+        raise ValueError(
+            f"file {path.name} does not fit its own configuration: {(lacking + unknown + wrong)[0]!r} is "
+            "missing, unknown or of another shape."
+        )
+    model.load_state_dict({key: value.float() for key, value in tensors.items()}, strict=False)
+    return model
+
+
+def _head(said: str) -> tuple[int, int]:
+    layer, head = said.split(".")
+    return int(layer), int(head)
+
+
+def make_tokenizer(said: Mapping[str, Any]) -> Any:
+    """Return what `letter_tokenizer` or `character_tokenizer` (kind: "letters", "characters") makes."""
+    from attnwidgets.zoo.characters import character_tokenizer
+    from attnwidgets.zoo.tokenizers import letter_tokenizer
+
+    options = {key: value for key, value in said.items() if key != "kind"}
+    return letter_tokenizer(**options) if said["kind"] == "letters" else character_tokenizer(**options)
