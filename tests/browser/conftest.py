@@ -230,10 +230,18 @@ def serving(application, environment, folder, *flags):
     server.wait(20)
 
 
+def _need_ipywidgets_8(front_end):
+    import ipywidgets
+
+    if int(ipywidgets.__version__.partition(".")[0]) < 8:
+        pytest.skip(f"{front_end} shows widgets of ipywidgets 8 only; here is {ipywidgets.__version__}")
+
+
 @pytest.fixture(scope="module")
 def jupyter_lab(kernel_environment, tmp_path_factory):
     """A server of JupyterLab: its address, its token and its folder."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
+    _need_ipywidgets_8("JupyterLab 4")
     folder, flag = tmp_path_factory.mktemp("lab"), "--LabApp.expose_app_in_browser=True"
     with serving("jupyterlab", kernel_environment, folder, flag) as served:
         yield served
@@ -249,6 +257,7 @@ def lab(jupyter_lab, open_page_for_all):
 def notebook7(kernel_environment, tmp_path_factory, open_page_for_all):
     """Opens notebooks in Notebook 7."""
     pytest.importorskip("notebook", minversion="7", reason="pip install notebook (make test does it)")
+    _need_ipywidgets_8("Notebook 7")
     folder, flag = tmp_path_factory.mktemp("notebook"), "--JupyterNotebookApp.expose_app_in_browser=True"
     with serving("notebook", kernel_environment, folder, flag) as served:
         yield Lab(*served, open_page_for_all, path="notebooks")

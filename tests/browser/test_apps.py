@@ -18,8 +18,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .lab import choose, number, place
-from .test_interventions import shares
+from .lab import choose, number, place, shares
 
 pytestmark = pytest.mark.extended
 
