@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -218,14 +219,30 @@ def _need_ipywidgets_8(front_end):
         pytest.skip(f"{front_end} shows widgets of ipywidgets 8 only; here is {ipywidgets.__version__}")
 
 
-@pytest.fixture(scope="module")
-def jupyter_lab(kernel_environment, tmp_path_factory):
-    """A server of JupyterLab: its address, its token and its folder."""
+@pytest.fixture(scope="session")
+def jupyter_lab_server(kernel_environment, tmp_path_factory):
+    """A server of JupyterLab for all files: its address, its token and its folder."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
     _need_ipywidgets_8("JupyterLab 4")
     folder, flag = tmp_path_factory.mktemp("lab"), "--LabApp.expose_app_in_browser=True"
     with serving("jupyterlab", kernel_environment, folder, flag) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def jupyter_lab(jupyter_lab_server):
+    """The server of JupyterLab; it ends the kernels of a file after its tests."""
+    yield jupyter_lab_server
+    address, token, _ = jupyter_lab_server
+
+    def request(path, method="GET"):
+        headers = {"Authorization": f"token {token}"}
+        asked = urllib.request.Request(f"{address}/api/kernels{path}", headers=headers, method=method)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.read()
+
+    for kernel in json.loads(request("")):
+        request(f"/{kernel['id']}", "DELETE")
 
 
 @pytest.fixture(scope="module")
