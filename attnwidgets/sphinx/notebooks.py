@@ -42,7 +42,7 @@ def add_cell(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def _with_cell(text: str, code: str) -> str:
-    """Return the text of a notebook with one more cell; what is no notebook as it is."""
+    """Return the text of a notebook with a cell added. Any other text is returned unchanged."""
     try:
         notebook = json.loads(text)
         cells = notebook["cells"]

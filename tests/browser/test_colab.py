@@ -19,7 +19,7 @@ import pytest
 
 from tests.views.every import every_view
 
-from .lab import choose, number
+from .lab import choose, number, shares
 
 HERE = Path(__file__).parent / "colab"
 PYTHON = os.environ.get("AW_COLAB_PYTHON") or sys.executable
@@ -233,12 +233,7 @@ def test_a_view_that_is_shown_later_opens_where_the_reader_is(colab, linked):
     later = colab.show("aw.Heatmap(aw.attention(trace))")
     settled(later)
     later.get_by_text("layer 5").first.wait_for()
-
-
-def shares(chips):
-    """Before and after, in percent, by outcome."""
-    texts = [[part.inner_text() for part in chip.locator("bdi, span, b").all()] for chip in chips.all()]
-    return {label: (float(before[:-2]), float(after[:-2])) for _, label, before, _, after, *_ in texts}
+    assert later.get_by_text("layer 0").count() == 0
 
 
 def test_a_head_is_knocked_out_with_the_numbers_of_python(colab, linked):
@@ -266,10 +261,12 @@ def test_a_method_is_computed_on_demand(colab, linked):
     explorer, _ = linked
     choose(explorer, "method", "rollout")
     colab.until("explorer.selection.method", "rollout")
-    plot = settled(explorer).locator(".aw-heatmap .aw-plot").first
-    plot.hover()
-    said = re.search(r"(\d+) → (\d+)|", readout(explorer).inner_text())
-    assert said
+    colab.do("explorer.selection.clear()")
+    settled(explorer).locator(".aw-heatmap .aw-plot").first.click()
+    colab.until("len(explorer.selection.pins)", 1)
+    readout(explorer).get_by_text(re.compile(r"= ?\d")).wait_for()
+    pinned = "aw.rollout(trace).matrix(explorer.selection.layer)[explorer.selection.pinned]"
+    assert number(readout(explorer).inner_text()) == pytest.approx(colab.ask(f"float({pinned})"), abs=6e-4)
     assert explorer.get_by_role("alert").count() == 0
 
 
@@ -307,6 +304,7 @@ def test_a_cell_that_is_run_again_shows_one_view_that_follows(colab, linked):
     settled(again)
     explorer.locator("input[aria-label=layer]").press("Home")
     again.get_by_text("layer 0").first.wait_for()
+    assert colab.ask("heatmap.selection.layer") == 0
 
 
 def test_several_widgets_in_a_box(colab, linked, shots):
@@ -343,12 +341,11 @@ def test_a_reader_who_turned_widgets_off_is_told_how_to_turn_them_on(colab, shot
     frame.locator("img").wait_for()
     colab.page.locator("section").last.screenshot(path=shots / "colab-off.png")
     colab.do("from google.colab import output; output.enable_custom_widget_manager()")
-    settled(colab.show("aw.Heatmap(given())"))
+    assert settled(colab.show("aw.Heatmap(given())")).locator("canvas").count() > 0
 
 
 # -- front ends and networks that do less than they should -----------------------------------------
 
-AS_IT_IS = "(message, deliver) => deliver(message)"
 NO_BUFFERS = """(message, deliver) =>
   deliver(message.data?.method === 'custom' ? {...message, buffers: []} : message)"""
 LATE = "(message, deliver) => setTimeout(() => deliver(message), 2500)"
@@ -369,25 +366,29 @@ big_view = aw.Heatmap(aw.from_attentions(big, [f"t{i}" for i in range(150)]), la
 big_view"""
 
 
-@pytest.mark.parametrize("how", [LATE, FIRST_LOST], ids=["late", "lost"])
-def test_late_and_lost_messages_are_waited_for(colab, passing, how):
+def last_layer_of_a_map(colab, passing, how):
+    """Show a map and go to its last layer, which was not fetched ahead, over messages that pass so."""
     frame = colab.show(COLD)
     settled(frame)
     passing(how)
     frame.locator(".aw-plot").first.focus()
     colab.page.keyboard.press("End")
+    return frame
+
+
+@pytest.mark.parametrize("how", [LATE, FIRST_LOST], ids=["late", "lost"])
+def test_late_and_lost_messages_are_waited_for(colab, passing, how):
+    frame = last_layer_of_a_map(colab, passing, how)
     frame.get_by_text("layer 5").first.wait_for()
     settled(frame)
     assert frame.get_by_role("alert").count() == 0
 
 
 def test_without_binary_buffers_the_reader_is_told_what_to_do(colab, passing, shots):
-    frame = colab.show(COLD)
-    settled(frame)
-    passing(NO_BUFFERS)
-    frame.locator(".aw-plot").first.focus()
-    colab.page.keyboard.press("End")
-    frame.get_by_text("end it with view.frame()").first.wait_for()
+    frame = last_layer_of_a_map(colab, passing, NO_BUFFERS)
+    told = frame.get_by_text("end it with view.frame()").first
+    told.wait_for()
+    assert told.bounding_box()["height"] > 0
     colab.page.locator("section").last.screenshot(path=shots / "colab-no-buffers.png")
 
 
@@ -397,7 +398,9 @@ def test_buffers_of_the_other_kinds(colab, passing):
     settled(frame)
     frame.locator("input[aria-label=layer]").press("End")
     settled(frame)
-    settled(colab.show("aw.LayerProfile(trace2)"))
+    profile = colab.show("aw.LayerProfile(trace2)")
+    settled(profile)
+    assert [one.get_by_role("alert").count() for one in (frame, profile)] == [0, 0]
 
 
 def test_two_managers_in_one_page_follow_each_other(colab, passing):
@@ -410,3 +413,4 @@ def test_two_managers_in_one_page_follow_each_other(colab, passing):
     colab.until("twice.selection.layer", 1)
     for i in range(2):
         frame.locator(".aw-root").nth(i).get_by_text("layer 1").first.wait_for()
+    assert frame.locator(".aw-root").count() == 2

@@ -9,7 +9,7 @@ import pytest
 import attnwidgets as aw
 from tests.tracing import tiny
 
-from .lab import choose
+from .lab import choose, shares_after
 
 LAB = (
     """import attnwidgets as aw
@@ -38,12 +38,6 @@ def notebook(lab):
     return page
 
 
-def shares(chips):
-    """Before and after, in percent, by outcome."""
-    texts = [[part.inner_text() for part in chip.locator("bdi, span, b").all()] for chip in chips.all()]
-    return {label: (float(before[:-2]), float(after[:-2])) for _, label, before, _, after, *_ in texts}
-
-
 def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
     explorer = notebook.locator(".aw-explorer")
     plot = explorer.locator(".aw-grid-plot")
@@ -56,11 +50,8 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     )
     assert plot.locator(".aw-grid-out").count() == 1
     compared = explorer.locator(".aw-chips[data-compared]")
-    compared.wait_for()
-    found = shares(compared.locator(".aw-chip"))
-    given = "preview(trace, aw.ablate_heads(trace, (2, 2)))"
-    wanted = lab.ask(f"[[p.label, 100 * p.probability] for p in {given}.after]")
-    assert {label: after for label, (_, after) in found.items()} == pytest.approx(dict(wanted), abs=0.06)
+    found, wanted = shares_after(compared, lab, "aw.ablate_heads(trace, (2, 2))")
+    assert found == pytest.approx(wanted, abs=0.06)
     explorer.screenshot(path=shots / "wires-explorer.png")
     plot.focus()
     notebook.keyboard.press("ArrowRight")

@@ -290,5 +290,6 @@ strip""",
         page.get_by_text(f"copy of this {kind}").wait_for(timeout=60_000)
         frame = page.locator(f".jp-OutputArea-output:has-text('copy of this {kind}')").frame_locator("iframe")
         frame.locator(f".aw-{name}").first.wait_for()
+        assert frame.locator(f".aw-{name}").first.bounding_box()["height"] > 0
     page.wait_for_timeout(300)
     page.screenshot(path=shots / "lab-copies.png")

@@ -154,6 +154,7 @@ def test_a_head_chosen_from_some_queries_says_so(map_page, monkeypatch, kind):
     page = map_page(view)
     said = page.locator(".aw-heatmap .aw-note", has_text="chosen from 64 of 80 queries")
     said.wait_for()
+    assert said.is_visible()
     page.locator(".aw-heatmap .aw-plot").press("ArrowLeft" if view.selection.head else "ArrowRight")
     said.wait_for(state="hidden")  # another head was not
 

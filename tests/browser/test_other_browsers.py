@@ -154,6 +154,7 @@ def test_arrows_move_layer_and_head(page, at):
         "s => /layer 2 .*head 2\\.3/s.test(document.querySelector(s).innerText)",
         arg=f"{at['Explorer']} .aw-heatmap",
     )
+    assert "layer 2" in page.inner_text(at["Heatmap"]), "and the views that are linked with it"
 
 
 def test_a_menu_opens_beside_its_button_and_letters_choose(page, at):

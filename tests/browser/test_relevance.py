@@ -83,12 +83,14 @@ def test_a_map_gives_way_to_the_best_method_and_the_next_one_keeps_the_target(as
     lab.until(ASKED, ["lrp@0", [0, "negative"], None])
     choose(asked, "method", "input x gradient")
     lab.until(ASKED, ["input_x_gradient@0", [0, "negative"], None])
+    assert "'negative'" in title(asked).inner_text()
 
 
 def test_python_chooses_too(asked, lab):
     lab.do("explorer.selection.target = 'negative'")
     title(asked).get_by_text("AttnLRP for 'negative'", exact=True).wait_for()
     outcome(asked, "negative").get_by_text("explained").wait_for()
+    assert outcome(asked, "positive").get_by_text("explained").count() == 0
 
 
 def test_layers_by_tokens_are_linked_to_the_slider_and_the_text(asked, lab):

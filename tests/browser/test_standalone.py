@@ -182,6 +182,8 @@ def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
         page.locator(".aw-heatmap .aw-plot").first.focus()
         page.keyboard.press("End")
     page.get_by_text(message).first.wait_for()
+    is_drawn = page.locator(".aw-heatmap canvas").count() > 0
+    assert is_drawn == (name == "aw-tiles-store0"), "what can be read is drawn"
 
 
 @pytest.mark.parametrize("width", [1100, 420])

@@ -25,8 +25,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import packed, serving
-from .lab import Lab, choose, number, place
-from .test_interventions import shares
+from .lab import Lab, choose, number, place, shares_after
 
 CELLS = (
     """import numpy as np, attnwidgets as aw
@@ -156,11 +155,8 @@ def test_a_removed_head_brings_what_python_s_preview_gives(live):
     explorer.locator(".aw-grid-plot").focus()
     live.page.keyboard.press("k")
     compared = explorer.locator(".aw-chips[data-compared]")
-    compared.wait_for()
-    found = shares(compared.locator(".aw-chip"))
-    given = "preview(trace, *explorer.interventions()).after"
-    wanted = live.ask(f"[[p.label, 100 * p.probability] for p in {given}]")
-    assert {label: after for label, (_, after) in found.items()} == pytest.approx(dict(wanted), abs=0.06)
+    found, wanted = shares_after(compared, live, "*explorer.interventions()")
+    assert found == pytest.approx(wanted, abs=0.06)
     explorer.get_by_role("button", name="undo").click()
     live.until("explorer.selection.interventions", [])
 

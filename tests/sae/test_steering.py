@@ -222,6 +222,10 @@ def test_mode_gradients_and_precision_of_the_model_stay(llama):
         assert logits(half).dtype == torch.bfloat16
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.6."),
+    reason="torch 2.6 cannot compile a Llama of transformers 5: its states are lost, steered or not",
+)
 def test_a_compiled_model_is_steered_too(llama):
     compiled = torch.compile(llama, backend="eager")
     plain = logits(compiled)

@@ -72,7 +72,10 @@ class Family:
 
     def traced(self, dtype: torch.dtype = torch.float32) -> Any:
         """Return a trace of a fresh model."""
-        model = self.model(dtype)
+        return self.trace_of(self.model(dtype))
+
+    def trace_of(self, model: Any) -> Any:
+        """Return a trace of a model of this family; skip before the version that can trace it."""
         try:
             found = trace(model, None, **self.given)
             hidden = found.warning if "outside transformers' attention interface" in found.warning else ""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from traitlets import All, Bool, Int, Unicode, observe, validate
 from traitlets import Any as AnyTrait
 
-from attnwidgets._errors import suggest
+from attnwidgets.views.base.choices import Choices
 from attnwidgets.views.base.selectable import (
-    Cell,
-    Outcome,
-    Span,
     cell_of,
     cell_to_json,
     cells_to_json,
@@ -22,22 +17,16 @@ from attnwidgets.views.base.selectable import (
     span_to_json,
 )
 from attnwidgets.views.interventions.specs import checked_specs
-from attnwidgets.views.wire.axes import span
-from attnwidgets.views.wire.keys import base_of, key_for_target, target_of
-from attnwidgets.views.wire.reader import REDUCTIONS
+from attnwidgets.views.wire.keys import base_of, key_for_target
 from attnwidgets.views.wire.runtime import SharedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from attnwidgets.views.base.opening import Opening
+    from attnwidgets.views.base.selectable import Cell, Outcome, Span
     from attnwidgets.views.interventions.specs import Reach, Spec
-    from attnwidgets.views.wire.sources import Source
     from attnwidgets.views.wire.store import TileStore
-
-
-MOST_PINS = 400
-"""As many cells can be pinned at once: each is drawn in every linked view."""
 
 
 def _heads_to_json(heads: tuple[tuple[int, int], ...], _: object) -> list[list[int]]:
@@ -162,7 +151,7 @@ class Selection(SharedModel):
         stack: str = "self",
         opening: Opening | None = None,
     ) -> None:
-        self._stores: list[TileStore] = [store]
+        self._choices = Choices(store)
         super().__init__(layer=layer, head=head, unit=unit, method=method, stack=stack, opening=opening)
         self.on_msg(self._answer)
 
@@ -172,13 +161,11 @@ class Selection(SharedModel):
 
     def covers(self, store: TileStore) -> None:
         """Include the sources of another store (after `link`)."""
-        if store not in self._stores:
-            self._stores.append(store)
+        self._choices.include(store)
 
     def forget(self, store: TileStore) -> None:
         """Exclude a store that no view of this selection shows any more."""
-        if store in self._stores and len(self._stores) > 1:
-            self._stores.remove(store)
+        self._choices.exclude(store)
 
     def undo(self) -> None:
         """Remove the last intervention."""
@@ -210,7 +197,7 @@ class Selection(SharedModel):
                 raise
 
     def _move(self, place: dict[str, Any]) -> None:
-        target, foil = (self._outcome(name, place.pop(name)) for name in ("target", "foil"))
+        target, foil = (self._choices.outcome(name, place.pop(name)) for name in ("target", "foil"))
         method = place.pop("method", base_of(self.method))
         for name, outcome in (("foil", foil), ("target", target)):
             if outcome is None and getattr(self, name) is not None:
@@ -218,7 +205,7 @@ class Selection(SharedModel):
         if "layer" in place:
             self.layer = place.pop("layer")
         # Its own target at once: the method's explanation of another one would be computed for nothing.
-        self.method = self._about(method, target, foil) if target or foil else method
+        self.method = self._choices.method_about(method, target, foil) if target or foil else method
         for name, outcome in (("target", target), ("foil", foil)):
             if outcome is not None:
                 setattr(self, name, outcome)
@@ -266,43 +253,15 @@ class Selection(SharedModel):
 
     @validate("layer")
     def _check_layer(self, proposal: dict[str, Any]) -> int:
-        return self._layer("layer", int(proposal["value"]))
-
-    def _layer(self, name: str, layer: int) -> int:
-        known = sorted({number for source in self._sources() for number in source.layers})
-        if known and layer not in known:
-            raise IndexError(f"{name}={layer} is out of range: the layers are {span(tuple(known))}.")
-        return layer
+        return self._choices.layer("layer", int(proposal["value"]))
 
     @validate("head")
     def _check_head(self, proposal: dict[str, Any]) -> int | str:
-        head = proposal["value"]
-        if isinstance(head, str):
-            if head not in {*REDUCTIONS, "-"}:
-                raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
-            return head
-        if isinstance(head, bool) or not hasattr(head, "__index__"):
-            raise ValueError(f"head={head!r} is not a head number, 'mean', 'max' or '-'.")
-        known = self._known_heads()
-        if known and head not in known:
-            raise IndexError(f"head={head} is out of range: the heads are {span(known)}, 'mean' and 'max'.")
-        return int(head)
-
-    def _known_heads(self) -> tuple[int, ...]:
-        return tuple(sorted({number for source in self._sources() for number in source.heads or ()}))
+        return self._choices.head(proposal["value"])
 
     @validate("heads")
     def _check_heads(self, proposal: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-        known = self._known_heads()
-        heads: dict[tuple[int, int], None] = {}
-        for item in _listed("heads", proposal["value"], "(layer, head)"):
-            if not (isinstance(item, (tuple, list)) and len(item) == 2 and all(map(_is_index, item))):  # noqa: PLR2004
-                raise ValueError(f"heads: {item!r} is not (layer, head), as in heads=[(3, 1), (4, 0)].")
-            layer, head = self._layer("heads: layer", int(item[0])), int(item[1])
-            if head not in known:
-                raise IndexError(f"heads: head={head} is out of range: {_ranges(known)}.")
-            heads[layer, head] = None
-        return tuple(heads)
+        return self._choices.heads(proposal["value"])
 
     @observe("stack")
     def _forget_heads(self, _: object) -> None:
@@ -322,41 +281,44 @@ class Selection(SharedModel):
 
     @validate("unit")
     def _check_unit(self, proposal: dict[str, Any]) -> str:
-        return self._among("unit", proposal["value"])
+        return self._choices.among("unit", proposal["value"])
 
     @validate("method")
     def _check_method(self, proposal: dict[str, Any]) -> str:
         method = proposal["value"]
         if method == key_for_target(method, None, None):  # without a target yet, and not by layers
-            method = self._about(method, self.target, self.foil)
-        self._make(method)
-        return self._among("method", method)
+            method = self._choices.method_about(method, self.target, self.foil)
+        self._choices.make(method, self.layer)
+        return self._choices.among("method", method)
 
     @validate("stack")
     def _check_stack(self, proposal: dict[str, Any]) -> str:
-        return self._among("stack", proposal["value"])
+        return self._choices.among("stack", proposal["value"])
 
     @validate("target")
     def _check_target(self, proposal: dict[str, Any]) -> Outcome | None:
-        target = self._outcome("target", proposal["value"])
+        target = self._choices.outcome("target", proposal["value"])
         if target is not None and target == self.foil:
             raise ValueError(
                 f"target={target.label!r} is the foil; name another one, or set foil=None first."
             )
-        self._make(self._about(self.method, target, self.foil))
+        self._make_about(target, self.foil)
         return target
 
     @validate("foil")
     def _check_foil(self, proposal: dict[str, Any]) -> Outcome | None:
-        foil = self._outcome("foil", proposal["value"])
+        foil = self._choices.outcome("foil", proposal["value"])
         # Without a target, the prediction is contrasted with the foil.
-        target = self.target if foil is None or self.target is not None else self._predicted()
+        target = self.target if foil is None or self.target is not None else self._choices.predicted()
         if foil is not None and foil == target:
             raise ValueError(
                 f"foil={foil.label!r} is the target itself; name another one, or another target."
             )
-        self._make(self._about(self.method, target, foil))
+        self._make_about(target, foil)
         return foil
+
+    def _make_about(self, target: Outcome | None, foil: Outcome | None) -> None:
+        self._choices.make(self._choices.method_about(self.method, target, foil), self.layer)
 
     @observe("method")
     def _begin_at_the_input(self, _: object) -> None:
@@ -366,41 +328,8 @@ class Selection(SharedModel):
     def _ask_again(self, _: object) -> None:
         """Show the method's explanation of the new target."""
         if self.foil is not None and self.target is None:
-            self.target = self._predicted()
-        self.method = self._about(self.method, self.target, self.foil)
-
-    def _predicted(self) -> Outcome:
-        return Outcome(*self._stores[0].outcome(None, "target"))
-
-    def _outcome(self, name: str, value: Any) -> Outcome | None:
-        if value is None or isinstance(value, Outcome):
-            return value
-        return Outcome(*self._stores[0].outcome(value, name))
-
-    def _about(self, method: str, target: Outcome | None, foil: Outcome | None) -> str:
-        """Return the key of a method for a target, if it takes one."""
-        if not any(store.takes_targets(method) for store in self._stores):
-            return method
-        return key_for_target(method, target and target.id, foil and foil.id)
-
-    def _make(self, method: str) -> None:
-        """Compute a method that was chosen from Python; the browser requests it from the store first."""
-        if current_thread() is not main_thread():
-            return
-        for store in self._stores:
-            if method in store.menu or (target_of(method) and store.takes_targets(method)):
-                store.make(method, self.layer)
-
-    def _sources(self) -> list[Source]:
-        return [source for store in self._stores for source in store.sources()]
-
-    def _among(self, field: str, value: str, name: str = "") -> str:
-        """Return a method, stack or unit, checked to be that of a source."""
-        known = list(dict.fromkeys(getattr(source, field) for source in self._sources()))
-        if known and value not in known:
-            listed, near = ", ".join(map(repr, known)), suggest(value, known)
-            raise ValueError(f"{name or field}={value!r} is not one of {listed}.{near}")
-        return value
+            self.target = self._choices.predicted()
+        self.method = self._choices.method_about(self.method, self.target, self.foil)
 
     @validate("hover")
     def _check_hover(self, proposal: dict[str, Any]) -> Cell | None:
@@ -408,23 +337,14 @@ class Selection(SharedModel):
 
     @validate("pinned")
     def _check_pinned(self, proposal: dict[str, Any]) -> Cell | None:
-        cell = self._pin("pinned", proposal["value"])
+        cell = self._choices.pin("pinned", proposal["value"], self.unit)
         if not self._cross_validation_lock and cell is not None and cell == self.pinned:
             self.pins = (cell,)  # pinned again, without the others: nothing would be observed
         return cell
 
     @validate("pins")
     def _check_pins(self, proposal: dict[str, Any]) -> tuple[Cell, ...]:
-        given = _listed("pins", proposal["value"], "(query, key)")
-        if len(given) > MOST_PINS:
-            raise ValueError(f"pins has {len(given)} cells; at most {MOST_PINS} can be pinned.")
-        # A cell that was chosen twice stands where it was chosen last.
-        latest = dict.fromkeys(reversed([self._pin("pins", cell) for cell in given]))
-        cells = tuple(cell for cell in reversed(latest) if cell is not None)
-        if len({cell.unit for cell in cells}) > 1:
-            units = ", ".join(dict.fromkeys(cell.unit for cell in cells))
-            raise ValueError(f"pins are counted in several units ({units}); give all of them in one.")
-        return cells
+        return self._choices.pins(proposal["value"], self.unit)
 
     @observe("pinned")
     def _keep_one_pin(self, _: object) -> None:
@@ -437,73 +357,6 @@ class Selection(SharedModel):
         if self.pinned != last:
             self.pinned = last
 
-    def _pin(self, name: str, value: Any) -> Cell | None:
-        """Return a cell to pin, within the maps of its unit."""
-        cell = cell_of(name, value, self.unit)
-        if cell is None:
-            return None
-        if cell.layer is not None:
-            self._layer(f"{name}: layer", cell.layer)
-        for side, index, size in zip(("query", "key"), cell, self._sizes(name, cell.unit), strict=False):
-            if not -1 <= index < size:
-                raise IndexError(
-                    f"{name} {side} {index} is out of range: there are {size} {cell.unit}s, "
-                    f"0 to {size - 1} (-1: none)."
-                )
-        return cell
-
-    def _sizes(self, name: str, unit: str) -> tuple[int, ...]:
-        """Return the largest number of queries and of keys in a unit; empty if nothing is known of it."""
-        shapes = [source.pinnable for source in self._sources() if source.unit == unit]
-        if not shapes:
-            self._among("unit", unit, f"{name} unit")
-        return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
-
-    def _side(self, unit: str) -> str:
-        """Return the side of a span that does not name it: that of the text, if rows are explanations."""
-        rows = [source.rows_are_texts for source in self._sources() if source.unit == unit]
-        return "query" if any(rows) or not rows else "key"
-
     @validate("span")
     def _check_span(self, proposal: dict[str, Any]) -> Span | None:
-        given = proposal["value"]
-        if given is None:
-            return None
-        if isinstance(given, dict) and given.keys() == set(Span._fields):
-            given = tuple(given[field] for field in Span._fields)
-        is_span = isinstance(given, (tuple, list)) and 2 <= len(given) <= 4 and all(map(_is_index, given[:2]))  # noqa: PLR2004
-        if not is_span:
-            raise ValueError(
-                f"span={given!r} is neither None nor (start, stop), (start, stop, unit) nor "
-                "(start, stop, unit, side)."
-            )
-        start, stop = given[:2]
-        unit = given[2] if len(given) > 2 else self.unit  # noqa: PLR2004
-        side = given[3] if len(given) > 3 else self._side(unit)  # noqa: PLR2004
-        if side not in {"query", "key"}:
-            raise ValueError(f"span side {side!r} is neither 'query' nor 'key'.")
-        sizes = dict(zip(("query", "key"), self._sizes("span", unit), strict=False))
-        size = sizes.get(side, stop)
-        if start >= stop:
-            raise ValueError(
-                f"span ({start}, {stop}) is empty: stop, which is not included, must be above start."
-            )
-        if start < 0 or stop > size:
-            raise IndexError(
-                f"span ({start}, {stop}) is out of range: there are {size} {unit}s, 0 to {size}."
-            )
-        return Span(int(start), int(stop), unit, side)
-
-
-def _is_index(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _listed(name: str, given: Any, of: str) -> list[Any]:
-    if isinstance(given, (str, dict, Cell)) or not isinstance(given, Iterable):
-        raise TypeError(f"{name}={given!r} is not a list of {of}.")
-    return list(given)
-
-
-def _ranges(known: tuple[int, ...]) -> str:
-    return f"the heads are {span(known)}" if known else "no map has heads"
+        return self._choices.span(proposal["value"], self.unit)

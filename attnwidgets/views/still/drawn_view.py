@@ -1,0 +1,99 @@
+"""What a view looks like without a browser: in words, as a small picture, and as a figure in a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnwidgets.views.base.linked_view import LinkedView
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme, ThemeName
+    from attnwidgets.views.wire.handlers import Answer
+
+
+class DrawnView(LinkedView):
+    """A view that is drawn by matplotlib as well; a view with a picture overrides `_still`."""
+
+    options: Any  # of `View`
+
+    def describe(self) -> str:
+        """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
+
+        They are those of `Explanation.describe`, and the alternative text of the static picture, of figures
+        and for screen readers. No layer is computed for them.
+        """
+        from attnwidgets.views.still.alt_text import words_of
+
+        return words_of(self)
+
+    def _png(self) -> bytes:
+        from attnwidgets.explanations.results.pictures import png
+        from attnwidgets.views.still.matrices import overview_png
+        from attnwidgets.views.still.view_state import ViewState
+
+        if ViewState.of(self).source.long:  # the selected matrix instead of a layer
+            return overview_png(self)
+        shown = self._explanations[0]
+        # A static picture is not worth running the model for.
+        ready = getattr(shown, "computed_layers", None)
+        return png(shown if ready is None else shown.select(layer=ready))
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        columns: Literal[1, 2] = 2,
+        theme: ThemeName = "light",
+        dpi: int = 300,
+    ) -> Path:
+        """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
+
+        The figure is the picture with its title and legend, without controls; it needs no browser. Its
+        alternative text, `describe()`, is in the file. In an SVG and a PDF text stays text, and no label is
+        ever read as a formula; settings of matplotlib do not matter. The view's menu saves the same figure.
+
+        Args:
+            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
+            columns: How many columns of a page it is wide: 1 (3.3 inches) or 2 (6.9 inches).
+            theme: The page's colours: "light" or "dark".
+            dpi: Dots per inch of a PNG.
+
+        Raises:
+            TypeError: This kind of view draws nothing.
+            ValueError: Another suffix, number of columns or theme.
+        """
+        from attnwidgets.views.still.saving import save_figure
+
+        return save_figure(partial(self._figure, columns, theme), self._names, path, dpi=dpi)
+
+    def _figure(self, columns: int = 2, theme: str = "light") -> Figure:
+        """Return what this view shows now as a matplotlib figure; see `save`."""
+        from attnwidgets.figures.theme import theme_of
+
+        colours = theme_of(theme)
+        return self._still(colours).figure(columns, colours)
+
+    def _still(self, theme: Theme) -> Sheet:
+        """Return what a figure of this view consists of; a view that draws something overrides this."""
+        del theme
+        raise TypeError(
+            f"{self._VIEW} draws nothing of its own that could be saved. Save a view of the numbers, such as "
+            "aw.Heatmap, aw.TokenStrip or aw.Explorer."
+        )
+
+    def _names(self) -> tuple[str, str]:
+        """Return the title and the alternative text of a figure."""
+        return str(self.options["title"]) or self._VIEW, self.describe()
+
+    def _figure_file(self, format: str, columns: int = 2, theme: str = "light") -> Answer:  # noqa: A002
+        """Answer with a figure as a file, in the format "svg", "pdf" or "png"; see `save`."""
+        from attnwidgets.views.still.saving import figure_bytes
+
+        draw = partial(self._figure, columns, theme)
+        return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]
