@@ -33,7 +33,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
-	extended fuzz build release-check bundle watch notebooks docs places reference bench format clean
+	extended fuzz build release-check bundle watch notebooks course docs places reference bench format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -49,6 +49,7 @@ help:
 	@echo "make watch   rebuild attnwidgets/static whenever a file of js/src is saved"
 	@echo "make docs    the documentation site in $(OUT)/docs; runs notebooks that have changed, needs no network"
 	@echo "make notebooks   run the notebooks and save them with their numbers and pictures (NOTEBOOKS=... to choose)"
+	@echo "make course  the assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
 	@echo "make format  ruff format              make clean   remove what make made"
@@ -83,7 +84,7 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 
 $(STAMP)/all: $(STAMP)/dev
 	@echo "installing the other front ends into $(VENV) ..."
-	@$(PIP) -e ".[dev,bertviz,docs,front-ends]"
+	@$(PIP) -e ".[dev,bertviz,docs,front-ends,graders]"
 	@touch $@
 
 $(STAMP)/lab: $(STAMP)/demo
@@ -113,6 +114,10 @@ gallery: $(STAMP)/demo
 # Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
 notebooks: $(STAMP)/dev
 	@$(PY) notebooks/refresh.py $(NOTEBOOKS)
+
+# The assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course, both from one source.
+course: $(STAMP)/dev
+	@$(PY) notebooks/course/build.py --out $(OUT)/course
 
 lab: $(STAMP)/lab
 	@$(VENV)/bin/jupyter lab notebooks/quickstart.ipynb

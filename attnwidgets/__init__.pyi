@@ -79,6 +79,10 @@ from . import evaluate as evaluate
 from .evaluate.metrics.agreement import agreement as agreement
 from .explanations.attribution.conservation import check_conservation as check_conservation
 
+# Questions in class
+from . import ask as ask
+from . import course as course
+
 # Views
 from .views.explorer import Explorer as Explorer, explore as explore
 from .views.maps.heatmap import Heatmap as Heatmap

@@ -31,7 +31,9 @@ _GROUP = re.compile(r"^# (?P<heading>.+)\n(?P<imports>(?:from .+\n)+)", re.MULTI
 def groups() -> dict[str, list[str]]:
     """Return the public names under the question that each answers, in the order of the stub."""
     listing = Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8")
-    return {group["heading"]: re.findall(r"(\w+) as", group["imports"]) for group in _GROUP.finditer(listing)}
+    return {
+        group["heading"]: re.findall(r"(\w+) as ", group["imports"]) for group in _GROUP.finditer(listing)
+    }
 
 
 def in_words(names: dict[str, list[str]]) -> str:

@@ -39,7 +39,10 @@ html_baseurl = _about.get("urls", {}).get("Documentation", "")
 # The repository is the source, so that links between pages are the same here and on its web page.
 root_doc = "docs/README"
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
-include_patterns = ["*.md", "docs/*.md", "docs/decisions/*.md", "notebooks/*.ipynb", "benchmarks/*.md"]
+include_patterns = [
+    "*.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/*.md", "notebooks/*.ipynb",
+    "notebooks/course/*.ipynb",
+]  # fmt: skip
 exclude_patterns = [".*", "attnwidgets", "build", "dist", "js", "out", "tests", "**/.ipynb_checkpoints"]
 
 extensions = ["myst_nb", "attnwidgets.sphinx"]

@@ -138,8 +138,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="notebooks, by name; none: all")
     names = parser.parse_args().names
-    paths = [FOLDER / f"{Path(name).stem}.ipynb" for name in names] or sorted(FOLDER.glob("*.ipynb"))
-    for path in paths:
+    wanted = {Path(name).stem for name in names}
+    paths = {path.stem: path for path in sorted([*FOLDER.glob("*.ipynb"), *FOLDER.glob("course/*.ipynb")])}
+    if unknown := wanted - set(paths):
+        raise SystemExit(f"no notebook {', '.join(sorted(unknown))}: there are {', '.join(paths)}")
+    for path in (path for name, path in paths.items() if not wanted or name in wanted):
         notebook = refreshed(path)
         text = nbformat.writes(notebook) + "\n"
         if len(text.encode()) > MAX_BYTES:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from attnwidgets._errors import quoted, require_choice
 from attnwidgets._notebook import running_shell
+from attnwidgets._tables import Table
 from attnwidgets.explanations.results.description import frozen, plain
-from attnwidgets.explanations.results.tables import Table
 from attnwidgets.explanations.viewable import Viewable
 from attnwidgets.tracing.prediction import Prediction
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.aggregation import Spans
-    from attnwidgets.explanations.results.tables import Columns
     from attnwidgets.tracing.text.units import Unit
 
 _SHOWN = 5  # features in a picture

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
-    from attnwidgets.explanations.results.tables import Columns
+    from attnwidgets._tables import Columns
     from attnwidgets.statistics.row_shares import Float
 
 _NAMES = ("statistic", "layer", "head")

@@ -34,6 +34,8 @@ export type Change = Exclude<keyof SelectionState, Sets> | "tiles" | "header" | 
 export interface ViewContext {
   readonly el: HTMLElement;
   readonly signal: AbortSignal;
+  /** Where other models are, for a view that shows another one whole. */
+  readonly host: Host;
   /** The view's own model, for requests that only its Python twin can answer (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
   /** Answers that arrived together with the view. */
@@ -181,6 +183,7 @@ export async function createContext(
     const ctx: ViewContext = {
       el,
       signal,
+      host,
       model,
       opening,
       views,

@@ -414,3 +414,18 @@ def test_two_managers_in_one_page_follow_each_other(colab, passing):
     for i in range(2):
         frame.locator(".aw-root").nth(i).get_by_text("layer 1").first.wait_for()
     assert frame.locator(".aw-root").count() == 2
+
+
+def test_a_question_is_answered_in_its_view(colab, passing, shots, tmp_path):
+    colab.do(f"import os; os.chdir({str(tmp_path)!r})")  # where its answers are kept
+    frame = colab.show("q = aw.ask.head('Which head?', view=aw.Explorer(trace, height=400), id='colab')\nq")
+    settled(frame)
+    frame.get_by_role("textbox", name="answer").first.fill("2.3")
+    frame.get_by_role("button", name="Submit").click()
+    colab.until("q.answer", [2, 3])
+    frame.locator(".aw-question-note", has_text="saved in answers.json").wait_for()
+    colab.page.locator("section").last.screenshot(path=shots / "colab-asking.png")
+    colab.do("q.selection.layer = 1; q.selection.head = 5")
+    frame.get_by_role("button", name="Change").click()
+    frame.get_by_role("button", name="Clear").click()
+    colab.until("q.answer", None)

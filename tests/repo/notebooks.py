@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+NOTEBOOKS = sorted(
+    path.relative_to(FOLDER).as_posix() for path in [*FOLDER.glob("*.ipynb"), *FOLDER.glob("course/*.ipynb")]
+)
 
 
 @cache

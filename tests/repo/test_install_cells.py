@@ -14,7 +14,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from attnwidgets.demo.models import MODELS
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted([*FOLDER.glob("*.ipynb"), *FOLDER.glob("course/*.ipynb")])
 PACKAGE = "attnwidgets"
 SOURCE = """\
 try:

@@ -111,6 +111,7 @@ def views(folder):
     yield aw.TokenStrip(saved["saliency"])
     yield aw.Explorer(saved["saliency"])
     yield aw.ScorecardView(saved["scorecard"])
+    yield aw.ask.head("Which head?", view=aw.Explorer(one), id="q")
     for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
         yield view(saved["features"])
 
@@ -121,7 +122,7 @@ def outcomes():
 
     one, told = given()[0], {}
     tried = ((), (one,), (aw.rollout(one),), ("x", "y"))
-    for space in ("", "evaluate.", "statistics.", "targets.", "compat."):
+    for space in ("", "evaluate.", "statistics.", "targets.", "compat.", "ask."):
         home = getattr(aw, space[:-1]) if space else aw
         for name in dir(home):
             item = getattr(home, name)

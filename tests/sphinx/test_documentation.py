@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-FOLDERS = ("", "docs/", "docs/decisions/", "notebooks/", "benchmarks/")
+FOLDERS = ("", "docs/", "docs/decisions/", "notebooks/", "notebooks/course/", "benchmarks/")
 
 
 def test_every_page_stands_in_the_contents(root):

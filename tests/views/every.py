@@ -16,6 +16,7 @@ from tests.tracing import tiny
 def every_view() -> list[str]:
     for name in aw.__all__:
         getattr(aw, name)  # a view is loaded on first use
+    aw.ask.Question  # noqa: B018
     classes, names = [View], set()
     while classes:
         kind = classes.pop()
@@ -25,10 +26,15 @@ def every_view() -> list[str]:
     return sorted(names - {""})
 
 
+def kind_of(name: str) -> type[View]:
+    """Return the class of a view."""
+    return aw.ask.Question if name == "Question" else getattr(aw, name)
+
+
 def make(name: str, given, **options):
     """Return a view of a trace of given numbers, or of what is listed here where a view takes no trace."""
     shown = OTHERS.get(name)
-    return getattr(aw, name)(*([given()] if shown is None else shown()), **options)
+    return kind_of(name)(*([given()] if shown is None else shown()), **options)
 
 
 def _queries():
@@ -51,6 +57,7 @@ def _masked():
 
 OTHERS = {
     "NeuronView": _queries,
+    "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,

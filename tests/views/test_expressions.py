@@ -16,6 +16,7 @@ from tests.tracing import tiny
 from tests.views.every import every_view, make
 
 ELSEWHERE = {
+    "Question": "an answer, which has a line of code of its own",
     "ScorecardView": "scores, tested below",
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",

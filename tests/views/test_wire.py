@@ -16,7 +16,7 @@ from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
 
-from .every import every_view, make
+from .every import every_view, kind_of, make
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def traits_of(widget_class):
 
 @pytest.mark.parametrize("name", every_view())
 def test_views_have_five_traits_and_no_more(wire, name):
-    assert traits_of(getattr(aw, name)) == sorted(interface(wire, "ViewState"))
+    assert traits_of(kind_of(name)) == sorted(interface(wire, "ViewState"))
 
 
 def test_the_selection_has_the_traits_of_wire(wire):
@@ -72,6 +72,11 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(aw.HeadView(given()).options) == sorted([*plain, *own])
     own = interface(wire, "TwoTextsOptions")
     assert sorted(make("TwoTexts", given).options) == sorted([*plain, *own])
+    own = interface(wire, "QuestionOptions")
+    asked = make("Question", given).options
+    assert sorted(asked) == sorted([*plain, *own])
+    assert sorted(asked["question"]) == sorted(interface(wire, "AskedQuestion"))
+    assert sorted(asked["question"]["record"]) == sorted(interface(wire, "AnswerRecord"))
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
     assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
+    from attnwidgets._tables import Columns
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.explanations.explanation import Outcomes
-    from attnwidgets.explanations.results.tables import Columns
 
 CAVEAT = (
     "Agreement says that methods rank the elements of this text alike. It does not say that any of them is "

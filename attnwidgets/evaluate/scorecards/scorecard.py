@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from attnwidgets._tables import Columns
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.explanations.explanation import Outcomes
-    from attnwidgets.explanations.results.tables import Columns
 
     Label = int | float | str
     Choice = str | Sequence[str] | None

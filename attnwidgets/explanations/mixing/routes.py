@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets.explanations.results.tables import Table, html_table
+from attnwidgets._tables import Table, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.results.tables import Columns
+    from attnwidgets._tables import Columns
 
     Float = NDArray[np.float64]
     Mask = NDArray[np.bool_]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Self
 
+    from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.lazy_layers import RowFunction
-    from attnwidgets.explanations.results.tables import Columns
 
 Index = int | Iterable[int] | slice | None
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from attnwidgets.explanations.results.tables import Columns
+    from attnwidgets._tables import Columns
 
 
 class FeatureStats(Explanation):

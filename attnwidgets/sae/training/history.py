@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._notebook import running_shell
+from attnwidgets._tables import Table
 from attnwidgets.explanations.results.description import plain
-from attnwidgets.explanations.results.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from attnwidgets.explanations.results.tables import Columns
+    from attnwidgets._tables import Columns
 
 
 @dataclass

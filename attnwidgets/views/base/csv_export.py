@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.explanations.results.tables import spreadsheet_label
+from attnwidgets._tables import spreadsheet_label
 
 if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore

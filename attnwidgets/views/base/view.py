@@ -85,6 +85,7 @@ class View(DrawnView):
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
+    inner: tuple[View, ...] = ()  # views that it shows inside, each with a frame of its own
     was_shown = False  # by a cell
     _moves = 0  # of the selection, when what it needs was last sent
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.results.tables import spreadsheet_label
+from attnwidgets._tables import spreadsheet_label
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.standalone_view import StandaloneView
 

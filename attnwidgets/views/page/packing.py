@@ -62,9 +62,10 @@ def pack(views: Sequence[View], choice: Choice, budget: int, prefix: str = "") -
         budget: How many bytes it may take, about.
         prefix: What the names of its models begin with, if a page holds several packs.
     """
-    with other_texts(views) as groups:
+    held = list(dict.fromkeys([*views, *(inner for view in views for inner in view.inner)]))
+    with other_texts(held) as groups:
         others = (other for group in groups for line in group.views for other in line if other is not None)
-        everything = list(dict.fromkeys([*views, *others]))
+        everything = list(dict.fromkeys([*held, *others]))
         for view in everything:
             view.complete(choice.layers)
         return _packed(everything, len(views), groups, budget, choice, prefix)
@@ -74,7 +75,7 @@ def _packed(
     views: Sequence[View], count: int, groups: Sequence[Group], budget: int, choice: Choice, prefix: str
 ) -> Packed:
     """Return what a page holds for the first `count` views; the others stand for them with other texts."""
-    models, order, stores = _models(views, prefix)
+    models, order, stores = _models(views, prefix, count)
     name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
     at_once = {models[name]["state"]["store"].removeprefix("anywidget:") for name in order[:count]}
     blobs = {}
@@ -140,9 +141,12 @@ def _thumbs_words(stores: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _models(
-    views: Sequence[View], prefix: str
+    views: Sequence[View], prefix: str, count: int | None = None
 ) -> tuple[dict[str, Any], list[str], dict[str, dict[str, Any]]]:
-    """Return the models' states by short name, the views' names in order, and the contents of each store."""
+    """Return the models' states by short name, the views' names in order, and the contents of each store.
+
+    The first `count` views have a place on the page; the others are shown inside these, or instead of them.
+    """
     from attnwidgets.views.still.view_state import ViewState
     from attnwidgets.views.wire.eager import Pack, opening_first
     from attnwidgets.views.wire.header import describe, opening_matrix
@@ -199,6 +203,14 @@ def _models(
                 "options": _page_options(view),
             },
         }
+    for view, name in zip(views, order, strict=True):
+        if view.inner:  # views that stand on the page themselves are not shown twice
+            drawn = {id(other) for other in views[:count]}
+            models[name]["state"]["options"]["inner"] = [
+                {"name": inner.name, "model": f"anywidget:{names[id(inner)]}"}
+                for inner in view.inner
+                if id(inner) not in drawn
+            ]
     return models, order, stores
 
 

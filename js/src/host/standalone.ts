@@ -370,6 +370,7 @@ async function start(): Promise<void> {
     const { signal } = new AbortController();
     const host = {
       getModel: async (ref: string) => named(ref).proxy(signal),
+      getWidget: async () => ({ exports: renderers }),
     } as unknown as Host;
     const props: ViewProps = { model: model.proxy(signal) as unknown as AnyModel<ViewState>, el, signal, host };
     await renderers.render(props, name).catch(reportError);

@@ -69,6 +69,8 @@ export function createPatterns(
   let ranking: Ranking | null = null;
   let place = "";
   let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
+  // A ranking would answer a question about heads, in whose frame the view stands.
+  const isHidden = ctx.el.closest("[data-hides-patterns]") !== null;
   const menu = createMenu("pattern", signal, (name) => {
     chosen = name;
     if (name === SIMILAR) {
@@ -119,6 +121,8 @@ export function createPatterns(
     };
   };
 
+  menu.field.hidden = isHidden;
+
   const update = (source: Source): void => {
     const args = { source: source.id };
     place = source.id;
@@ -127,6 +131,10 @@ export function createPatterns(
     shown = answer?.meta ?? null;
     ranking = null;
     if (!answer || !shown) return;
+    if (isHidden) {
+      shown = null;
+      return;
+    }
     const recorded = shown.patterns.filter(({ run, refusal }) => !run && !refusal);
     const opens = ctx.selection.get("opening");
     const opening = recorded.find(({ words }) => opens?.words === words.replace("token", opens?.unit ?? ""));
@@ -166,6 +174,7 @@ export function createPatterns(
     ranking: () => ranking,
     own: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
     count() {
+      if (isHidden) return "The ranking by patterns is hidden: it would give the answer.";
       const names = shown?.patterns.filter(({ refusal }) => !refusal).map(({ name }) => name) ?? [];
       const at = names.indexOf(chosen);
       return at < 0 ? "" : `${at + 1} of ${names.length} patterns`;

@@ -1,0 +1,366 @@
+"""The questions: one function for each kind of answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.ask.question import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Feedback = Callable[[Any], Any] | Mapping[Any, Any] | None
+
+
+def head(
+    prompt: str,
+    *,
+    view: Any,
+    id: str,  # noqa: A002 - the field's name
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for an attention head: the reader chooses one in the view, or types `0.2`.
+
+    Heads chosen together (Shift + click in the grid) are an answer, too. The answer counts layers and heads
+    from 0, whatever the view shows. If the view opens on the head with the strongest pattern, the question
+    moves it to the mean of all heads, so that it does not give the answer.
+
+    Args:
+        prompt: The question, as text.
+        view: The view it is answered in; or a trace (an Explorer of it is shown) or an explanation.
+        id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points: "question 1 of 6"; by default the id.
+        feedback: What is said of an answer as it is submitted: a function of its value, or a dict by value,
+            which give True (right), False, words, or (True or False, words). It needs the kernel and is not
+            in pages. But the student can read it in the notebook: for an assignment leave it out.
+        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+
+    Returns:
+        The question, to be shown by the last line of a cell; its `answer` is `[layer, head]`.
+
+    Raises:
+        TypeError: `view` is none.
+        ValueError: The prompt, the id or the points are not valid, or another cell has this id.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> q1 = aw.ask.head("Which head reads the token before?", view=aw.Explorer(trace), id="q1", points=3)
+        >>> q1.answer = (0, 2)
+        >>> q1.said
+        'head 0.2'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("head", prompt, id, **given)
+
+
+def layer(
+    prompt: str,
+    *,
+    view: Any,
+    id: str,  # noqa: A002 - the field's name
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for a layer: the reader moves the view to it, or types its number.
+
+    Args:
+        prompt: The question, as text.
+        view: The view it is answered in; or a trace or an explanation.
+        id: Its name among the answers, unique in the notebook.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is the layer's number, from 0.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> q2 = aw.ask.layer("In which layer does the last token read itself most?", view=trace, id="q2")
+        >>> q2.answer = 5
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("layer", prompt, id, **given)
+
+
+def tokens(
+    prompt: str,
+    *,
+    view: Any,
+    id: str,  # noqa: A002 - the field's name
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for tokens: the reader clicks them, more than one with Shift, or types their positions.
+
+    Of a cell of a map its column counts: the token that is read. A word counts as all of its tokens.
+
+    Args:
+        prompt: The question, as text.
+        view: The view it is answered in; or a trace or an explanation.
+        id: Its name among the answers, unique in the notebook.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is a list of positions, from 0, in the order of the text.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> q3 = aw.ask.tokens("Which tokens name an animal?", view=trace, id="q3")
+        >>> q3.answer = [2]
+        >>> q3.said
+        '“cat”'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("tokens", prompt, id, **given)
+
+
+def span(
+    prompt: str,
+    *,
+    view: Any,
+    id: str,  # noqa: A002 - the field's name
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for a stretch of the text: the reader drags over it, or types its first and last position.
+
+    Args:
+        prompt: The question, as text.
+        view: The view it is answered in; or a trace or an explanation.
+        id: Its name among the answers, unique in the notebook.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is `[start, stop]` in tokens, from 0, without `stop`.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> q4 = aw.ask.span("Where does it sit?", view=trace, id="q4")
+        >>> q4.answer = (4, 7)
+        >>> q4.said
+        '“on” “the” “mat”'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("span", prompt, id, **given)
+
+
+def cell(
+    prompt: str,
+    *,
+    view: Any,
+    id: str,  # noqa: A002 - the field's name
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for a cell of a map: the reader clicks it, or types its row and column.
+
+    Args:
+        prompt: The question, as text.
+        view: The view it is answered in; or a trace or an explanation.
+        id: Its name among the answers, unique in the notebook.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is `[query, key]` in tokens, from 0: the token that reads, the one read.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat.")
+        >>> q5 = aw.ask.cell("Where does the verb read its subject?", view=trace, id="q5")
+        >>> q5.answer = (3, 2)
+        >>> q5.said
+        '“sat” → “cat”'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("cell", prompt, id, **given)
+
+
+def order(
+    prompt: str,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    options: Sequence[str] | None = None,
+    view: Any = None,
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for an order: the reader moves the options by dragging or by keys, the first place first.
+
+    Args:
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook.
+        options: What is put into an order. None: the reader makes a list, typed or, where the view has heads,
+            taken from it one by one.
+        view: A view to look at, or to take heads from; or a trace or an explanation.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is a list of names. In code, a list in it holds those that share a place.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`; or the options are a single text, repeated or more than 100.
+
+    Example:
+        >>> maps = ["all", "different", "same"]
+        >>> q6 = aw.ask.order("Order them by attention to equal tokens.", id="q6", options=maps)
+        >>> q6.answer = ["same", "all", "different"]
+        >>> q6.said
+        'same > all > different'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("order", prompt, id, options=options, **given)
+
+
+def number(
+    prompt: str,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    unit: str = "",
+    view: Any = None,
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for a number, which the reader types; six digits of it are kept.
+
+    Args:
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook.
+        unit: What it counts, as shown beside it: "%", "nats".
+        view: A view to look at; or a trace or an explanation.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is a number.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> q7 = aw.ask.number("What is the characterization of 0.8 and 0.1?", id="q7")
+        >>> q7.answer = 0.8470588
+        >>> q7.answer
+        0.847059
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("number", prompt, id, unit=unit, **given)
+
+
+def choice(
+    prompt: str,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    options: Sequence[str],
+    multiple: bool = False,
+    view: Any = None,
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for one of several options, or for several of them.
+
+    Args:
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook.
+        options: What can be chosen, at most 100.
+        multiple: Whether several may be chosen.
+        view: A view to look at; or a trace or an explanation.
+        points: Points that a right answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is an option, or with `multiple` a sorted list of them.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`; or the options are missing, a single text, or repeated.
+
+    Example:
+        >>> heads = ["0.0", "0.1", "1.0", "1.1"]
+        >>> q8 = aw.ask.choice("Which heads can be removed?", id="q8", options=heads, multiple=True)
+        >>> q8.answer = ["0.1", "1.1"]
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("choice", prompt, id, options=options, multiple=multiple, **given)
+
+
+def text(
+    prompt: str,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    view: Any = None,
+    points: float = 1,
+    title: str = "",
+    feedback: Feedback = None,
+    show_view: bool = True,
+) -> Question:
+    """Ask for words, which a person grades by a rubric.
+
+    Args:
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook.
+        view: A view to look at; or a trace or an explanation.
+        points: Points that a full answer gives, as shown.
+        title: What stands beside the points; by default the id.
+        feedback: What is said of an answer; see `aw.ask.head`.
+        show_view: Whether the view stands below the question.
+
+    Returns:
+        The question; its `answer` is a text of at most 20,000 characters.
+
+    Raises:
+        TypeError, ValueError: See `aw.ask.head`.
+
+    Example:
+        >>> q9 = aw.ask.text("What does head 1.1 rest on, and why?", id="q9", points=4)
+        >>> q9.answer = "On <s>: a sink."
+        >>> q9.check()
+        'answered, well-formed'
+    """
+    given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
+    return Question("text", prompt, id, **given)

@@ -1,0 +1,168 @@
+"""The kinds of answers: what each can be in a view, how it is said, and the line of code that gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import quoted, suggest
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.values import checked
+from attnwidgets.views.wire.axes import axis, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.views.base.view import View
+
+OF_VIEWS = ("head", "layer", "tokens", "span", "cell")
+"""Kinds that are answered in a view of a trace or an explanation."""
+OF_TEXTS = ("tokens", "span", "cell")
+"""Kinds whose numbers are positions in the text."""
+_MOST_WORDS = 12
+
+
+@dataclass(frozen=True)
+class Places:
+    """What can be chosen in a view.
+
+    Attributes:
+        layers: Layers, by number.
+        heads: Heads, by number.
+        queries: Names of the elements that read, in the finest unit.
+        keys: Names of the elements that are read.
+        unit: That unit.
+        index_base: Layers and heads are said counted from 0 or from 1.
+    """
+
+    layers: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
+    queries: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    unit: str = ""
+    index_base: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the elements of the text: of the longer side, where they differ."""
+        return max(self.queries, self.keys, key=len)
+
+    @classmethod
+    def of(cls, view: View | None) -> Places:
+        """Return what can be chosen in a view; nothing without one."""
+        sources = [] if view is None else view.sources()
+        if view is None or not sources:
+            return cls()
+        shown = sources[0].explanation
+        unit = str(shown.unit)
+        attributed = sources[0].attributions
+        queries, keys = (shown.axis, shown.axis) if attributed else (shown.query, shown.key)
+        return cls(
+            tuple(sorted({number for source in sources for number in source.layers})),
+            tuple(sorted({number for source in sources for number in source.heads or ()})),
+            tuple(axis(queries, unit)["labels"]),
+            tuple(axis(keys, unit)["labels"]),
+            unit,
+            int(view.options.get("indexBase", 0)),
+        )
+
+
+def valid(kind: str, value: Any, places: Places, options: Sequence[str] | None, *, multiple: bool) -> Any:
+    """Return an answer as it is kept.
+
+    Raises:
+        AnswerError: It is none of its kind, or not among the options.
+        IndexError: The view has no such layer, head or position; the message names the range.
+    """
+    found = checked(kind, value)
+    if kind in OF_VIEWS:
+        _in_view(kind, found, places)
+    elif kind == "choice":
+        _among(found, options or (), multiple=multiple)
+    elif kind == "order" and options is not None:
+        given = [one for place in found for one in (place if isinstance(place, list) else [place])]
+        if sorted(map(str, given)) != sorted(options):
+            raise AnswerError(f"answer={value!r} is not an order of all of {', '.join(map(repr, options))}.")
+    return found
+
+
+def _in_view(kind: str, found: Any, places: Places) -> None:
+    if kind == "head":
+        for layer, head in found if isinstance(found[0], list) else [found]:
+            _within("layer", layer, places.layers)
+            _within("head", head, places.heads)
+    elif kind == "layer":
+        for layer in found if isinstance(found, list) else [found]:
+            _within("layer", layer, places.layers)
+    elif kind == "cell":
+        _below("query", found[0], len(places.queries))
+        _below("key", found[1], len(places.keys))
+    else:
+        for place in found if kind == "tokens" else (found[0], found[1] - 1):
+            _below("position", place, len(places.names))
+
+
+def _within(name: str, number: int, known: Sequence[int]) -> None:
+    if number not in known:
+        raise IndexError(f"answer: {name} {number} is out of range: the {name}s are {span(tuple(known))}.")
+
+
+def _below(name: str, number: int, size: int) -> None:
+    if number >= size:
+        raise IndexError(f"answer: {name} {number} is out of range: they are 0 to {size - 1}.")
+
+
+def _among(found: Any, options: Sequence[str], *, multiple: bool) -> None:
+    if isinstance(found, list) != multiple:
+        one = "a list of options, as several may be chosen" if multiple else "one option"
+        raise AnswerError(f"answer={found!r} is not {one}: {', '.join(map(repr, options))}.")
+    for name in found if multiple else [found]:
+        if name not in options:
+            raise AnswerError(
+                f"answer={name!r} is not one of {', '.join(map(repr, options))}.{suggest(name, options)}"
+            )
+
+
+def words(kind: str, value: Any, places: Places, unit: str | None = None) -> str:
+    """Return an answer in words; the twin of `said` in js/src/views/question/kinds.ts."""
+    if kind in OF_VIEWS:
+        return _place_words(kind, value, places)
+    if kind == "number":
+        return f"{value:g}{f' {unit}' if unit else ''}"
+    if kind == "order":
+        return " > ".join(" = ".join(map(str, one)) if isinstance(one, list) else str(one) for one in value)
+    if kind == "choice":
+        return (", ".join(value) if isinstance(value, list) else value) or "none of them"
+    return quoted(" ".join(value.split()), 200)[1:-1]
+
+
+def _place_words(kind: str, value: Any, places: Places) -> str:
+    base = places.index_base
+    if kind == "head":
+        heads = value if isinstance(value[0], list) else [value]
+        return _counted("head", [f"{layer + base}.{head + base}" for layer, head in heads])
+    if kind == "layer":
+        return _counted(
+            "layer", [str(layer + base) for layer in (value if isinstance(value, list) else [value])]
+        )
+    if kind == "cell":
+        return f"{_name(places.queries, value[0])} → {_name(places.keys, value[1])}"
+    chosen = list(range(*value)) if kind == "span" else value
+    said = [_name(places.names, place) for place in chosen[:_MOST_WORDS]]
+    rest = len(chosen) - len(said)
+    return (" ".join(said) + (f" and {rest} more" if rest else "")) or "no token"
+
+
+def _counted(name: str, items: Sequence[str]) -> str:
+    return f"{name}{'s' * (len(items) > 1)} {', '.join(items)}"
+
+
+def _name(names: Sequence[str], place: int) -> str:
+    return f"“{names[place]}”" if 0 <= place < len(names) else f"token {place}"
+
+
+def code_value(kind: str, value: Any) -> str:
+    """Return an answer as Python writes it: `(0, 2)`."""
+    if kind in ("head", "cell", "span") and not isinstance(value[0], list):
+        return repr(tuple(value))
+    return repr(value)

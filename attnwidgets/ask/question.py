@@ -1,0 +1,371 @@
+"""Question: what the reader is asked, and the answer, on the selection of the view that it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from attnwidgets._errors import require_choice
+from attnwidgets._notebook import draws_no_views, running_shell
+from attnwidgets.ask.asked import ASKED
+from attnwidgets.ask.feedback import told_by
+from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
+from attnwidgets.ask.keeping import find, keep
+from attnwidgets.ask.kinds import OF_TEXTS, OF_VIEWS, Places, code_value, valid, words
+from attnwidgets.ask.still import as_html, as_text, sheet_of
+from attnwidgets.ask.subject import subject_of_view
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.receipts import encode
+from attnwidgets.course.records import MIME, Record, make_record
+from attnwidgets.course.values import KINDS
+from attnwidgets.views.base.lifecycle import CELLS
+from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.options import TitleOptions
+    from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.store import TileStore
+
+
+class Question(StandaloneView):
+    """A question that is answered in a view, by keyboard or in code; `aw.ask.head` and its like make it.
+
+    It takes along what the reader chooses in its view, until the reader submits it. The answer is then in
+    three places: in the output of the cell, in `<notebook>.answers.json` beside the notebook, from which it
+    is read when the cell runs again, and as a receipt, a line to paste into any form.
+
+    Args:
+        kind: "head", "layer", "tokens", "span", "cell", "order", "number", "choice" or "text".
+        prompt: The question, as text.
+        id: Its name among the answers, unique in the notebook: letters, digits, "_", "-" and ".".
+        view: The view it is answered in; or a trace (an Explorer of it is shown) or an explanation.
+        points: Points that a right answer gives, as shown.
+        options: What can be chosen, or put into an order.
+        multiple: Whether several options may be chosen.
+        unit: Unit of a number, as shown: "%", "nats".
+        feedback: What is said of an answer: a function of its value, or a dict by value; see `aw.ask.head`.
+        show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
+
+    Raises:
+        TypeError: `view` is none, or is missing where it is needed, or `feedback` is neither a function nor a
+            dict.
+        ValueError: The kind is unknown, the prompt is empty or too long, the options do not fit the kind, or
+            another cell has a question of the same id.
+
+    Example:
+        >>> question = aw.ask.Question("number", "How many heads has the model?", "heads")
+        >>> question.answer is None
+        True
+    """
+
+    _VIEW = "Question"
+    PARTS: tuple[str, ...] = ("question",)
+
+    def __init__(
+        self,
+        kind: str,
+        prompt: str,
+        id: str,  # noqa: A002 - the field's name
+        *,
+        view: Any = None,
+        points: float = 1,
+        options: Sequence[str] | None = None,
+        multiple: bool = False,
+        unit: str = "",
+        feedback: Callable[[Any], Any] | Mapping[Any, Any] | None = None,
+        show_view: bool = True,
+        **display: Unpack[TitleOptions],
+    ) -> None:
+        self._with_defaults(display)
+        self._about = str(display.pop("title", "")) or id
+        require_choice("kind", kind, KINDS)
+        self._kind, self._prompt, self._id = kind, checked_prompt(prompt), id
+        self._points, self._multiple = checked_points(points), bool(multiple)
+        self._choices = checked_options(kind, options)
+        if feedback is not None and not callable(feedback) and not hasattr(feedback, "items"):
+            raise TypeError("feedback is neither a function of the answer nor a dict of words by answer.")
+        self._feedback = feedback
+        self.view = view_of(view)
+        if self.view is None and kind in OF_VIEWS:
+            raise TypeError(f"aw.ask.{kind}() is answered in a view: give view=, such as aw.Explorer(trace).")
+        self._places = Places.of(self.view)
+        self._unit = (self._places.unit if kind in OF_TEXTS else str(unit)) or None
+        self._subject = subject_of_view(self.view)
+        self.inner = (self.view,) if self.view is not None and show_view else ()
+        self.PARTS = (*self.PARTS, *(part for view in self.inner for part in view.PARTS))
+        make_record(id, kind, None, unit=self._unit, subject=self._subject)  # checks the id and the unit
+        note = ASKED.add(self)
+        found = find(id, kind, self._subject)
+        self._value = self._usable(found.record)
+        self._saved, self._problem = found.saved, " ".join(filter(None, (found.problem, note)))
+        self._said, self._right = told_by(self._feedback, self._value)
+        self._display = uuid4().hex
+        self._picture: bytes | None = None
+        super().__init__(**display)
+        if self._places.layers:
+            self._start_apart()
+
+    # -- the answer --------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its name among the answers of the notebook."""
+        return self._id
+
+    @property
+    def prompt(self) -> str:
+        """What is asked."""
+        return self._prompt
+
+    @property
+    def kind(self) -> str:
+        """What kind of answer it takes."""
+        return self._kind
+
+    @property
+    def points(self) -> float:
+        """Points that a right answer gives."""
+        return self._points
+
+    @property
+    def answer(self) -> Any:
+        """The answer as it is kept, or None: `[layer, head]`, positions from 0, a number, a name, a list.
+
+        Setting it answers the question, as submitting it does; None takes the answer back.
+
+        Raises:
+            AnswerError: The value is none of this kind, or not among the options (a ValueError).
+            IndexError: The view has no such layer, head or position; the message names the range.
+        """
+        return self._value
+
+    @answer.setter
+    def answer(self, value: Any) -> None:
+        if value is None:
+            self._settle(None)
+            return
+        self._settle(valid(self._kind, value, self._places, self._choices, multiple=self._multiple))
+
+    @property
+    def record(self) -> Record:
+        """The record of the answer, as it is kept: v, id, kind, value, unit, subject and package."""
+        return make_record(self._id, self._kind, self._value, unit=self._unit, subject=self._subject)
+
+    @property
+    def receipt(self) -> str:
+        """The answer as a line of text to hand in; "" without an answer."""
+        return "" if self._value is None else encode(self.record)
+
+    def check(self) -> str:
+        """Return whether the question is answered, and what the teacher's feedback says of the answer.
+
+        Without feedback it says nothing of right or wrong: only that an answer is there, in the right form.
+
+        Example:
+            >>> question = aw.ask.number("How many tokens?", id="tokens")
+            >>> question.check()
+            'not answered yet'
+            >>> question.answer = 7
+            >>> question.check()
+            'answered, well-formed'
+        """
+        if self._value is None:
+            return "not answered yet"
+        verdict = "" if self._right is None else "right" if self._right else "not right yet"
+        return ", ".join(filter(None, ("answered", "well-formed", verdict))) + (
+            f": {self._said}" if self._said else ""
+        )
+
+    def take(self) -> Any:
+        """Answer with what the view has chosen now, as the button does; return the answer.
+
+        Raises:
+            ValueError: Nothing that answers this question is chosen in the view.
+        """
+        from attnwidgets.ask.taking import taken
+
+        self.answer = taken(self)
+        return self.answer
+
+    def _usable(self, record: Mapping[str, Any] | None) -> Any:
+        """Return the value of a kept record, if the question still takes it."""
+        if record is None:
+            return None
+        try:
+            return valid(self._kind, record["value"], self._places, self._choices, multiple=self._multiple)
+        except (AnswerError, IndexError):
+            return None  # the options were changed since
+
+    def _settle(self, value: Any) -> None:
+        """Take an answer over: into the file, into the output of its cell and into the browser."""
+        self._value = value
+        self._saved, self._problem = keep(self.record)
+        if value is None:
+            self._saved = ""
+        self._said, self._right = told_by(self._feedback, value)
+        self.add_options(**self._own_options())
+        self._update_output()
+
+    # -- the view ----------------------------------------------------------------------------------
+
+    def _own_options(self) -> dict[str, Any]:
+        record = self.record
+        return {
+            "question": {
+                "prompt": self._prompt,
+                "about": self._about,
+                "points": self._points,
+                "choices": self._choices,
+                "multiple": self._multiple,
+                "record": record,
+                "saved": self._saved,
+                "problem": self._problem,
+                "feedback": self._said,
+                "right": self._right,
+            },
+            "inner": [{"name": view.name, "model": f"anywidget:{view.model_id}"} for view in self.inner],
+        }
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        if self.view is None:
+            return super()._connect(fixed=fixed)
+        if self.view.comm is None:
+            self.view._reopen()  # noqa: SLF001 - it is shown inside this one
+        store, selection = self.view.store, self.view.selection
+        store.acquire(self._holder)
+        selection.acquire(self._holder)
+        self._trace_id = self.view._trace_id  # noqa: SLF001
+        self.view.observe(self._follow, ["selection"])
+        return {"store": store, "selection": selection}
+
+    def _follow(self, _: Any) -> None:
+        """Follow the view to the selection that `aw.link` gave it, but not to another text."""
+        view = self.view
+        if view is None or view._trace_id != self._trace_id or view.selection is self.selection:  # noqa: SLF001
+            return
+        before = self.selection
+        view.selection.acquire(self._holder)
+        self.selection = view.selection
+        before.release(self._holder)
+
+    def _start_apart(self) -> None:
+        """Let a question about heads begin on their mean: views open on the head of the strongest pattern."""
+        state = self.selection
+        opening = state.opening
+        if self._kind not in ("head", "layer") or opening is None or not opening.words:
+            return
+        if (state.layer, state.head) == opening[:2]:
+            state.layer, state.head = self._places.layers[0], "mean"
+        state.opening = opening._replace(words="", value=None)
+
+    def _leave(self) -> None:
+        if self.view is not None:
+            self.view.unobserve(self._follow, ["selection"])
+        super()._leave()
+
+    def _likely_height(self, store: TileStore) -> int:
+        rows = len(self._choices or ())
+        field = {"choice": 4 + 28 * rows, "order": 4 + 36 * rows, "text": 88}.get(self._kind, 0)
+        inside = (view.options["height"] or view._likely_height(store) for view in self.inner)  # noqa: SLF001
+        return 110 + field + sum(inside)
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {**super()._handlers(), "answer": Handler(self._receive, for_page=tuple)}
+
+    def _receive(self, value: Any = None, count: int = 0) -> Answer:
+        """Take an answer that the reader submitted; `count` tells equal ones apart."""
+        del count
+        self.answer = value
+        return {"saved": self._saved, "problem": self._problem}, []
+
+    def _table(self) -> str:
+        import csv
+        import io
+
+        text = io.StringIO()
+        csv.writer(text).writerows([["id", "answer", "receipt"], [self._id, self.said, self.receipt]])
+        return text.getvalue()
+
+    @property
+    def said(self) -> str:
+        """The answer in words, or "": `head 0.2`."""
+        return "" if self._value is None else words(self._kind, self._value, self._places, self._unit)
+
+    @property
+    def code(self) -> str:
+        """The line of code that gives this answer; "" without one."""
+        if self._value is None:
+            return ""
+        name = self._id if self._id.isidentifier() else "question"
+        return f"{name}.answer = {code_value(self._kind, self._value)}"
+
+    def describe(self) -> str:
+        """Return the question and its answer in words."""
+        points = f" ({self._points:g} point{'s' * (self._points != 1)})"
+        answer = f"Answer: {self.said}." if self._value is not None else "Not answered yet."
+        return f"{self._prompt}{points} {answer}"
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _still(self, theme: Theme) -> Sheet:
+        del theme
+        return sheet_of(self)
+
+    def _names(self) -> tuple[str, str]:
+        return self._prompt, self.describe()
+
+    # -- the output of its cell --------------------------------------------------------------------
+
+    def _ipython_display_(self) -> None:  # type: ignore[override] # what is updated needs a name of its own
+        from IPython.display import display
+
+        data, metadata = self._widget()
+        # The answer is an output of its own: a front end draws an output that is updated anew.
+        display(data, metadata=metadata, raw=True)
+        display(self._kept(), raw=True, display_id=self._display)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> Any:
+        data, metadata = self._widget(include, exclude, **kwargs)
+        return {**data, **self._kept()}, metadata
+
+    def _widget(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+        """Return the widget, with the views inside, and what is asked."""
+        for view in self.inner:
+            if view.comm is None:
+                view._reopen()  # noqa: SLF001 - it is shown inside this one
+            CELLS.mark(view)
+            view.was_shown = True
+            view._send_along()  # noqa: SLF001
+        without = {*(exclude or ()), "image/png"}
+        data, metadata = super()._repr_mimebundle_(include=include, exclude=without, **kwargs)
+        if not draws_no_views():  # where it stands that nothing is drawn
+            data["text/plain"] = f"{self._id}: {self._prompt}"
+        return data, metadata
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the record, and question and answer as HTML and as text for viewers without widgets."""
+        return {MIME: self.record, "text/html": as_html(self), "text/plain": as_text(self)}
+
+    def picture(self) -> bytes | None:
+        """Return a static picture of the view inside, as it was when the question was first shown."""
+        from importlib.util import find_spec
+
+        if self._picture is None and self.inner and find_spec("matplotlib"):
+            self._picture = self.inner[0]._png()  # noqa: SLF001
+        return self._picture
+
+    def _update_output(self) -> None:
+        """Put the answer into the output of the cell that shows this question, to be saved with it."""
+        if not self.was_shown or running_shell() is None:
+            return
+        from IPython.display import display
+
+        display(self._kept(), raw=True, display_id=self._display, update=True)

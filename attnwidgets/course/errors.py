@@ -1,0 +1,19 @@
+"""What can be wrong with an answer, and with the file that keeps it."""
+
+from __future__ import annotations
+
+
+class AnswerError(ValueError):
+    """A value, a record or a receipt that is no answer; the message says what to do."""
+
+
+class NewerVersionError(AnswerError):
+    """An answer that a later version of attnwidgets wrote, which this one cannot read."""
+
+
+class MarginError(AnswerError):
+    """A question whose right answer is too near to the runner-up to be asked."""
+
+
+class AnswersFileError(OSError):
+    """The file beside the notebook cannot be written; the answer is still in the notebook's output."""

@@ -1,0 +1,1 @@
+"""Answers are compared with a key."""

@@ -1,0 +1,218 @@
+"""Grade a class: a row a student, and below it what each question tells: how many were right, and who."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import suggest
+from attnwidgets._tables import Table
+from attnwidgets.course.canonical import canonical
+from attnwidgets.course.grading.grade import Grades, checked_key, grade
+from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
+from attnwidgets.course.reading.answers import Answers
+from attnwidgets.course.reading.read_answers import read_answers
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.course.grading.rules import Rule
+
+_FEW = 3
+"""A correlation of fewer students than this says nothing."""
+
+
+class Item(NamedTuple):
+    """What a question tells about a class."""
+
+    right: float
+    """The mean share, from 0 to 1: how easy it was."""
+    discrimination: float
+    """Correlation of its points with those of all other questions, from -1 to 1 (corrected item-total
+    correlation); NaN for fewer than three students, or where one of both is the same for all."""
+    wrong: Any
+    """The commonest answer whose share is below 1, or None."""
+    times: int
+    """How many students gave it."""
+    unanswered: int
+    """How many have no answer that counts."""
+
+
+class ClassGrades(Mapping[str, Grades], Table):
+    """The grades of a class, by submission, with what each question tells in `.statistics`.
+
+    Args:
+        grades: The grades of every submission, by one key.
+    """
+
+    def __init__(self, grades: Mapping[str, Grades]) -> None:
+        self._grades = dict(grades)
+        self.questions = tuple(next(iter(self._grades.values()), {}))
+
+    def __getitem__(self, submission: str) -> Grades:
+        if submission not in self._grades:
+            raise KeyError(f"no submission {submission!r}.{suggest(submission, self._grades)}")
+        return self._grades[submission]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._grades)
+
+    def __len__(self) -> int:
+        return len(self._grades)
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """Points [submission, question]."""
+        rows = [[grades[name].points for name in self.questions] for grades in self._grades.values()]
+        return np.array(rows, dtype=float).reshape(len(self._grades), len(self.questions))
+
+    @property
+    def statistics(self) -> dict[str, Item]:
+        """What each question tells about the class, by its id."""
+        points = self.points
+        return {name: self._item(name, points, column) for column, name in enumerate(self.questions)}
+
+    def _item(self, name: str, points: NDArray[np.float64], column: int) -> Item:
+        marks = [grades[name] for grades in self._grades.values()]
+        wrong = Counter(
+            canonical(mark.answer) for mark in marks if mark.answer is not None and mark.share < 1
+        )
+        said, times = min(wrong.most_common(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
+        answer = next((mark.answer for mark in marks if times and mark.answer is not None
+                       and canonical(mark.answer) == said), None)  # fmt: skip
+        return Item(
+            float(np.mean([mark.share for mark in marks])) if marks else math.nan,
+            _correlation(points[:, column], np.delete(points, column, axis=1).sum(axis=1)),
+            answer,
+            times,
+            sum(mark.answer is None for mark in marks),
+        )
+
+    def _columns(self) -> Iterator[Mapping[str, Any]]:
+        grades = list(self._grades.values())
+        yield {
+            "submission": list(self._grades),
+            **{name: [one[name].points for one in grades] for name in self.questions},
+            "points": [one.points for one in grades],
+            "of": [one.of for one in grades],
+            "reasons": [_reasons(one) for one in grades],
+        }
+
+    def __repr__(self) -> str:
+        if not self._grades:
+            return "no submissions"
+        items = ", ".join(f"{name} {item.right:.0%}" for name, item in self.statistics.items())
+        mean = float(self.points.sum(axis=1).mean())
+        of = next(iter(self._grades.values())).of
+        return f"{len(self)} submissions, on average {mean:.2f} of {of:g} points; right: {items}"
+
+    def _repr_html_(self) -> str:
+        head = heading(["submission", *self.questions, "points"])
+        rows = []
+        for (name, grades), short in zip(self._grades.items(), _distinct(list(self._grades)), strict=True):
+            cells = "".join(
+                cell(f"{mark.points:g}", tint=mark.share, title=mark.reason or canonical(mark.answer))
+                for mark in grades.values()
+            )
+            total = cell(f"{grades.points:g} of {grades.of:g}")
+            rows.append(f"<tr>{cell(short, left=True, title=name, limit=60)}{cells}{total}</tr>")
+        statistics = list(self.statistics.values())
+        for number, (name, shown) in enumerate(_LINES.items()):
+            style = LINE if number == 0 else ""
+            cells = "".join(cell(shown(item), style=style, limit=30) for item in statistics)
+            rows.append(f"<tr>{cell(name, left=True, style=style)}{cells}{cell('', style=style)}</tr>")
+        said = [note for grades in self._grades.values() for note in grades.notes]
+        notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in said)
+        return framed(f"{head}<tbody>{''.join(rows)}</tbody>", notes)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return paths without the folders at their beginning, and the file's name, that all of them share."""
+    paths = [name.split("/") for name in names]
+    while len(paths) > 1 and all(len(path) > 1 and path[0] == paths[0][0] for path in paths):
+        paths = [path[1:] for path in paths]
+    while len(paths) > 1 and all(len(path) > 1 and path[-1] == paths[0][-1] for path in paths):
+        paths = [path[:-1] for path in paths]
+    return ["/".join(path) for path in paths]
+
+
+def _percent(item: Item) -> str:
+    return "–" if math.isnan(item.right) else f"{item.right:.0%}"
+
+
+def _discrimination(item: Item) -> str:
+    return "–" if math.isnan(item.discrimination) else f"{item.discrimination:.2f}"
+
+
+def _wrong(item: Item) -> str:
+    return f"{canonical(item.wrong)} ({item.times})" if item.times else "–"
+
+
+_LINES = {"share right": _percent, "discrimination": _discrimination, "commonest wrong answer": _wrong}
+
+
+def _reasons(grades: Grades) -> str:
+    said = [f"{name}: {mark.reason}" for name, mark in grades.items() if mark.reason]
+    return "; ".join([*said, *grades.notes])
+
+
+def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return Pearson's correlation; NaN where it is not defined."""
+    if len(first) < _FEW or np.ptp(first) == 0 or np.ptp(second) < 1e-9:  # noqa: PLR2004
+        return math.nan
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def grade_class(
+    answers: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str],
+    key: Mapping[str, Rule],
+    *,
+    marks: Mapping[str, Mapping[str, float]] | None = None,
+) -> ClassGrades:
+    """Return the grades of every submission, and statistics of the questions.
+
+    Args:
+        answers: A folder, a table or an archive of submissions (see `read_answers`), or what `read_answers`
+            returned for it.
+        key: A rule for every question that counts, by id.
+        marks: Shares that a person gave, by submission and question; they replace the rule's.
+
+    Returns:
+        `ClassGrades`: a dict of `Grades` by submission, shown as a table. `.statistics` has, for each
+        question, the share right; its discrimination, the correlation of its points with those of all other
+        questions (low or negative: those who know the rest do not know this, so look at the question again);
+        and the commonest wrong answer. `.to_csv(path)`, `.to_rows()` and `.to_dataframe()` give it away.
+
+    Raises:
+        TypeError: `answers` are not those of a class, or `key` holds no rules.
+        KeyError: `marks` names a submission that there is not.
+        AnswerError: A share in `marks` is not from 0 to 1, or of a question that the key does not have.
+
+    Example:
+        >>> made = aw.course.make_record
+        >>> answers = {name: {"q1": made("q1", "head", (5, head))} for name, head in [("Ada", 9), ("Bo", 2)]}
+        >>> aw.course.grade_class(answers, {"q1": aw.course.exact((5, 9))})
+        2 submissions, on average 0.50 of 1 points; right: q1 50%
+    """
+    rules = checked_key(key)
+    if not isinstance(answers, Mapping):
+        read = read_answers(answers)
+        answers = {Path(answers).name: read} if isinstance(read, Answers) else read
+    for name, one in answers.items():
+        if not isinstance(one, Mapping) or "kind" in one:
+            raise TypeError(
+                f"answers[{name!r}] is not a submission: aw.course.grade(answers, key) grades a single one"
+            )
+    unknown = next((name for name in marks or {} if name not in answers), None)
+    if unknown is not None:
+        raise KeyError(f"marks names {unknown!r}, which is no submission.{suggest(unknown, answers)}")
+    by_hand = marks or {}
+    return ClassGrades({name: grade(one, rules, marks=by_hand.get(name)) for name, one in answers.items()})

@@ -1,0 +1,189 @@
+"""Grade one submission by a key: a share and points for every question, and a reason where there is none."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from attnwidgets._errors import quoted, suggest
+from attnwidgets._tables import Table
+from attnwidgets.course.canonical import canonical
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.grading.rules import Rule
+from attnwidgets.course.grading.styles import NOTE, cell, framed, heading
+from attnwidgets.course.reading.answers import Answers
+from attnwidgets.course.records import check_record
+
+
+class Mark(NamedTuple):
+    """What an answer is worth."""
+
+    share: float
+    """From 0 to 1."""
+    points: float
+    of: float
+    """The points of a share of 1."""
+    answer: Any
+    """The value, or None where there is none that counts."""
+    reason: str = ""
+    """Why it counts nothing, or what is still to be read."""
+
+
+class Grades(Mapping[str, Mark], Table):
+    """The marks of one submission, by the id of the question; `.points` of `.of` in all.
+
+    Args:
+        marks: The marks.
+        notes: What could not be read, for the teacher.
+    """
+
+    def __init__(self, marks: Mapping[str, Mark], notes: tuple[str, ...] = ()) -> None:
+        self._marks = MappingProxyType(dict(marks))
+        self.notes = notes
+
+    def __getitem__(self, question: str) -> Mark:
+        if question not in self._marks:
+            raise KeyError(f"no question {question!r} in the key.{suggest(question, self._marks)}")
+        return self._marks[question]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._marks)
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    @property
+    def points(self) -> float:
+        """All points."""
+        return round(sum(mark.points for mark in self._marks.values()), 6)
+
+    @property
+    def of(self) -> float:
+        """The points of an answer to every question."""
+        return round(sum(mark.of for mark in self._marks.values()), 6)
+
+    def _columns(self) -> Iterator[Mapping[str, Any]]:
+        marks = list(self._marks.values())
+        yield {
+            "question": list(self._marks),
+            "answer": [None if mark.answer is None else canonical(mark.answer) for mark in marks],
+            "share": [mark.share for mark in marks],
+            "points": [mark.points for mark in marks],
+            "of": [mark.of for mark in marks],
+            "reason": [mark.reason for mark in marks],
+        }
+
+    def __repr__(self) -> str:
+        each = ", ".join(f"{name} {mark.points:g} of {mark.of:g}" for name, mark in self._marks.items())
+        return f"{self.points:g} of {self.of:g} points: {each}"
+
+    def _repr_html_(self) -> str:
+        head = heading(["question", "answer", "share", "points", "of", "reason"], left=(0, 1, 5))
+        body = "".join(
+            "<tr>"
+            + cell(name, left=True)
+            + cell("–" if mark.answer is None else canonical(mark.answer), left=True, limit=60)
+            + cell(f"{mark.share:.2f}", tint=mark.share)
+            + cell(f"{mark.points:g}")
+            + cell(f"{mark.of:g}")
+            + cell(mark.reason, left=True, limit=300)
+            + "</tr>"
+            for name, mark in self._marks.items()
+        )
+        notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in self.notes)
+        total = f"<div><b>{self.points:g}</b> of {self.of:g} points</div>"
+        return framed(f"{head}<tbody>{body}</tbody>", f"{total}{notes}")
+
+
+def grade(
+    answers: Mapping[str, Any], key: Mapping[str, Rule], *, marks: Mapping[str, float] | None = None
+) -> Grades:
+    """Return the share and the points of every question of a key.
+
+    Args:
+        answers: The answers of one submission, as `read_answers` returns them.
+        key: A rule for every question that counts, by id (`exact`, `any_of`, `overlap`, `kendall`, `near` or
+            `rubric`).
+        marks: Shares that a person gave, from 0 to 1, by the id of the question; they replace the rule's.
+
+    Returns:
+        `Grades`: a `Mark` for every question of the key, in its order, with share, points and reason. The
+        share is 0, and the reason says why, where an answer is missing, was refused as it was read, is about
+        another model or text, or is of another kind.
+
+    Raises:
+        TypeError: `answers` are those of several submissions (see `grade_class`), or `key` holds no rules.
+        AnswerError: A share in `marks` is not from 0 to 1, or names no question of the key (a ValueError).
+
+    Example:
+        >>> key = {"q1": aw.course.exact((5, 9), points=2), "q2": aw.course.near(0.5, full=0.01, none=0.1)}
+        >>> answers = {"q1": aw.course.make_record("q1", "head", (5, 9))}
+        >>> aw.course.grade(answers, key)
+        2 of 3 points: q1 2 of 2, q2 0 of 1
+    """
+    rules = checked_key(key)
+    by_hand = _checked_marks(marks or {}, rules)
+    if any(isinstance(one, Answers) for one in answers.values()):
+        raise TypeError(
+            "answers are those of several submissions: aw.course.grade_class(answers, key) grades them"
+        )
+    refused = getattr(answers, "refused", {})
+    graded = {
+        name: _mark(answers.get(name), rule, refused.get(name, ""), by_hand.get(name))
+        for name, rule in rules.items()
+    }
+    return Grades(graded, tuple(getattr(answers, "notes", ())))
+
+
+def checked_key(key: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Return a key, if it is one.
+
+    Raises:
+        TypeError: It is not, or a question of it has no rule.
+    """
+    if not isinstance(key, Mapping) or not key:
+        raise TypeError("key is a dict from the id of a question to a rule, such as aw.course.exact((5, 9))")
+    for name, rule in key.items():
+        if not isinstance(rule, Rule):
+            raise TypeError(
+                f"the key of {name!r} is {quoted(str(rule))}, not a rule such as aw.course.exact(...)"
+            )
+    return dict(key)
+
+
+def _checked_marks(marks: Mapping[str, float], rules: Mapping[str, Rule]) -> dict[str, float]:
+    for name, share in marks.items():
+        if name not in rules:
+            raise AnswerError(f"marks names {name!r}, which is no question of the key.{suggest(name, rules)}")
+        if not 0 <= share <= 1:
+            raise AnswerError(f"the mark of {name!r} is {share}, not a share from 0 to 1")
+    return {name: float(share) for name, share in marks.items()}
+
+
+def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
+    def made(share: float, answer: Any, reason: str) -> Mark:
+        return Mark(round(share, 6), round(share * rule.points, 6), rule.points, answer, reason)
+
+    if raw is None or (isinstance(raw, Mapping) and raw.get("value") is None):
+        return made(by_hand or 0.0, None, refused or "not answered")
+    try:
+        record = check_record(raw)
+        if by_hand is not None:
+            return made(by_hand, record["value"], "by hand")
+        verdict = _judged(record, rule)
+    except AnswerError as error:
+        return made(by_hand or 0.0, None, str(error))
+    return made(verdict.share, record["value"], verdict.reason)
+
+
+def _judged(record: Mapping[str, Any], rule: Rule) -> Any:
+    if rule.subject is not None and record["subject"] != rule.subject:
+        about = "does not say about which" if record["subject"] is None else "is about another"
+        raise AnswerError(
+            f"the answer {about} model and text: run the notebook as it was handed out, and answer again"
+        )
+    if rule.unit is not None and record["unit"] != rule.unit:
+        raise AnswerError(f"the answer is in {record['unit'] or 'no unit'}, and {rule.unit} was asked for")
+    return rule.judge(record["kind"], record["value"])

@@ -1,0 +1,365 @@
+"""What counts as right: a rule for each question of a key, which gives an answer a share from 0 to 1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from attnwidgets._errors import quoted
+from attnwidgets.course.canonical import canonical, plain
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.grading.kendall_tau import tau_b
+from attnwidgets.course.records import check_subject
+from attnwidgets.course.values import checked
+
+Test = str | Callable[[str], float | bool] | None
+"""A regular expression that is searched in a text, a function of the text, or None: a person reads it."""
+
+
+_MOST_STEPS = 40
+_TENTHS = tuple(round(step / 10, 1) for step in range(1, 11))
+
+
+class Verdict(NamedTuple):
+    """A share from 0 to 1, and a sentence where there is more to say."""
+
+    share: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is right for one question; made by `exact`, `any_of`, `overlap`, `kendall`, `near` and `rubric`.
+
+    Attributes:
+        name: The function that made it.
+        arguments: What it was made with, as code, without points and subject.
+        points: Points for a share of 1.
+        subject: The hash of the model and text that an answer must be about; None: any.
+        judge: The share of a value of a kind, with a reason; it raises AnswerError where the value is
+            of a kind that cannot be right.
+        unit: The unit in which it must be given; None: any.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    points: float
+    subject: str | None
+    judge: Callable[[str, Any], Verdict]
+    unit: str | None = None
+
+    steps: tuple[float, ...] = _TENTHS
+    """Shares that it can give, rising, where there are few; else tenths, for graders that count tests."""
+    margin: float | None = None
+    """How far the runner-up is behind, if it was computed (`key_of`)."""
+    runner_up: Any = None
+    """Which it is."""
+
+    def __repr__(self) -> str:
+        more = () if self.subject is None else (f"subject={self.subject!r}",)
+        return f"{self.name}({', '.join((*self.arguments, f'points={self.points:g}', *more))})"
+
+
+def exact(value: Any, *, points: float = 1, subject: str | None = None) -> Rule:
+    """Return the rule that one answer is right: share 1 for it, 0 for others.
+
+    Args:
+        value: The right answer, in any form that the question takes: `(5, 9)`, `{3, 4}`, `"ALTI"`. Numbers
+            are compared in six significant digits; sets in any order.
+        points: Points for the right answer, above 0.
+        subject: The hash of the model and text that the answer must be about (`record["subject"]` of your own
+            answer); None: not compared.
+
+    Returns:
+        A rule, for a key.
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> aw.course.exact((5, 9), points=2)
+        exact((5, 9), points=2)
+    """
+    return _among("exact", [(value, 1.0)], points, subject)
+
+
+def any_of(*values: Any, points: float = 1, subject: str | None = None) -> Rule:
+    """Return the rule that each of several answers is right, or right in part.
+
+    Args:
+        values: The right answers; or one dict from an answer to its share, from 0 to 1.
+        points: Points for a share of 1, above 0.
+        subject: The hash of the model and text that the answer must be about; None: not compared.
+
+    Returns:
+        A rule, for a key.
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> aw.course.any_of({(0, 3): 1, (0, 0): 0.5})
+        any_of({(0, 3): 1.0, (0, 0): 0.5}, points=1)
+    """
+    if len(values) == 1 and isinstance(values[0], Mapping):
+        pairs = [(value, _share(share)) for value, share in values[0].items()]
+    else:
+        pairs = [(value, 1.0) for value in values]
+    if not pairs:
+        raise AnswerError("any_of takes the right answers: give one at least")
+    return _among("any_of", pairs, points, subject)
+
+
+def _among(name: str, pairs: list[tuple[Any, float]], points: float, subject: str | None) -> Rule:
+    wanted = [(_given(value), share) for value, share in pairs]
+
+    def judge(kind: str, value: Any) -> Verdict:
+        return Verdict(max((share for right, share in wanted if _same(kind, right, value)), default=0.0))
+
+    shares = [share for _, share in wanted]
+    if set(shares) == {1.0}:
+        code = tuple(repr(_hashable(one)) for one, _ in wanted)
+    else:
+        code = (repr({_hashable(one): share for one, share in wanted}),)
+    return _rule(name, code, points, subject, judge, steps=tuple(sorted(set(shares) - {0.0})))
+
+
+def overlap(values: Iterable[Any], *, points: float = 1, subject: str | None = None) -> Rule:
+    """Return the rule of what two sets share: their intersection by their union (Jaccard's index).
+
+    Of spans, the sets are the elements from start to stop.
+
+    Args:
+        values: The right set: positions, heads, layers or names; or a span `(start, stop)`.
+        points: Points for the same set, above 0.
+        subject: The hash of the model and text that the answer must be about; None: not compared.
+
+    Returns:
+        A rule, for a key. An empty answer is right where the right set is empty.
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> rule = aw.course.overlap({5, 6, 11})
+        >>> rule.judge("tokens", [5, 6, 7]).share
+        0.5
+    """
+    wanted = _given(values)
+    if not isinstance(wanted, list):
+        raise AnswerError(f"overlap takes a set of answers, not {quoted(str(values))}")
+
+    def judge(kind: str, value: Any) -> Verdict:
+        if kind not in ("tokens", "span", "head", "layer", "choice"):
+            raise AnswerError(f"a set is right here, and {quoted(kind)} is not a set")
+        right, given = _elements(kind, wanted), _elements(kind, value)
+        return Verdict(len(right & given) / len(right | given) if right | given else 1.0)
+
+    steps = _few({i / (len(wanted) + j) for i in range(1, len(wanted) + 1) for j in range(len(wanted) + 1)})
+    return _rule("overlap", (repr(wanted),), points, subject, judge, steps=steps)
+
+
+def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = None) -> Rule:
+    """Return the rule of how far two orders agree: Kendall's tau-b, and 0 where it is negative.
+
+    Args:
+        order: The right order, the first place first; a list in it holds those that share a place.
+        points: Points for the same order, above 0.
+        subject: The hash of the model and text that the answer must be about; None: not compared.
+
+    Returns:
+        A rule, for a key. Tau-b counts pairs (Kendall 1945): those in the same order, less those in the
+        opposite one, by the geometric mean of the numbers of pairs that either order does not tie. One
+        exchange of neighbours among four items gives 4/6. An answer with other items has a share of 0.
+
+    Raises:
+        AnswerError: The order holds fewer than two places.
+
+    Example:
+        >>> rule = aw.course.kendall(["same", "all", "different"])
+        >>> round(rule.judge("order", ["all", "same", "different"]).share, 3)
+        0.333
+    """
+    wanted = checked("order", list(order))
+    if len(wanted) < 2:  # noqa: PLR2004
+        raise AnswerError("kendall takes an order of two places or more")
+    right = _places(wanted)
+
+    def judge(kind: str, value: Any) -> Verdict:
+        if kind != "order":
+            raise AnswerError(f"an order is right here, and {quoted(kind)} is not an order")
+        given = _places(value)
+        if set(given) != set(right):
+            odd = sorted(set(given) ^ set(right))
+            return Verdict(0.0, f"other items were to be put in order: {', '.join(odd)}")
+        names = list(right)
+        return Verdict(max(0.0, tau_b([right[name] for name in names], [given[name] for name in names])))
+
+    pairs = len(right) * (len(right) - 1) // 2
+    untied = len(wanted) == len(right)
+    steps = _few({(pairs - 2 * apart) / pairs for apart in range((pairs + 1) // 2)} if untied else set())
+    return _rule("kendall", (repr(wanted),), points, subject, judge, steps=steps)
+
+
+def near(
+    value: float,
+    full: float,
+    none: float,
+    *,
+    unit: str | None = None,
+    points: float = 1,
+    subject: str | None = None,
+) -> Rule:
+    """Return the rule that a number is right nearby: share 1 within `full`, 0 beyond `none`, a line between.
+
+    Args:
+        value: The right number.
+        full: The distance up to which the share is 1, in the number's unit; 0 or more.
+        none: The distance from which it is 0, above `full`.
+        unit: The unit in which the number must be given; None: not compared.
+        points: Points for a share of 1, above 0.
+        subject: The hash of the model and text that the answer must be about; None: not compared.
+
+    Returns:
+        A rule, for a key.
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> rule = aw.course.near(0.847, full=0.005, none=0.05)
+        >>> rule.judge("number", 0.85).share
+        1.0
+    """
+    right, inner, outer = (checked("number", number) for number in (value, full, none))
+    if not 0 <= inner < outer:
+        raise AnswerError(
+            f"near(full={full}, none={none}): none must be larger than full, and full 0 or more"
+        )
+
+    def judge(kind: str, given: Any) -> Verdict:
+        if kind != "number":
+            raise AnswerError(f"a number is right here, and {quoted(kind)} is not a number")
+        distance = abs(given - right)
+        return Verdict(min(1.0, max(0.0, (outer - distance) / (outer - inner))))
+
+    code = (f"{right!r}", f"full={inner!r}", f"none={outer!r}", *((f"unit={unit!r}",) if unit else ()))
+    return _rule("near", code, points, subject, judge, unit=unit)
+
+
+def rubric(
+    criteria: Mapping[str, Test | tuple[float, Test]], *, points: float = 1, subject: str | None = None
+) -> Rule:
+    """Return the rule of several criteria, each of which counts by its weight: for what is written.
+
+    Args:
+        criteria: By what is asked for: a regular expression that is searched in the answer (upper and lower
+            case alike), a function of the answer that returns a truth value or a share, or None where a
+            person must read it. A pair `(weight, test)` gives it a weight other than 1.
+        points: Points for all criteria, above 0.
+        subject: The hash of the model and text that the answer must be about; None: not compared.
+
+    Returns:
+        A rule, for a key. What a person must read counts 0 and is named in the reason, until you give a share
+        by hand (`marks` of `grade`).
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> rule = aw.course.rubric({"names the feature": r"plural", "gives a reason": None})
+        >>> rule.judge("text", "It fires on plural nouns.")
+        Verdict(share=0.5, reason='to be read: gives a reason')
+    """
+    weighed = {name: test if isinstance(test, tuple) else (1.0, test) for name, test in criteria.items()}
+    total = sum(weight for weight, _ in weighed.values())
+    if not weighed or not total > 0 or any(weight < 0 for weight, _ in weighed.values()):
+        raise AnswerError("rubric takes criteria with weights of 0 or more, one of them above 0")
+    for name, (_, test) in weighed.items():
+        _compiled(name, test)
+
+    def judge(_: str, value: Any) -> Verdict:
+        text = value if isinstance(value, str) else canonical(value)
+        share, unread = 0.0, []
+        for name, (weight, test) in weighed.items():
+            if test is None:
+                unread.append(name)
+            elif isinstance(test, str):
+                share += weight * bool(re.search(test, text, re.IGNORECASE))
+            else:
+                share += weight * _share(float(test(text)))
+        return Verdict(share / total, f"to be read: {', '.join(unread)}" if unread else "")
+
+    return _rule("rubric", (repr(dict(criteria)),), points, subject, judge)
+
+
+def _compiled(name: str, test: Test) -> None:
+    if isinstance(test, str):
+        try:
+            re.compile(test)
+        except re.error as error:
+            raise AnswerError(f"criterion {quoted(name)} is no regular expression: {error}") from error
+    elif test is not None and not callable(test):
+        raise AnswerError(f"criterion {quoted(name)} is neither a regular expression, a function, nor None")
+
+
+def _rule(
+    name: str,
+    arguments: tuple[str, ...],
+    points: float,
+    subject: str | None,
+    judge: Callable[[str, Any], Verdict],
+    *,
+    unit: str | None = None,
+    steps: tuple[float, ...] = _TENTHS,
+) -> Rule:
+    worth = checked("number", points)
+    if worth <= 0:
+        raise AnswerError(f"points={points} is not above 0")
+    return Rule(name, arguments, float(worth), check_subject(subject), judge, unit, steps)
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, (set, frozenset, range)):
+        value = sorted(value, key=str)
+    return plain(value)
+
+
+def _few(shares: set[float]) -> tuple[float, ...]:
+    """Return all shares that a rule can give, if they are few; else tenths."""
+    return tuple(sorted(shares)) if 0 < len(shares) <= _MOST_STEPS else _TENTHS
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _share(share: float) -> float:
+    if not 0 <= share <= 1:
+        raise AnswerError(f"a share of {share} is not from 0 to 1")
+    return float(share)
+
+
+def _same(kind: str, right: Any, value: Any) -> bool:
+    """Return whether a value is the right one, each in the one form of its kind."""
+    return canonical(checked(kind, right)) == canonical(value)
+
+
+def _elements(kind: str, value: Any) -> set[str]:
+    known = checked(kind, value)
+    if kind == "span":
+        return set(map(str, range(*known)))
+    if not isinstance(known, list) or (kind == "head" and known and not isinstance(known[0], list)):
+        known = [known]
+    return {canonical(one) for one in known}
+
+
+def _places(order: list[Any]) -> dict[str, int]:
+    """Return the place of every item; items that share one have the same."""
+    return {
+        str(name): number
+        for number, place in enumerate(order)
+        for name in (place if isinstance(place, list) else [place])
+    }

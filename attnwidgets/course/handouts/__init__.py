@@ -1,0 +1,1 @@
+"""Handouts from one source, keys with margins, and what other graders need."""

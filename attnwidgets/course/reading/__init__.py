@@ -1,0 +1,1 @@
+"""Answers are read from files, without a kernel."""

@@ -1,0 +1,116 @@
+"""Answers in the text of one file: a notebook's outputs, and receipts wherever they were pasted."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.receipts import RECEIPT, decode
+from attnwidgets.course.records import MIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attnwidgets.course.reading.answers import Collector
+
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def read_notebook(data: bytes, into: Collector) -> None:
+    """Add the answers of a notebook: receipts in its text cells first, then what its outputs hold.
+
+    Raises:
+        AnswerError: It is not a notebook.
+    """
+    cells = _cells(data)
+    for number, cell in enumerate(cells, 1):
+        if cell.get("cell_type") != "code":
+            read_receipts(_joined(cell.get("source")), into, f"the text of cell {number}")
+    for number, cell in enumerate(cells, 1):
+        bundles = list(_bundles(cell))
+        records = [bundle[MIME] for bundle in bundles if MIME in bundle]
+        for raw in records:
+            into.raw(_parsed(raw), f"the output of cell {number}")
+        if not records:  # a front end that keeps only HTML
+            for bundle in bundles:
+                text = html.unescape(_joined(bundle.get("text/html")))
+                read_receipts(text, into, f"the output of cell {number}")
+
+
+def read_receipts(text: str, into: Collector, where: str) -> int:
+    """Add every receipt of a text, and say of those that cannot be read why; return how many there are."""
+    count = 0
+    for found in RECEIPT.finditer(text):
+        if len(found[2]) < _SHORTEST and not found[3]:  # a word like "aw1.x"
+            continue
+        count += 1
+        try:
+            into.add(decode(found[0]), where)
+        except AnswerError as error:
+            into.note(f"{where}: {error} (it begins {found[0][:24]}…)")
+    return count
+
+
+_SHORTEST = 40
+"""Characters of the shortest record's receipt."""
+
+
+def text_of_page(data: bytes) -> str:
+    """Return the text of an HTML page in which receipts are looked for: tags gone, entities resolved."""
+    text = decoded(data)
+    return f"{html.unescape(_TAG.sub('', text))}\n{html.unescape(text)}"
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 as Windows saves it."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def is_notebook(data: bytes) -> bool:
+    """Return whether JSON is a notebook, by its cells."""
+    try:
+        return bool(isinstance(_cells(data), list))
+    except AnswerError:
+        return False
+
+
+def _cells(data: bytes) -> list[dict[str, Any]]:
+    try:
+        notebook = json.loads(decoded(data))
+    except (ValueError, RecursionError) as error:
+        raise AnswerError(
+            f"it is not JSON, or only a part of it ({error}): export the notebook again"
+        ) from error
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        raise AnswerError("it is JSON without the cells of a notebook (format 4)")
+    return [cell for cell in cells if isinstance(cell, dict)]
+
+
+def _bundles(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    outputs = cell.get("outputs")
+    for output in outputs if isinstance(outputs, list) else []:
+        data = output.get("data") if isinstance(output, dict) else None
+        if isinstance(data, dict):
+            yield data
+
+
+def _parsed(raw: Any) -> Any:
+    """Return a record from an output; some front ends keep JSON as text or as a list of lines."""
+    if isinstance(raw, (str, list)):
+        try:
+            return json.loads(_joined(raw))
+        except ValueError:
+            return raw
+    return raw
+
+
+def _joined(text: Any) -> str:
+    if isinstance(text, list):
+        return "".join(part for part in text if isinstance(part, str))
+    return text if isinstance(text, str) else ""

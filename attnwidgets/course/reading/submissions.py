@@ -1,0 +1,93 @@
+"""Which files make one submission: what was made of one notebook, and the file of answers beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from attnwidgets.course.sidecar import NAMELESS, is_sidecar, notebook_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TRUST = (".md", ".txt", ".htm", ".html", ".py", ".ipynb", ".json")
+"""From receipts that were pasted, to what the questions themselves wrote when they were answered."""
+_TELLING = (".ipynb", ".html", ".htm", ".py", ".txt", ".md", ".json")
+"""Whose name a submission has."""
+
+
+class Submission(NamedTuple):
+    """The files of one submission, the most trusted last."""
+
+    name: str
+    files: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+    """Files of answers of several notebooks, of which only what this one asks belongs to it."""
+    notes: tuple[str, ...] = ()
+
+
+def submissions_of(names: Iterable[str]) -> list[Submission]:
+    """Return the submissions in the files of one or several folders, in the order of their names.
+
+    Files of one folder and one stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file of
+    answers without a notebook belongs to the only one in its folder, which was renamed.
+    """
+    folders: dict[PurePosixPath, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in names:
+        path = PurePosixPath(name)
+        folders[path.parent][_stem(path)].append(name)
+    found = [one for stems in folders.values() for one in _of_folder(stems)]
+    return sorted(found, key=lambda one: one.name)
+
+
+def _stem(path: PurePosixPath) -> str:
+    return notebook_of(path) if is_sidecar(path) else path.stem
+
+
+def _of_folder(stems: dict[str, list[str]]) -> list[Submission]:
+    works = {stem: files for stem, files in stems.items() if any(not _is_sidecar(file) for file in files)}
+    alone = {stem: sorted(files) for stem, files in stems.items() if stem not in works}
+    makers = [
+        stem for stem, files in works.items() if any(file.endswith((".ipynb", ".py")) for file in files)
+    ]
+    shared: list[str] = []
+    extra: list[str] = []
+    notes: list[str] = []
+    if len(makers) == 1:
+        extra += alone.pop(NAMELESS, [])
+    elif makers:
+        shared += alone.pop(NAMELESS, [])
+    without = [stem for stem in makers if not any(map(_is_sidecar, works[stem]))]
+    if len(makers) == len(without) == len(alone) == 1:
+        ((_, files),) = alone.items()
+        extra, alone = [*extra, *files], {}
+        notes.append(
+            f"{_last(files[-1])} is read, too: no notebook here has its name, so this one was renamed"
+        )
+    found = [
+        Submission(
+            min(files, key=lambda file: _TELLING.index(_suffix(file))),
+            tuple(sorted([*files, *(extra if stem in makers else ())], key=_trust)),
+            tuple(shared if stem in makers else ()),
+            tuple(notes if stem in makers else ()),
+        )
+        for stem, files in works.items()
+    ]
+    return [*found, *(Submission(files[-1], tuple(files)) for files in alone.values())]
+
+
+def _trust(name: str) -> tuple[int, bool]:
+    return _TRUST.index(_suffix(name)), _last(name) != NAMELESS
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
+def _last(name: str) -> str:
+    return PurePosixPath(name).name
+
+
+def _is_sidecar(name: str) -> bool:
+    return is_sidecar(PurePosixPath(name))

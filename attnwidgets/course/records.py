@@ -1,0 +1,137 @@
+"""The record of an answer: what was asked and answered, about which model and text, as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attnwidgets._errors import quoted
+from attnwidgets._version import __version__
+from attnwidgets.course.canonical import canonical
+from attnwidgets.course.errors import AnswerError, NewerVersionError
+from attnwidgets.course.values import KINDS, checked
+
+VERSION = 1
+"""The version of records, receipts and files of answers."""
+MIME = "application/vnd.attnwidgets.answer+json"
+"""The MIME type under which an output holds a record."""
+FIELDS = ("v", "id", "kind", "value", "unit", "subject", "package")
+
+_ID = re.compile(r"\w[\w.-]{0,63}")
+_UNIT = 40
+_SUBJECT = re.compile(r"[0-9a-f]{8,64}")
+_LARGEST = 1_000_000
+
+
+class Record(dict[str, Any]):
+    """The record of an answer: a dict with the keys `FIELDS`, which can be read as attributes."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FIELDS:
+            return self[name]
+        raise AttributeError(f"a record has no {name!r}: it has {', '.join(FIELDS)}")
+
+
+def make_record(
+    id: str,  # noqa: A002 - the field's name
+    kind: str,
+    value: Any,
+    *,
+    unit: str | None = None,
+    subject: str | None = None,
+) -> Record:
+    """Return the record of an answer.
+
+    Args:
+        id: Id of the question, unique in its notebook: letters, digits, "_", "-" and ".".
+        kind: One of `KINDS`.
+        value: The answer, checked by its kind (see `values.checked`); None: not answered yet.
+        unit: Unit of the value ("token", "word", "nats"), if it has one.
+        subject: Hash of the model and text that the question is about (`subject_of`), if it is about one.
+
+    Returns:
+        A `Record`, equal wherever the same answer is given by the same version.
+
+    Raises:
+        AnswerError: An argument is not valid.
+
+    Example:
+        >>> aw.course.make_record("q1", "tokens", {6, 5, 11})["value"]
+        [5, 6, 11]
+    """
+    return check_record(
+        {
+            "v": VERSION,
+            "id": id,
+            "kind": kind,
+            "value": None if value is None else checked(kind, value),
+            "unit": unit,
+            "subject": subject,
+            "package": __version__,
+        }
+    )
+
+
+def check_record(record: Any) -> Record:
+    """Return a record that was read somewhere, if it is one.
+
+    Raises:
+        NewerVersionError: A later version wrote it.
+        AnswerError: It is not a record, or its value is none of its kind.
+    """
+    if not isinstance(record, Mapping):
+        raise AnswerError(f"{quoted(str(record))} is not the record of an answer")
+    version = record.get("v")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise AnswerError(f"the record has no version that counts from 1, but {quoted(str(version))}")
+    name = record.get("id")
+    if version > VERSION:
+        raise NewerVersionError(
+            f"the answer to {quoted(str(name))} is of version {version}, and attnwidgets {__version__} reads "
+            f"version {VERSION}: pip install --upgrade attnwidgets"
+        )
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise AnswerError(f"id {quoted(str(name))} is not 1 to 64 letters, digits, '_', '-' or '.'")
+    kind, value, unit, subject = (record.get(field) for field in ("kind", "value", "unit", "subject"))
+    if kind not in KINDS:
+        checked(str(kind), None)  # says which kinds there are
+    if unit is not None and (not isinstance(unit, str) or not 0 < len(unit) <= _UNIT):
+        raise AnswerError(f"unit {quoted(str(unit))} is not a word of at most {_UNIT} characters")
+    check_subject(subject)
+    package = record.get("package")
+    if not isinstance(package, str) or not 0 < len(package) <= _UNIT:
+        raise AnswerError(f"package {quoted(str(package))} is not a version of attnwidgets")
+    whole = {**record, "value": None if value is None else checked(str(kind), value)}
+    return Record((field, whole.get(field)) for field in FIELDS)
+
+
+def check_subject(subject: Any) -> str | None:
+    """Return a hash of a model and text, or None.
+
+    Raises:
+        AnswerError: It is neither.
+    """
+    if subject is None or (isinstance(subject, str) and _SUBJECT.fullmatch(subject)):
+        return subject
+    raise AnswerError(f"subject {quoted(str(subject))} is not a hash (8 to 64 hexadecimal digits)")
+
+
+def subject_of(*parts: Any) -> str:
+    """Return the hash of what a question is about: 16 hexadecimal digits.
+
+    Args:
+        parts: What the right answer depends on, as text, numbers and lists: a fingerprint of the model, and
+            the ids or the text of its tokens. Numbers count with six digits.
+
+    Raises:
+        AnswerError: A part is something else.
+
+    Example:
+        >>> aw.course.subject_of("a model's fingerprint", [101, 1996, 102])
+        'bfcee769367ec02f'
+    """
+    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:16]

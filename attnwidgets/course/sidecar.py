@@ -1,0 +1,197 @@
+"""The file of answers beside a notebook, `<notebook>.answers.json`: it survives a restart and an autograder.
+
+Nothing that somebody wrote is lost: an answer that cannot be read stays in the file as it is, a file that is
+not JSON is kept aside under another name, and a file of a later version is not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from attnwidgets._errors import quoted
+from attnwidgets._files import write_bytes
+from attnwidgets.course.canonical import plain
+from attnwidgets.course.errors import AnswerError, AnswersFileError, NewerVersionError
+from attnwidgets.course.records import VERSION, Record, check_record
+
+NAMELESS = "answers.json"
+"""The file where a notebook's name cannot be known."""
+_SUFFIX = ".answers.json"
+_NAME = re.compile(r"(?:(?P<stem>.+)\.)?answers(?: ?\(\d+\))?\.json")
+"""A file of answers, also one that was downloaded a second time: `ps1.answers (1).json`."""
+_LONGEST = 5.0
+"""Seconds that another kernel may hold the file."""
+_LARGEST = 20_000_000
+
+
+class Kept(NamedTuple):
+    """What a file of answers holds."""
+
+    records: dict[str, Record]
+    """The answers, by the id of their question."""
+    notes: list[str]
+    """Sentences on what could not be read."""
+    refused: dict[str, str]
+    """Why an answer that is there cannot be read, by id."""
+
+
+def sidecar_of(notebook: str | Path | None, folder: str | Path = ".") -> Path:
+    """Return the file of answers of a notebook.
+
+    Args:
+        notebook: The notebook's path; None where it cannot be known.
+        folder: The folder of the file if the notebook is not known.
+    """
+    if notebook is None:
+        return Path(folder) / NAMELESS
+    path = Path(notebook)
+    return path.with_name(f"{path.stem}{_SUFFIX}")
+
+
+def is_sidecar(path: PurePath) -> bool:
+    """Return whether a file is one of answers, by its name."""
+    return _NAME.fullmatch(path.name) is not None
+
+
+def notebook_of(path: PurePath) -> str:
+    """Return the notebook of a file of answers, without its ending; `NAMELESS` where it is not known."""
+    found = _NAME.fullmatch(path.name)
+    return (found and found["stem"]) or NAMELESS
+
+
+def read_sidecar(path: str | Path) -> Kept:
+    """Return the answers in a file, and what could not be read of it; none if there is no file.
+
+    Raises:
+        NewerVersionError: A later version wrote the file.
+        AnswerError: It is not a file of answers.
+        OSError: It cannot be read.
+    """
+    try:
+        return parse_sidecar(Path(path).read_bytes(), Path(path).name)
+    except FileNotFoundError:
+        return Kept({}, [], {})
+
+
+def parse_sidecar(data: bytes, name: str) -> Kept:
+    """Return the answers in the bytes of a file; see `read_sidecar`."""
+    records: dict[str, Record] = {}
+    notes: list[str] = []
+    refused: dict[str, str] = {}
+    for key, raw in _contents(data, name)["answers"].items():
+        try:
+            record = check_record(raw)
+        except AnswerError as error:
+            notes.append(f"{name}, {quoted(key)}: {error}")
+            refused[key] = str(error)
+            continue
+        if record["id"] != key:
+            notes.append(f"{name}: the answer to {quoted(record['id'])} stands under {quoted(key)}")
+        elif record["value"] is not None:
+            records[key] = record
+    return Kept(records, notes, refused)
+
+
+def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
+    """Put an answer into a file, beside those of other questions; a value of None takes it out again.
+
+    Two kernels may write at once: each reads the file again before it writes.
+
+    Returns:
+        Sentences on what had to be kept aside; mostly none.
+
+    Raises:
+        NewerVersionError: A later version wrote the file, or this answer in it; it is left as it is.
+        AnswerError: The record is none.
+        AnswersFileError: The file cannot be written: the folder is read-only, or the disk full.
+    """
+    whole = check_record(record)
+    target = Path(path)
+    notes: list[str] = []
+    try:
+        with _alone(target):
+            contents = _existing(target, notes)
+            there = contents["answers"].get(whole["id"])
+            if isinstance(there, Mapping) and isinstance(there.get("v"), int) and there["v"] > VERSION:
+                check_record(there)  # says that it is newer
+            if whole["value"] is None:
+                if there is None and not notes:
+                    return notes
+                contents["answers"].pop(whole["id"], None)
+            else:
+                contents["answers"][whole["id"]] = whole
+            contents["answers"] = {name: contents["answers"][name] for name in sorted(contents["answers"])}
+            text = json.dumps(contents, ensure_ascii=False, indent=1) + "\n"
+            write_bytes(target, text.encode("utf-8", "surrogatepass"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise AnswersFileError(
+            error.errno,
+            f"the answer could not be written beside the notebook ({reason}): it is in the cell's output, "
+            "and its receipt can be handed in",
+            str(path),
+        ) from error
+    return notes
+
+
+def _existing(path: Path, notes: list[str]) -> dict[str, Any]:
+    """Return what is in the file that will be written; what is not JSON is kept aside."""
+    try:
+        return _contents(path.read_bytes(), path.name)
+    except FileNotFoundError:
+        return {"v": VERSION, "answers": {}}
+    except NewerVersionError:
+        raise
+    except AnswerError as error:
+        number = 1
+        while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+            number += 1
+        path.rename(aside)
+        notes.append(f"{error} It is kept as {aside.name}, and a new file was begun.")
+        return {"v": VERSION, "answers": {}}
+
+
+def _contents(data: bytes, name: str) -> dict[str, Any]:
+    """Return the JSON of a file of answers."""
+    if len(data) > _LARGEST:
+        raise AnswerError(f"{name} has {len(data):,} bytes: it is not a file of answers.")
+    try:
+        contents = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise AnswerError(f"{name} is damaged: it is not JSON ({error}).") from error
+    version = contents.get("v") if isinstance(contents, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        raise NewerVersionError(
+            f"{name} is of version {version}, and this attnwidgets reads version {VERSION}: "
+            "pip install --upgrade attnwidgets. The file is left as it is."
+        )
+    if version != VERSION or not isinstance(contents.get("answers"), dict):
+        raise AnswerError(f"{name} is JSON, but not a file of answers.")
+    plain(contents)  # NaN and lone surrogates
+    return contents
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let no other process or thread of this user write the file within the block."""
+    try:
+        from filelock import FileLock, Timeout  # torch brings it
+    except ModuleNotFoundError:  # in a browser, where there is one process
+        yield
+        return
+    user = getattr(os, "getuid", lambda: "user")()
+    key = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"attnwidgets-{user}-{key}.lock", timeout=_LONGEST)
+    try:
+        with lock:
+            yield
+    except Timeout as error:
+        raise TimeoutError(None, "another program holds the file", str(path)) from error

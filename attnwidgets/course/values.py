@@ -1,0 +1,145 @@
+"""The values that an answer of each kind can have, and the one form in which each is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._errors import quoted, suggest
+from attnwidgets.course.canonical import plain, rounded
+from attnwidgets.course.errors import AnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_ITEMS = 10_000
+MOST_CHARACTERS = 20_000
+
+
+def checked(kind: str, value: Any) -> Any:
+    """Return a value as an answer of its kind is kept.
+
+    Args:
+        kind: `"head"`: `(layer, head)`, or a list of them. `"layer"`: a number from 0, or a list of them.
+            `"tokens"`: positions from 0. `"span"`: `(start, stop)` without `stop`. `"cell"`: `(query, key)`.
+            `"order"`: names or numbers, the first place first; a list in it holds those that share a place.
+            `"number"`: a finite number. `"choice"`: a name, or a list of names. `"text"`: what was written.
+        value: The value. Sets of heads, layers, tokens and choices are sorted, and repeated ones dropped.
+
+    Raises:
+        AnswerError: The kind is unknown, or the value is none of its kind.
+    """
+    if not isinstance(kind, str) or kind not in KINDS:
+        near = suggest(str(kind), KINDS)
+        raise AnswerError(f"kind {quoted(str(kind))} is not one of {', '.join(KINDS)}.{near}")
+    items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    return _CHECKS[kind](plain(items))
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise AnswerError(f"{what} {quoted(str(value))} is not a number that counts from 0")
+    return value
+
+
+def _list(value: Any, what: str, *, empty: bool = False) -> list[Any]:
+    if not isinstance(value, list) or (not value and not empty):
+        raise AnswerError(f"{quoted(str(value))} is not {what}")
+    if len(value) > MOST_ITEMS:
+        raise AnswerError(f"{len(value):,} items are more than an answer can hold ({MOST_ITEMS:,})")
+    return value
+
+
+def _pair(value: Any, what: str, names: tuple[str, str]) -> list[int]:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004
+        raise AnswerError(f"{quoted(str(value))} is not {what}")
+    return [_count(number, name) for number, name in zip(value, names, strict=True)]
+
+
+def _head(value: Any) -> list[Any]:
+    several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
+    if not several:
+        return _one_head(value)
+    return sorted({tuple(_one_head(one)): _one_head(one) for one in _list(value, "a list of heads")}.values())
+
+
+def _one_head(value: Any) -> list[int]:
+    return _pair(value, "a head: give (layer, head), each from 0", ("layer", "head"))
+
+
+def _layer(value: Any) -> int | list[int]:
+    if isinstance(value, list):
+        return sorted({_count(one, "layer") for one in _list(value, "a layer")})
+    return _count(value, "layer")
+
+
+def _tokens(value: Any) -> list[int]:
+    positions = _list(value, "a list of positions: give tokens by position, from 0", empty=True)
+    return sorted({_count(one, "position") for one in positions})
+
+
+def _span(value: Any) -> list[int]:
+    start, stop = _pair(value, "a span: give (start, stop), without stop", ("start", "stop"))
+    if stop <= start:
+        raise AnswerError(f"span ({start}, {stop}) is empty: stop is the first element after it")
+    return [start, stop]
+
+
+def _cell(value: Any) -> list[int]:
+    return _pair(value, "a cell: give (query, key), each from 0", ("query", "key"))
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise AnswerError(f"{quoted(str(value))} is not a name: give text")
+    return _short(value)
+
+
+def _order(value: Any) -> list[Any]:
+    places = []
+    for place in _list(value, "an order: give a list of names, the first place first"):
+        names = [_label(one) for one in (place if isinstance(place, list) else [place])]
+        if not names:
+            raise AnswerError("an order holds an empty place")
+        places.append(sorted(names, key=str) if len(names) > 1 else names[0])
+    flat = [name for place in places for name in (place if isinstance(place, list) else [place])]
+    seen = Counter(map(str, flat))
+    if len(seen) < len(flat):
+        raise AnswerError(f"{quoted(seen.most_common(1)[0][0])} stands twice in the order")
+    return places
+
+
+def _label(value: Any) -> str | int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else _name(value)
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise AnswerError(f"{quoted(str(value))} is not a number")
+    return rounded(float(value))
+
+
+def _choice(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return sorted({_name(one) for one in _list(value, "a choice", empty=True)})
+    return _name(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise AnswerError(f"{quoted(str(value))} is not text")
+    return _short(value)
+
+
+def _short(text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        raise AnswerError(f"{len(text):,} characters are more than an answer can hold ({MOST_CHARACTERS:,})")
+    return text
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "head": _head, "layer": _layer, "tokens": _tokens, "span": _span, "cell": _cell, "order": _order,
+    "number": _number, "choice": _choice, "text": _text,
+}  # fmt: skip
+KINDS = tuple(_CHECKS)
+"""The kinds of questions."""

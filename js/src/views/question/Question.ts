@@ -1,0 +1,312 @@
+/**
+ * A question: what is asked, what was taken from the view, and the answer, with its receipt. The reader acts in the view,
+ * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
+ */
+import type { AnyModel } from "@anywidget/types";
+import type { ViewContext } from "../../context.ts";
+import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
+import type { Renderers } from "../../runtime.ts";
+import { download } from "../../snapshot.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { AnswerRecord, AskedQuestion, QuestionOptions, ViewState } from "../../wire/wire.ts";
+import { createFrame } from "../base/frame.ts";
+import { view } from "../base/view.ts";
+import { createCopy } from "./copyButton.ts";
+import { createLine, createOptions, createText, type Field } from "./fields.ts";
+import { codeOf, HOW, said, typed } from "./kinds.ts";
+import { createOrder } from "./orderField.ts";
+import { placesOf, taken } from "./places.ts";
+import { canonical, fileOf, receiptOf } from "./record.ts";
+
+const NO_PAGE = "this page cannot save: paste the receipt into your course";
+const NO_KERNEL = "not saved, as no kernel answers: run the cell again, or hand in the receipt";
+/** Characters of a receipt that are shown at its two ends. */
+const ENDS: readonly [number, number] = [28, 7];
+/** The records of the questions of this page, for its file of answers. */
+const RECORDS = "__awAnswers";
+
+type Mode = "open" | "chosen" | "answered";
+
+const asked = (ctx: ViewContext): AskedQuestion => (ctx.options as QuestionOptions).question;
+
+/** The records of all questions of the page, by id. */
+function recordsOfPage(): Map<string, AnswerRecord> {
+  const page = globalThis as { [RECORDS]?: Map<string, AnswerRecord> };
+  page[RECORDS] ??= new Map();
+  return page[RECORDS];
+}
+
+export const renderQuestion = view((ctx, root, signal) => {
+  const isPage = ctx.model.get("runtime") === "";
+  const { kind } = asked(ctx).record;
+  const answers = createAnswers(ctx, signal, () => receive());
+  /** What will be the answer once it is submitted. */
+  let draft: unknown = null;
+  /** What is wrong with what was typed. */
+  let fault = "";
+  let isChanging = false;
+  /** What was submitted, while it is on its way. */
+  let sent: { value: unknown; count: number } | null = null;
+  /** What the view had chosen last. */
+  let seen = canonical(taken(ctx, asked(ctx).record));
+
+  const prompt = h("b.question-prompt", { dir: "auto" });
+  const about = h("span.question-about.dim");
+  const points = h("span.question-points");
+  const status = h("span.question-status", { role: "status" });
+  const chosen = h("b.question-chosen", { dir: "auto" });
+  const note = h("span.question-note.dim");
+  const submit = h("button.button.question-submit", { type: "button" }, "Submit");
+  const change = h("button.button", { type: "button" }, "Change");
+  const clear = h("button.button", { type: "button" }, "Clear");
+  const take = h("button.button", { type: "button" });
+  const told = h("div.question-told", { dir: "auto" });
+  const byHand = h("input.copy-text", {
+    readonly: "",
+    spellcheck: "false",
+    "aria-label": "copy this by hand",
+    hidden: "",
+  });
+  const copyByHand = (text: string): void => {
+    assign(byHand, { value: text, hidden: false });
+    byHand.select();
+  };
+  const code = createCopy("question-code", () => codeLine(), signal, copyByHand);
+  const receipt = createCopy("question-receipt", () => receiptOf(asked(ctx).record), signal, copyByHand);
+  const file = h(
+    "button.button",
+    { type: "button", title: "All answers of this page as a file to hand in" },
+    "Download answers",
+  );
+
+  const choose = (value: unknown): void => {
+    [draft, fault] = [value ?? null, ""];
+    update();
+  };
+  const readLine = (line: string): void => {
+    const { record } = asked(ctx);
+    const read = typed(kind, line, placesOf(ctx, record.unit));
+    fault = typeof read === "string" ? read : "";
+    draft = typeof read === "object" && read ? read.value : null;
+    update();
+  };
+  const send = (value: unknown): void => {
+    if (sent) return;
+    if (isPage) {
+      settle(value, "", NO_PAGE);
+      return;
+    }
+    sent = { value, count: Date.now() };
+    receive();
+  };
+  const submitted = (): void => {
+    if (draft !== null && !fault && !submit.disabled) send(draft);
+  };
+  const fields = createFields(ctx, signal, { choose, readLine, enter: submitted });
+  const line = h(
+    "div.question-line-of",
+    status,
+    chosen,
+    note,
+    h("span.question-room"),
+    take,
+    ...fields.inline,
+    clear,
+    change,
+    submit,
+  );
+  const frame = createFrame(ctx, root, {
+    controls: [prompt, h("span.question-side", about, points)],
+    body: [...fields.blocks, line, told, byHand],
+    skeleton: "own",
+    says: true,
+    actions: [code.element, receipt.element, ...(isPage ? [file] : [])],
+  });
+  root.classList.add("aw-question");
+  root.role = "group";
+
+  /** Take an answer over in the browser alone. */
+  const settle = (value: unknown, saved: string, problem: string): void => {
+    const now = asked(ctx);
+    const question = { ...now, record: { ...now.record, value }, saved, problem, feedback: "", right: null };
+    const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
+    ctx.model.set("options", options);
+    done();
+  };
+  const done = (): void => {
+    [draft, fault, isChanging, sent] = [null, "", false, null];
+    for (const field of fields.all) if ("clear" in field) (field as { clear(): void }).clear();
+    update();
+  };
+  /** The kernel's answer to what was submitted, if there is one. */
+  const receive = (): void => {
+    if (!sent) return;
+    const { value } = sent;
+    const reply = answers.get("answer", { ...sent });
+    const why = answers.failure("answer", { ...sent });
+    if (reply) done();
+    else if (why && ctx.tiles.status().state === "ok" && !why.startsWith("No answer")) {
+      [sent, fault] = [null, why];
+      update();
+    } else if (why) settle(value, "", NO_KERNEL);
+    else update();
+  };
+  const modeOf = (): Mode => {
+    if (asked(ctx).record.value !== null && !isChanging) return "answered";
+    return draft !== null && !fault ? "chosen" : "open";
+  };
+  const codeLine = (): string => {
+    const { record } = asked(ctx);
+    const value = modeOf() === "answered" ? record.value : draft;
+    const name = /^[\p{L}_][\p{L}\p{N}_]*$/u.test(record.id) ? record.id : "question";
+    return `${name}.answer = ${value === null ? (HOW[kind]?.code ?? "…") : codeOf(kind, value)}`;
+  };
+
+  const update = (): void => {
+    const now = asked(ctx);
+    const { record, choices } = now;
+    const mode = modeOf();
+    const places = placesOf(ctx, record.unit);
+    root.dataset.mode = mode;
+    setText(prompt, safeText(now.prompt));
+    root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
+    setText(about, safeText(now.about));
+    setText(points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
+    const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
+    const words = value === null ? "" : said({ ...record, value }, places);
+    setText(status, value === null ? "" : mode === "answered" ? "you answered" : "you chose");
+    setText(chosen, words);
+    assign(chosen, { title: words });
+    setText(note, sent ? "saving …" : noteOf(now, mode));
+    setFlag(note, "data-fault", fault !== "");
+    const verdict = now.right === null ? "" : now.right ? "right" : "not right yet";
+    const problem = mode === "answered" || value === null ? now.problem : "";
+    const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
+    const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
+    setText(told, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
+    const isOpen = mode !== "answered" && !sent;
+    for (const field of fields.all) {
+      if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);
+      field.open(isOpen);
+    }
+    fields.follow();
+    const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? taken(ctx, record) : null;
+    assign(take, { hidden: offered === null });
+    if (offered !== null) setText(take, `Take ${said({ ...record, value: offered }, places)}`);
+    else if (isOpen && kind === "order" && choices && draft === null) {
+      assign(take, { hidden: false });
+      setText(take, "Take this order");
+    }
+    assign(submit, { hidden: mode === "answered", disabled: mode !== "chosen" || sent !== null });
+    assign(change, { hidden: mode !== "answered" });
+    assign(clear, { hidden: !isChanging || sent !== null });
+    const whole = receiptOf(record);
+    const [start, end] = ENDS;
+    const short = whole.length > start + end ? `${whole.slice(0, start)}…${whole.slice(-end)}` : whole;
+    frame.show("");
+    frame.readout.show(mode === "answered" ? short : "no receipt yet", false);
+    receipt.show("Copy receipt", whole);
+    assign(receipt.element, { hidden: mode !== "answered" });
+    setFlag(receipt.element, "data-first", isPage);
+    code.show(codeLine(), "Copy this line of code");
+    if (isPage) recordsOfPage().set(record.id, record);
+    assign(file, { hidden: mode !== "answered" });
+  };
+  const noteOf = (now: AskedQuestion, mode: Mode): string => {
+    if (fault) return fault;
+    if (mode === "chosen") return "not submitted yet · another choice changes it";
+    if (mode === "open") return `${HOW[kind]?.act ?? ""} It can be changed until it is submitted.`;
+    if (isPage) return NO_PAGE;
+    if (now.problem === NO_KERNEL) return NO_KERNEL;
+    return now.saved ? `✓ ${now.saved}` : "not saved as a file";
+  };
+
+  on(submit, signal, { click: submitted });
+  on(take, signal, {
+    click: () => choose(kind === "order" ? fields.current() : taken(ctx, asked(ctx).record)),
+  });
+  on(change, signal, {
+    click() {
+      isChanging = true;
+      draft = asked(ctx).record.value;
+      update();
+      submit.focus();
+    },
+  });
+  on(clear, signal, { click: () => send(null) });
+  on(file, signal, {
+    click: () => {
+      const data = new Blob([fileOf([...recordsOfPage().values()])], { type: "application/json" });
+      const page = decodeURIComponent(location.pathname.split("/").at(-1) ?? "").replace(/\.html?$/, "");
+      download(`${page || "page"}.answers.json`, data);
+    },
+  });
+  for (const { name, model } of (ctx.options as QuestionOptions).inner) {
+    const place = h("div.question-view");
+    setFlag(place, "data-hides-patterns", kind === "head" || kind === "layer");
+    root.append(place);
+    drawInside(ctx, name, model, place).catch((error: unknown) =>
+      setText(place, `The view could not be drawn: ${error}`),
+    );
+  }
+  return () => {
+    // What is chosen in the view is taken along; looking on after an answer changes nothing.
+    const value = taken(ctx, asked(ctx).record);
+    const now = canonical(value);
+    if (now !== seen && value !== null && modeOf() !== "answered" && !sent) {
+      [draft, fault] = [value, ""];
+      for (const field of fields.all) if ("clear" in field) (field as { clear(): void }).clear();
+    }
+    seen = now;
+    update();
+  };
+});
+
+/** Draw a view of this name and model into an element: whole, with a frame and a selection of its own. */
+async function drawInside(ctx: ViewContext, name: string, ref: string, el: HTMLElement): Promise<void> {
+  const { host, model, signal } = ctx;
+  const inner = await host.getModel<ViewState & Record<string, unknown>>(ref);
+  const { exports } = await host.getWidget<Renderers>(model.get("runtime"));
+  await exports.render({ model: inner as unknown as AnyModel<ViewState>, el, signal, host }, name);
+}
+
+interface Fields {
+  /** Those in the line of the answer, and those above it. */
+  inline: HTMLElement[];
+  blocks: HTMLElement[];
+  all: Field[];
+  /** Call when the view may have chosen something else. */
+  follow(): void;
+  /** What the fields show, as an answer. */
+  current(): unknown;
+}
+
+interface Acts {
+  choose(value: unknown): void;
+  readLine(line: string): void;
+  enter(): void;
+}
+
+/** The fields of a question of this kind. */
+function createFields(ctx: ViewContext, signal: AbortSignal, { choose, readLine, enter }: Acts): Fields {
+  const { choices, multiple, record } = asked(ctx);
+  const none = { follow: () => undefined, current: () => null };
+  if (record.kind === "choice") {
+    const options = createOptions(choices ?? [], multiple, signal, choose);
+    return { ...none, inline: [], blocks: [options.element], all: [options] };
+  }
+  if (record.kind === "text") {
+    const text = createText(signal, (written) => choose(written.trim() ? written : null), enter);
+    return { ...none, inline: [], blocks: [text.element], all: [text] };
+  }
+  if (record.kind === "order") {
+    const offered = (): string => {
+      const head = taken(ctx, { ...record, kind: "head" });
+      return Array.isArray(head) && !Array.isArray(head[0]) ? head.join(".") : "";
+    };
+    const order = createOrder(choices, signal, choose, offered);
+    return { inline: [], blocks: [order.element], all: [order], follow: order.follow, current: order.current };
+  }
+  const line = createLine(record.kind, record.unit, signal, readLine, enter);
+  return { ...none, inline: [line.element], blocks: [], all: [line] };
+}

@@ -1,0 +1,109 @@
+/** The kinds of answers: how each is said, read from a typed line, and written as Python; twin of attnwidgets/ask/kinds.py. */
+import { quoted, safeText } from "../../dom.ts";
+import type { AnswerRecord } from "../../wire/wire.ts";
+import type { Places } from "./places.ts";
+
+/** What the reader does first, and the form of a typed answer. */
+export const HOW: Record<string, { act: string; form: string; code: string }> = {
+  head: { act: "Click a head in the view.", form: "layer.head", code: "(layer, head)" },
+  layer: { act: "Move the view to a layer.", form: "layer", code: "layer" },
+  tokens: { act: "Click tokens in the view, more with Shift.", form: "positions: 3, 5-7", code: "[3, 5]" },
+  span: { act: "Drag over the text in the view.", form: "first-last", code: "(start, stop)" },
+  cell: { act: "Click a cell of the map.", form: "row, column", code: "(query, key)" },
+  order: { act: "Drag into order, or use the arrows.", form: "", code: '["first", "second"]' },
+  number: { act: "Type a number.", form: "number", code: "0.5" },
+  choice: { act: "Choose.", form: "", code: '"…"' },
+  text: { act: "Write your answer.", form: "", code: '"…"' },
+};
+
+const NAMED = 12;
+/** As the question's Python side has it; longer texts are refused there. */
+export const MOST_CHARACTERS = 20_000;
+
+const isNested = (value: unknown): value is number[][] => Array.isArray(value) && Array.isArray(value[0]);
+const nameOf = (labels: readonly string[], place: number): string =>
+  labels[place] === undefined ? `token ${place}` : quoted(labels, place, 0);
+
+/** An answer in words, which can be shown as they are. */
+export function said({ kind, value, unit }: AnswerRecord, places: Places): string {
+  const { base, queries, keys } = places;
+  const longer = queries.length >= keys.length ? queries : keys;
+  if (kind === "head") {
+    const heads = isNested(value) ? value : [value as number[]];
+    return `head${heads.length > 1 ? "s" : ""} ${heads.map((one) => one.map((n) => n + base).join(".")).join(", ")}`;
+  }
+  if (kind === "layer") {
+    const layers = [value].flat() as number[];
+    return `layer${layers.length > 1 ? "s" : ""} ${layers.map((n) => n + base).join(", ")}`;
+  }
+  if (kind === "cell") {
+    const [query = 0, key = 0] = value as number[];
+    return `${nameOf(queries, query)} → ${nameOf(keys, key)}`;
+  }
+  if (kind === "tokens" || kind === "span") {
+    const given = value as number[];
+    const [start = 0, stop = 0] = given;
+    const all = kind === "span" ? Array.from({ length: stop - start }, (_, i) => start + i) : given;
+    const more = all.length > NAMED ? ` and ${all.length - NAMED} more` : "";
+    return all.length
+      ? all
+          .slice(0, NAMED)
+          .map((place) => nameOf(longer, place))
+          .join(" ") + more
+      : "no token";
+  }
+  if (kind === "number") return safeText(`${value}${unit ? ` ${unit}` : ""}`);
+  if (kind === "order") return safeText((value as unknown[]).map((one) => [one].flat().join(" = ")).join(" > "));
+  if (kind === "choice") return safeText([value].flat().join(", ")) || "none of them";
+  return safeText(String(value).replace(/\s+/g, " ").trim());
+}
+
+/** An answer as Python writes it. */
+export function codeOf(kind: string, value: unknown): string {
+  const isPair = Array.isArray(value) && !isNested(value) && ["head", "cell", "span"].includes(kind);
+  const inside = (item: unknown): string =>
+    Array.isArray(item) ? `[${item.map(inside).join(", ")}]` : JSON.stringify(item);
+  return isPair ? `(${value.join(", ")})` : inside(value);
+}
+
+/** The answer in a typed line; a text says what is wrong with it, null: there is none yet. */
+export function typed(kind: string, line: string, places: Places): { value: unknown } | string | null {
+  const text = line.trim();
+  if (!text) return null;
+  if (kind === "number") {
+    const value = Number(text.replace(/^([-+]?\d*),(\d+)$/, "$1.$2").replace("−", "-"));
+    return Number.isFinite(value) ? { value: Number(value.toPrecision(6)) } : "This is not a number.";
+  }
+  const numbers = (text.match(/\d+/g) ?? []).map(Number);
+  const { base, layers, heads, queries, keys } = places;
+  const size = Math.max(queries.length, keys.length);
+  const within = (name: string, number: number, known: readonly number[]): string =>
+    known.length === 0 || known.includes(number)
+      ? ""
+      : `There is no ${name} ${number + base}: they are ${(known[0] ?? 0) + base} to ${(known.at(-1) ?? 0) + base}.`;
+  const below = (number: number, length: number): string =>
+    length === 0 || number < length ? "" : `There is no position ${number}: they are 0 to ${length - 1}.`;
+  const [first, second] = numbers;
+  if (first === undefined || /[^\d.,;:()[\]\s–-]/.test(text)) return `Type ${HOW[kind]?.form ?? "an answer"}.`;
+  if (kind === "layer") {
+    const layer = first - base;
+    return within("layer", layer, layers) || { value: layer };
+  }
+  if (kind === "tokens") {
+    const all = text.split(/[^\d–-]+/).flatMap((part) => {
+      const [from, to = from] = part.split(/[–-]/).filter(Boolean).map(Number);
+      if (from === undefined || to === undefined || to - from > 10_000) return [];
+      return Array.from({ length: Math.max(0, to - from) + 1 }, (_, i) => from + i);
+    });
+    const value = [...new Set(all)].sort((a, b) => a - b);
+    return below(value.at(-1) ?? 0, size) || { value };
+  }
+  if (second === undefined || numbers.length > 2) return `Type ${HOW[kind]?.form ?? "two numbers"}.`;
+  if (kind === "head") {
+    const [layer, head] = [first - base, second - base];
+    return within("layer", layer, layers) || within("head", head, heads) || { value: [layer, head] };
+  }
+  if (kind === "cell") return below(first, queries.length) || below(second, keys.length) || { value: [first, second] };
+  if (second < first) return "The last position comes before the first.";
+  return below(second, size) || { value: [first, second + 1] };
+}

@@ -1,0 +1,123 @@
+"""A class as a table, and what its questions tell: against closed forms."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+
+import pytest
+
+import attnwidgets as aw
+
+from .made import HEAD, NUMBER, notebook, write
+
+course = aw.course
+KEY = {
+    "q1": course.exact((5, 9), points=2),
+    "q2": course.near(10, full=0, none=10),
+    "q3": course.exact("yes"),
+}
+GIVEN = {
+    "Ada": ((5, 9), 10, "yes"),
+    "Bo": ((5, 9), 8, "yes"),
+    "Cy": ((0, 1), 7, "no"),
+    "Dee": ((0, 1), 4, "yes"),
+    "Eve": ((2, 2), 1, "no"),
+    "Fay": (None, 0, "maybe"),
+}
+
+
+def answers_of(head, number, word):
+    made = course.make_record
+    found = {"q2": made("q2", "number", number), "q3": made("q3", "choice", word)}
+    return found if head is None else {**found, "q1": made("q1", "head", head)}
+
+
+@pytest.fixture
+def graded():
+    return course.grade_class({name: answers_of(*given) for name, given in GIVEN.items()}, KEY)
+
+
+def test_every_submission_has_its_grades(graded):
+    assert list(graded) == list(GIVEN)
+    assert graded["Bo"].points == pytest.approx(2 + 0.8 + 1)
+    assert graded.points.shape == (6, 3)
+    assert graded.points.sum(axis=1).tolist() == pytest.approx([4, 3.8, 0.7, 1.4, 0.1, 0])
+
+
+def test_share_right_and_the_commonest_wrong_answer(graded):
+    found = graded.statistics
+    assert [found[name].right for name in KEY] == pytest.approx([2 / 6, 30 / 60, 3 / 6])
+    assert (found["q1"].wrong, found["q1"].times, found["q1"].unanswered) == ([0, 1], 2, 1)
+    assert (found["q3"].wrong, found["q3"].times) == ("no", 2)
+
+
+def test_discrimination_is_the_correlation_with_the_points_of_the_other_questions(graded):
+    rows = graded.points.tolist()
+    for column, name in enumerate(KEY):
+        item = [row[column] for row in rows]
+        rest = [sum(row) - row[column] for row in rows]
+        assert graded.statistics[name].discrimination == pytest.approx(statistics.correlation(item, rest))
+
+
+def test_discrimination_by_its_closed_form_from_item_and_total(graded):
+    # Corrected item-total correlation from r(item, total), s(item) and s(total): Henrysson 1963.
+    rows = graded.points.tolist()
+    total = [sum(row) for row in rows]
+    for column, name in enumerate(KEY):
+        item = [row[column] for row in rows]
+        r, s, t = statistics.correlation(item, total), statistics.stdev(item), statistics.stdev(total)
+        expected = (r * t - s) / math.sqrt(s**2 + t**2 - 2 * r * s * t)
+        assert graded.statistics[name].discrimination == pytest.approx(expected)
+
+
+def test_a_question_that_all_have_right_or_a_class_of_two_discriminates_nothing():
+    same = {name: answers_of((5, 9), number, "yes") for name, number in (("a", 1), ("b", 5), ("c", 10))}
+    found = course.grade_class(same, KEY).statistics
+    assert math.isnan(found["q1"].discrimination)
+    assert math.isnan(found["q2"].discrimination)
+    assert found["q1"].wrong is None
+    two = course.grade_class(dict(list(same.items())[:2]), KEY)
+    assert all(math.isnan(item.discrimination) for item in two.statistics.values())
+
+
+def test_the_table_is_shown_written_and_given_to_pandas(graded, tmp_path):
+    html = graded._repr_html_()
+    for words in ("share right", "discrimination", "commonest wrong answer", "[0,1] (2)", "33%", "Ada"):
+        assert words in html
+    rows = list(csv.DictReader(graded.to_csv(tmp_path / "class.csv").open(encoding="utf-8")))
+    assert [row["submission"] for row in rows] == list(GIVEN)
+    assert rows[5]["reasons"] == "q1: not answered"
+    assert float(rows[1]["points"]) == pytest.approx(3.8)
+    pytest.importorskip("pandas", reason="pip install pandas (make test does it)")
+    assert graded.to_dataframe()["q2"].tolist() == pytest.approx([1, 0.8, 0.7, 0.4, 0.1, 0])
+
+
+def test_names_that_a_spreadsheet_or_a_page_would_run_stay_text(tmp_path):
+    graded = course.grade_class({"=cmd()": {}, "<script>x</script>": {}}, KEY)
+    assert "<script>" not in graded._repr_html_()
+    assert "'=cmd()" in graded.to_csv(tmp_path / "class.csv").read_text()
+
+
+def test_of_long_paths_the_table_shows_what_tells_them_apart():
+    names = [f"lecture 5/{name}_4711/ps1.ipynb" for name in ("ada", "bo")]
+    html = course.grade_class({name: {} for name in names}, KEY)._repr_html_()
+    assert ">ada_4711<" in html
+    assert "title='lecture 5/bo_4711/ps1.ipynb'" in html
+
+
+def test_a_folder_of_notebooks_is_graded_at_once(tmp_path):
+    write(tmp_path / "ada" / "ps1.ipynb", notebook([HEAD], [NUMBER]))
+    write(tmp_path / "bo" / "ps1.ipynb", notebook([NUMBER]))
+    graded = course.grade_class(tmp_path, KEY, marks={"bo/ps1.ipynb": {"q1": 0.5}})
+    assert {name: one["q1"].points for name, one in graded.items()} == {"ada/ps1.ipynb": 2, "bo/ps1.ipynb": 1}
+    with pytest.raises(KeyError, match=r"Did you mean 'bo/ps1\.ipynb'"):
+        course.grade_class(tmp_path, KEY, marks={"bo/ps2.ipynb": {"q1": 1}})
+
+
+def test_answers_of_one_submission_are_named(graded):
+    with pytest.raises(TypeError, match=r"aw\.course\.grade"):
+        course.grade_class({"q1": HEAD}, KEY)
+    assert repr(course.grade_class({}, KEY)) == "no submissions"
+    assert "6 submissions, on average 1.67 of 4 points" in repr(graded)

@@ -1,0 +1,197 @@
+"""Answers get shares by a key: each rule against a closed form or a library, each refusal with its reason."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+import attnwidgets as aw
+from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.reading.answers import Answers
+
+from .made import HEAD, NUMBER, ORDER, OTHER_HEAD, SUBJECT
+
+course = aw.course
+
+
+def share(rule, kind, value):
+    answers = {"q": course.make_record("q", kind, value)}
+    return course.grade(answers, {"q": rule})["q"].share
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "value", "expected"),
+    [
+        (course.exact((5, 9)), "head", [5, 9], 1),
+        (course.exact((5, 9)), "head", [9, 5], 0),
+        (course.exact({(1, 0), (0, 2)}), "head", [[0, 2], [1, 0]], 1),
+        (course.exact(0.1 + 0.2), "number", 0.3, 1),
+        (course.exact(np.float64(2)), "number", 2, 1),
+        (course.exact({"b", "a"}), "choice", ["a", "b"], 1),
+        (course.exact("LRP"), "choice", "lrp", 0),
+        (course.any_of((0, 3), (0, 0)), "head", [0, 0], 1),
+        (course.any_of({(0, 3): 1, (0, 0): 0.5}), "head", [0, 0], 0.5),
+        (course.any_of({(0, 3): 1, (0, 0): 0.5}), "head", [0, 1], 0),
+        (course.overlap({5, 6, 11}), "tokens", [5, 6, 11], 1),
+        (course.overlap({5, 6, 11}), "tokens", [5], 0.333333),
+        (course.overlap({5, 6, 11}), "tokens", [], 0),
+        (course.overlap(set()), "tokens", [], 1),
+        (course.overlap([(0, 1), (0, 2)]), "head", [0, 1], 0.5),
+        (course.overlap((2, 6)), "span", [4, 8], 0.333333),
+        (course.overlap(["a", "b"]), "choice", ["b", "c"], 0.333333),
+        (course.near(0.847, full=0.005, none=0.055), "number", 0.85, 1),
+        (course.near(0.847, full=0.005, none=0.055), "number", 0.877, 0.5),
+        (course.near(0.847, full=0.005, none=0.055), "number", 0.7, 0),
+        (course.near(10, full=0, none=5), "number", 9, 0.8),
+    ],
+)
+def test_shares(rule, kind, value, expected):
+    assert share(rule, kind, value) == expected
+
+
+def test_kendall_is_tau_b_as_scipy_has_it_for_every_order_with_and_without_ties():
+    right = ["a", ["b", "c"], "d"]
+    place = {"a": 0, "b": 1, "c": 1, "d": 2}
+    orders = [list(order) for order in itertools.permutations("abcd")]
+    orders += [
+        [["a", "b"], "c", "d"],
+        [["c", "d"], ["a", "b"]],
+        ["a", ["c", "b"], "d"],
+        ["d", ["a", "b", "c"]],
+    ]
+    for order in orders:
+        given = {name: number for number, names in enumerate(order) for name in names}
+        tau = kendalltau([place[name] for name in "abcd"], [given[name] for name in "abcd"]).statistic
+        assert share(course.kendall(right), "order", order) == pytest.approx(max(0, tau), abs=1e-6)
+
+
+def test_an_exchange_of_neighbours_among_four_is_two_thirds_and_no_order_is_nothing():
+    rule = course.kendall(["a", "b", "c", "d"], points=4)
+    graded = course.grade({"q": course.make_record("q", "order", ["b", "a", "c", "d"])}, {"q": rule})
+    assert graded["q"].points == pytest.approx(2.666667)
+    assert share(rule, "order", [["a", "b", "c", "d"]]) == 0
+    other = course.grade({"q": course.make_record("q", "order", ["a", "b", "c", "x"])}, {"q": rule})["q"]
+    assert other.share == 0
+    assert "other items were to be put in order: d, x" in other.reason
+
+
+def test_a_rubric_adds_weights_and_names_what_a_person_must_read():
+    rule = course.rubric(
+        {"feature": (2, r"plural"), "length": lambda text: len(text) > 10, "argument": None}, points=4
+    )
+    answers = {"q": course.make_record("q", "text", "It fires on PLURAL nouns")}
+    mark = course.grade(answers, {"q": rule})["q"]
+    assert (mark.share, mark.points, mark.reason) == (0.75, 3, "to be read: argument")
+    by_hand = course.grade(answers, {"q": rule}, marks={"q": 1})["q"]
+    assert (by_hand.points, by_hand.reason) == (4, "by hand")
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule", "reason"),
+    [
+        (None, course.exact(1), "not answered"),
+        ({**HEAD, "value": None}, course.exact(1), "not answered"),
+        (HEAD, course.exact((5, 9), subject="f" * 16), "is about another model and text"),
+        ({**HEAD, "subject": None}, course.exact((5, 9), subject=SUBJECT), "does not say about which"),
+        ({**HEAD, "v": 3}, course.exact((5, 9)), "version 3"),
+        ({**HEAD, "value": "5.9"}, course.exact((5, 9)), "not a head"),
+        (HEAD, course.near(5, 0, 1), "a number is right here, and 'head' is not"),
+        (HEAD, course.kendall(["a", "b"]), "an order is right here"),
+        (NUMBER, course.overlap([1]), "a set is right here"),
+        (NUMBER, course.exact((5, 9)), "not a number"),
+        (NUMBER, course.near(0.847, 0, 1, unit="nats"), "in no unit, and nats was asked for"),
+        ("nonsense", course.exact((5, 9)), "not the record"),
+    ],
+)
+def test_what_does_not_count_has_a_share_of_nothing_and_a_reason(answer, rule, reason):
+    mark = course.grade({} if answer is None else {"q1": answer, "q2": NUMBER}, {"q1": rule})["q1"]
+    assert mark.share == mark.points == 0
+    assert reason in mark.reason
+
+
+def test_the_right_subject_counts():
+    assert course.grade({"q1": HEAD}, {"q1": course.exact((5, 9), subject=SUBJECT)})["q1"].share == 1
+
+
+def test_a_refused_answer_has_the_reason_with_which_it_was_read():
+    found = Answers(refused={"q1": "of version 7"}, notes=["ps1.ipynb: q1 is of version 7"])
+    graded = course.grade(found, {"q1": course.exact((5, 9))})
+    assert graded["q1"].reason == "of version 7"
+    assert "of version 7" in graded._repr_html_()
+
+
+def test_points_are_added_and_the_table_says_what_counts():
+    key = {
+        "q1": course.exact((5, 9), points=2),
+        "q2": course.near(0.9, 0.003, 0.1),
+        "q3": course.exact(["x"]),
+    }
+    graded = course.grade({"q1": HEAD, "q2": NUMBER, "q3": ORDER}, key)
+    assert graded.of == 4
+    assert graded.points == pytest.approx(2 + (0.1 - 0.053) / 0.097)
+    assert next(row["answer"] for row in graded.to_rows()) == "[5,9]"
+    assert (
+        "<script"
+        not in course.grade(
+            {"q": course.make_record("q", "text", "<script>alert(1)</script>")}, {"q": course.exact("x")}
+        )._repr_html_()
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: course.exact(1, points=0), "points=0"),
+        (lambda: course.exact(float("nan")), "finite"),
+        (lambda: course.exact(object()), "object cannot be kept"),
+        (lambda: course.exact(1, subject="my sentence"), "not a hash"),
+        (course.any_of, "one at least"),
+        (lambda: course.any_of({1: 2}), "share of 2"),
+        (lambda: course.overlap(5), "a set of answers"),
+        (lambda: course.kendall(["a"]), "two places"),
+        (lambda: course.near(1, full=0.1, none=0.1), "none must be larger"),
+        (lambda: course.rubric({}), "criteria"),
+        (lambda: course.rubric({"a": "("}), "no regular expression"),
+        (lambda: course.rubric({"a": 3}), "neither a regular expression"),
+        (lambda: course.grade({}, {"q": course.exact(1)}, marks={"p": 1}), "'p', which is no question"),
+        (lambda: course.grade({}, {"q": course.exact(1)}, marks={"q": 2}), "from 0 to 1"),
+    ],
+)
+def test_a_key_that_cannot_be_right_is_refused_when_it_is_made(make, words):
+    with pytest.raises(AnswerError, match=words):
+        make()
+
+
+def test_a_key_without_rules_and_answers_of_a_class_are_named():
+    with pytest.raises(TypeError, match="not a rule"):
+        course.grade({}, {"q1": (5, 9)})
+    with pytest.raises(TypeError, match="grade_class"):
+        course.grade({"a": Answers({"q1": OTHER_HEAD})}, {"q1": course.exact((5, 9))})
+    with pytest.raises(KeyError, match="Did you mean 'q1'"):
+        course.grade({}, {"q1": course.exact(1)})["q_1"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        course.exact((5, 9), points=2, subject=SUBJECT),
+        course.any_of({(0, 3): 1, (0, 0): 0.5}),
+        course.any_of("a", "b"),
+        course.overlap({5, 6}),
+        course.kendall(["a", ["b", "c"]], points=4),
+        course.near(0.847, full=0.005, none=0.05, unit="nats"),
+        course.rubric({"a": (2, "x|y"), "b": None}),
+    ],
+)
+def test_a_rule_is_shown_as_the_code_that_makes_it_again(rule):
+    again = eval(f"aw.course.{rule!r}", {"aw": aw})
+    assert repr(again) == repr(rule)
+    assert (again.points, again.subject, again.unit, again.steps) == (
+        rule.points,
+        rule.subject,
+        rule.unit,
+        rule.steps,
+    )

