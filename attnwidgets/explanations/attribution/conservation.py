@@ -102,7 +102,7 @@ def check_conservation(model: Any, *, tolerance: float = TOLERANCE, again: bool 
     Raises:
         ValueError: If gradients are unavailable (quantised weights, `torch.inference_mode`), the pass does
             not fit into memory, or its numbers say nothing about the architecture: NaN or infinity (the
-            message names the layer), or a target of exactly zero.
+            message names the layer), or an output of exactly zero.
         UnsupportedModelError: If the model cannot be traced.
 
     Source: Ali et al. 2022, proposition 1; the check is attnwidgets' own.
@@ -168,7 +168,7 @@ def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
             )
             return Conservation(name, float("nan"), {}, problem)
     target = float(relevances.scores[0])
-    if target == 0:
+    if target == 0 and not _has_outputs(trace):
         raise ValueError(
             f"{purpose}: the largest output of this {name} is exactly 0, so relevance has nothing to start "
             "from; look at its weights."
@@ -177,7 +177,13 @@ def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:
         stack: tuple(float(relevances.total(stack, layer)[0]) for layer in range(states.shape[1]))
         for stack, states in relevances.states.items()
     }
-    return Conservation(name, target, sums, _problem(target, sums, tolerance))
+    problem = _problem(target, sums, tolerance) if target else "without its biases it computes exactly 0"
+    return Conservation(name, target, sums, problem)
+
+
+def _has_outputs(trace: Any) -> bool:
+    """Return whether the model, with its biases, computes anything but zeros."""
+    return trace.logits is not None and bool(trace.logits.any())
 
 
 def _says_nothing(verdict: Conservation, trace: Any) -> bool:
