@@ -13,6 +13,7 @@ from matplotlib import colormaps, font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, FuncNorm, Normalize
 from matplotlib.figure import Figure
+from PIL import Image
 
 from attnwidgets._files import write_bytes
 from attnwidgets.figures.labels import cells, printable
@@ -65,6 +66,20 @@ def rendered(figure: Figure, dpi: int) -> bytes:
     with Quiet():
         figure.savefig(target, format="png", dpi=dpi, facecolor="white")
     return target.getvalue()
+
+
+def pixels(figure: Figure, dpi: int) -> Image.Image:
+    """Return a figure of `figure_of` as an image on white; `savefig` would lay it out and draw it twice."""
+    had, colour = figure.dpi, figure.get_facecolor()
+    figure.set_dpi(dpi)
+    figure.set_facecolor("white")
+    try:
+        with Quiet():
+            figure.canvas.draw()
+        return Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")  # type: ignore[attr-defined]
+    finally:
+        figure.set_dpi(had)
+        figure.set_facecolor(colour)
 
 
 class Quiet(warnings.catch_warnings):

@@ -24,8 +24,8 @@ from attnwidgets.figures.drawing import (
     ink_on,
     label_axis,
     length_of,
+    pixels,
     put,
-    rendered,
     side_of,
 )
 from attnwidgets.figures.labels import cells, printable
@@ -157,7 +157,6 @@ def strip(
 
 def small_png(figure: Figure, *, dpi: int = 80) -> bytes:
     """Return a figure as a small palette PNG."""
-    picture = Image.open(io.BytesIO(rendered(figure, dpi=dpi))).convert("RGB")
     target = io.BytesIO()
-    picture.quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
+    pixels(figure, dpi).quantize(128, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
     return target.getvalue()
