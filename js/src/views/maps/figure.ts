@@ -98,16 +98,18 @@ export function createFigure(
       const names = namesApart(wanted.labels, key.apart);
       const isNarrow = box.width < NARROW;
       const beside = shares.room(names, numbers, isNarrow);
-      const leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
-      const across = Math.max(24, box.width - leftRoom - beside - 4);
+      let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
+      const across = (): number => Math.max(24, box.width - leftRoom - beside - 4);
       // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
-      const high = (above: number): Box => ({ width: across, height: Math.max(24, box.height - above - 4) });
+      const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
       const least = beside ? HEADING_HEIGHT : FLAT;
       let above = least;
       size = fit(rows, cols, high(least), whole);
       const plain = fit(rows, cols, high(least));
       isLong = plain.rows < rows || plain.cols < cols;
+      // What is left out above is said in the corner, which must not reach into the labels of the columns.
+      if (plain.rows < rows && !whole) leftRoom = Math.max(leftRoom, textWidth(`↑ ${rows} earlier`, font) + 8);
       const foot = isLong ? FOOT : 0;
       const topRoom = labelRoom(key.names, size.cellWidth, font, longest);
       if (foot || topRoom > size.cellWidth + 2) {
@@ -116,7 +118,7 @@ export function createFigure(
         // A last long label must not reach beyond the box.
         const heading = names && above > least ? HEADING + 8 : 0;
         const over = Math.max(0, overhang(key, size, font, topRoom) + heading - beside);
-        if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across - over) }, whole);
+        if (over > 0) size = fit(rows, cols, { ...high(above + foot), width: Math.max(24, across() - over) }, whole);
       }
       sizes = { leftRoom, topRoom };
       query.open(size.rows);
