@@ -39,8 +39,25 @@ def test_text_models(family: str, dtype: torch.dtype, blocks: list[int]) -> None
     found = trace(model, None, IDS)
     assert set(blocks) == {16, 29}
     expected = eager(model, input_ids=torch.tensor([IDS]))
-    assert found.logits is None or torch.equal(found.logits, expected.logits[0])
-    assert_same(found, "self", expected.attentions)
+    if dtype == torch.float32:
+        assert found.logits is None or torch.equal(found.logits, expected.logits[0])
+        assert_same(found, "self", expected.attentions)
+    else:
+        assert_same_but_for_rounding(found, expected)
+
+
+def assert_same_but_for_rounding(found: Any, expected: Any) -> None:
+    """Assert that at most one weight in a thousand differs, by one unit in the last place of bfloat16.
+
+    On some processors, a product in bfloat16 adds up in an order that depends on its number of rows.
+    """
+    assert found.n_layers("self") == len(expected.attentions) > 0
+    for layer, weights in enumerate(expected.attentions):
+        ours, theirs = found.attention_layer(layer, "self"), weights[0].float()
+        torch.testing.assert_close(ours, theirs, rtol=2**-7, atol=0)
+        assert (ours != theirs).float().mean() < 1e-3
+    if found.logits is not None:
+        torch.testing.assert_close(found.logits, expected.logits[0], rtol=2**-6, atol=1e-2)
 
 
 def test_double_precision(request: pytest.FixtureRequest) -> None:
