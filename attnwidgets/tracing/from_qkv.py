@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import require_choice, suggest
 from attnwidgets._tensors import as_array, as_tensor, is_tensor, kept_dtype
 from attnwidgets.tracing.from_attentions import GivenTrace, axis_of_tokens
 from attnwidgets.tracing.layers import SoftmaxLayer, Stack
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating]
 
 CAUSAL = "causal"
+SCORES = ("dot", "additive")
 _MATRIX = 2
 
 
@@ -63,14 +64,42 @@ class QkvLayer(SoftmaxLayer):
         """Return mask, scaling, softcap and position bias."""
         return {"mask": self.mask, "scaling": self.scaling, "softcap": None, "position_bias": None}
 
+    def compared(self) -> Floats:
+        """Return how queries and keys compare [head, query, key], before scaling and mask."""
+        return self.query @ self.key.swapaxes(1, 2)
+
     def weights(self, heads: Chosen = None, queries: Chosen = None) -> Floats:
         """Return [head, query, key]; of the given heads and queries only."""
-        scores = self.query @ self.key.swapaxes(1, 2) * self.scaling
+        scores = self.compared() * self.scaling
         scores = scores if self.mask is None else scores + self.mask[0]
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         shares /= shares.sum(-1, keepdims=True)
         chosen = shares[positions(heads, len(shares), "head")]
         return chosen[:, positions(queries, shares.shape[1], "query")]
+
+
+@dataclass(frozen=True)
+class AdditiveLayer(QkvLayer):
+    """A layer that compares queries and keys by a small network instead of a product.
+
+    Args:
+        additive: The network's weights v_a [head, dim].
+    """
+
+    additive: Floats
+
+    def settings(self) -> dict[str, Any]:
+        """Return mask, scaling, softcap and position bias, and the weights v_a as "additive"."""
+        return {**super().settings(), "additive": self.additive}
+
+    def compared(self) -> Floats:
+        """Return v_a . tanh(q + k) [head, query, key], before scaling and mask."""
+        return np.stack(
+            [
+                np.tanh(query[:, None] + key[None]) @ weights
+                for query, key, weights in zip(self.query, self.key, self.additive, strict=True)
+            ]
+        )
 
 
 class QkvTrace(GivenTrace):
@@ -106,8 +135,13 @@ def from_qkv(
     tokens: Sequence[str] | None = None,
     heads: int = 1,
     scale: float | None = None,
+    score: Literal["dot", "additive"] = "dot",
+    v_a: Any = None,
 ) -> QkvTrace:
     """Return one attention layer computed by hand: softmax(scale * Q K^T + mask), Q = E W_q, K = E W_k.
+
+    With `score="additive"`, queries and keys are compared by a small network: softmax(scale * s + mask) with
+    s[i, j] = v_a . tanh(q_i + k_j).
 
     The result is a trace: `aw.NeuronView(trace)` shows how each weight arises; the other views, and the
     methods that read attention, accept it like a model's. `.attention_layer(0)` returns the weights [head,
@@ -124,11 +158,13 @@ def from_qkv(
             (0 and -inf). None: every query reads every key.
         tokens: One label per row of E.
         heads: Number of heads.
-        scale: Factor on the scores; None: 1 / sqrt(d_k).
+        scale: Factor on the scores; None: 1 / sqrt(d_k), of additive scores 1.
+        score: "dot", the product q . k; or "additive", v_a . tanh(q + k).
+        v_a: Weights of additive scores [heads * d_k]; the first d_k belong to the first head.
 
     Raises:
-        ValueError: If shapes do not fit (the message lists all of them), a number is not finite, or a query
-            may read nothing.
+        ValueError: If shapes do not fit (the message lists all of them), a number is not finite, a query may
+            read nothing, the score is unknown, or v_a is missing or not needed.
         TypeError: If an argument is not a numeric array.
 
     Example:
@@ -138,11 +174,15 @@ def from_qkv(
                [0.36, 0.64, 0.  ],
                [0.26, 0.26, 0.47]])
 
-    Source: Vaswani et al. 2017, Attention Is All You Need, equation 1.
+    Source: Vaswani et al. 2017, Attention Is All You Need, equation 1. Additive scores: Bahdanau et al. 2015,
+    Neural Machine Translation by Jointly Learning to Align and Translate, appendix A.1.2 (there queries are
+    the decoder's states, and keys the annotations of the source).
     """
+    require_choice("score", score, SCORES)
     matrices = {"E": E, "W_q": W_q, "W_k": W_k} | ({} if W_v is None else {"W_v": W_v})
     arrays = {name: _matrix(value, name) for name, value in matrices.items()}
-    dtype = np.result_type(*arrays.values())
+    weights = _score_weights(v_a, score)
+    dtype = np.result_type(*arrays.values(), *([] if weights is None else [weights]))
     arrays = {name: value.astype(dtype) for name, value in arrays.items()}
     _check_shapes(arrays, heads)
     embedded = arrays["E"]
@@ -152,8 +192,13 @@ def from_qkv(
     query, key = (_by_head(embedded @ arrays[name], heads) for name in ("W_q", "W_k"))
     if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
         raise ValueError(f"scale must be a finite number or None (1 / sqrt(d_k)), not {scale!r}")
-    scaling = query.shape[-1] ** -0.5 if scale is None else float(scale)
-    layer = QkvLayer(query, key, _added(mask, count, dtype), scaling)
+    added = _added(mask, count, dtype)
+    if weights is None:
+        scaling = query.shape[-1] ** -0.5 if scale is None else float(scale)
+        layer = QkvLayer(query, key, added, scaling)
+    else:
+        scaling = 1.0 if scale is None else float(scale)
+        layer = AdditiveLayer(query, key, added, scaling, _of_heads(weights.astype(dtype), arrays, heads))
     axis = numbered(count) if tokens is None else axis_of_tokens(tokens)
     trace = QkvTrace({"self": Stack((layer,), axis, axis)})
     if "W_v" in arrays:
@@ -194,6 +239,36 @@ def _check_shapes(arrays: dict[str, Floats], heads: int) -> None:
             raise ValueError(f"{name} has {columns} columns, which {heads} heads cannot share ({listing})")
     if shapes["W_q"] != shapes["W_k"]:
         raise ValueError(f"W_q and W_k must have the same shape ({listing})")
+
+
+def _score_weights(v_a: Any, score: str) -> Floats | None:
+    """Return v_a as a vector of finite numbers; None for dot products.
+
+    Raises:
+        ValueError: If it is missing, not needed, no vector, or not finite.
+        TypeError: If it is not numeric.
+    """
+    if score == "dot":
+        if v_a is not None:
+            raise ValueError("v_a is for score='additive', and score is 'dot': give both or neither")
+        return None
+    if v_a is None:
+        raise ValueError("v_a is missing: score='additive' computes v_a . tanh(q + k), v_a [heads * d_k]")
+    shape = np.shape(as_array(v_a)) if is_tensor(v_a) else np.shape(v_a)
+    if len(shape) != 1:
+        raise ValueError(f"v_a has shape {tuple(shape)}, and must be a vector [heads * d_k]")
+    return _matrix([v_a] if isinstance(v_a, (list, tuple)) else as_array(v_a)[None], "v_a")[0]
+
+
+def _of_heads(weights: Floats, arrays: dict[str, Floats], heads: int) -> Floats:
+    """Return v_a as [head, dim]; raise ValueError if it does not fit W_q."""
+    columns = arrays["W_q"].shape[1]
+    if len(weights) != columns:
+        raise ValueError(
+            f"v_a has {len(weights)} numbers, and W_q has {columns} columns (W_q "
+            f"{list(arrays['W_q'].shape)}, v_a [{len(weights)}]): one weight for each"
+        )
+    return weights.reshape(heads, -1)
 
 
 def _by_head(states: Floats, heads: int) -> Floats:

@@ -284,7 +284,8 @@ class Trace:
         """Return a layer's other attention inputs beside queries and keys, as `attention_weights` takes them.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
-        "mask" [1, head or 1, query or 1, key] are added to them. Absent ones are None.
+        "mask" [1, head or 1, query or 1, key] are added to them. Absent ones are None. Only where scores are
+        additive there is "additive" [head, dim], the weights v of v . tanh(q + k).
 
         Raises:
             UnsupportedModelError: If only attention weights are known.

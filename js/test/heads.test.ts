@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { headColour, headInk } from "../src/views/heads/colours.ts";
-import { aligned } from "../src/views/heads/neuron/row.ts";
+import { aligned, productWords, type Row, vectorOf, wordsOf } from "../src/views/heads/neuron/row.ts";
 import { along, givenApart, limited, pairsOf, relations, strongestOfEach } from "../src/views/heads/pairs.ts";
 import { rowsOf } from "../src/views/heads/rows.ts";
 import { decodeTile } from "../src/wire/codec.ts";
@@ -135,4 +135,30 @@ test("sixteen heads have colours of their own on either page, with a legible num
     assert.match(colours.join(), /^(#[0-9a-f]{6},?)+$/);
   }
   assert.deepEqual(["#ffffff", "#000000"].map(headInk), ["#000", "#fff"]);
+});
+
+test("an additive score is told as v times tanh(q + k)", () => {
+  const row: Row = {
+    dim: 2,
+    kvHead: 0,
+    scaling: 1,
+    softcap: null,
+    series: ["dot"],
+    dtype: "float64",
+    additive: true,
+    q: Float32Array.of(1, 0),
+    v: Float32Array.of(2, -1),
+    k: Float32Array.of(0, 0, -1, 0.5),
+    count: 2,
+    by: { dot: Float32Array.of(2 * Math.tanh(1), -Math.tanh(0.5)) },
+    steps: ["vectors", "product", "dot"],
+  };
+  const [first, second] = vectorOf(row, "product", 1);
+  assert.equal(first, 0);
+  assert.ok(Math.abs((second as number) + Math.tanh(0.5)) < 1e-6);
+  assert.match(wordsOf(row, "product", 1), /^v × tanh\(q \+ k\), number by number: 0 of 2 products speak/);
+  assert.match(wordsOf(row, "dot", 0), /^v · tanh\(q \+ k\) = the sum of the 2 products = 1\.523/);
+  assert.match(wordsOf(row, "scaled", 0), /additive scores are not scaled/);
+  assert.equal(productWords(row, 1, 0), "v 2 × tanh(q 1 + k −1) = 0");
+  assert.match(productWords({ ...row, additive: false }, 1, 0), /^q 1 × k −1 = −1$/);
 });

@@ -61,6 +61,32 @@ def test_every_step_shows_the_number_that_python_has(neuron, trace):
     assert "⟨U+202E⟩on" in root.locator(".aw-neuron-keys").inner_text()
 
 
+def test_additive_scores_are_shown_number_by_number(open_page, tmp_path):
+    draw = np.random.default_rng(0).normal
+    states = [draw(size=shape) for shape in ((6, 8), (8, 12), (8, 12))]
+    weights = draw(size=12)
+    trace = aw.from_qkv(*states, heads=2, score="additive", v_a=weights, tokens=TOKENS)
+    view = aw.NeuronView(trace, head=1)
+    view.selection.pinned = (4, 2)
+    page = open_page(view.to_html(tmp_path / "additive.html").as_uri(), reduced_motion="reduce")
+    page.locator(".aw-neuron-key").first.wait_for()
+    root = page.locator(".aw-neuron")
+    query, keys = (side[1].numpy() for side in trace.query_key(0))
+    products = weights[6:] * np.tanh(query[4] + keys[2])
+    assert values(root)["dot"] == pytest.approx(products.sum(), rel=1e-3)
+    pair = root.locator(".aw-neuron-pair")
+    pair.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    said = root.locator(".aw-neuron-formula").inner_text()
+    assert said.startswith(f"v × tanh(q + k), number by number: {(products > 0).sum()} of 6 products")
+    box = pair.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + 20)  # the last number
+    readout = root.locator(".aw-readout").inner_text()
+    assert readout.startswith("number 5 of 6: v ")
+    assert number(readout.rsplit("= ", 1)[1]) == pytest.approx(products[-1], rel=1e-3)
+
+
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
 def test_steps_are_walked_with_keys_and_buttons(neuron, motion):
     page, root, _ = neuron(reduced_motion=motion)

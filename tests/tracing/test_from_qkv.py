@@ -135,6 +135,67 @@ def test_what_does_not_fit_is_said_with_all_shapes(change, words):
         aw.from_qkv(given.pop("E"), given.pop("W_q"), given.pop("W_k"), given.pop("W_v", None), **given)
 
 
+V_A = [0.5, -1.0, 2.0]
+
+
+def additive_by_hand(scale=1.0, mask=None):
+    """softmax(scale v . tanh(q + k)), loop by loop (Bahdanau et al. 2015, appendix A.1.2)."""
+    q, k = np.array(E) @ np.array(W_Q), np.array(E) @ np.array(W_K)
+    scores = [
+        [scale * sum(v * math.tanh(a + b) for v, a, b in zip(V_A, q[i], k[j], strict=True)) for j in range(3)]
+        for i in range(3)
+    ]
+    if mask is not None:
+        scores = [[s if mask[i][j] else -math.inf for j, s in enumerate(row)] for i, row in enumerate(scores)]
+    return softmax(scores)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_additive_scores_are_the_closed_form(kind):
+    trace = aw.from_qkv(E, W_Q, W_K, W_V, score="additive", v_a=kind(V_A), tokens=TOKENS)
+    rtol = 1e-6 if kind is torch.tensor else 1e-12  # a tensor of Python numbers is float32
+    np.testing.assert_allclose(trace.attention_layer(0)[0], additive_by_hand(), rtol=rtol)
+    values = np.array(E) @ np.array(W_V)
+    np.testing.assert_allclose(trace.head_outputs[0], additive_by_hand() @ values, rtol=rtol)
+    masked = aw.from_qkv(E, W_Q, W_K, score="additive", v_a=kind(V_A), mask="causal", scale=0.5)
+    np.testing.assert_allclose(masked.attention_layer(0)[0], additive_by_hand(0.5, np.tri(3)), rtol=rtol)
+    assert masked.is_causal()
+
+
+def test_additive_heads_take_their_weights_in_order():
+    draw = np.random.default_rng(1).normal
+    embedded, query, key, weights = draw(size=(4, 5)), draw(size=(5, 6)), draw(size=(5, 6)), draw(size=6)
+    both = aw.from_qkv(embedded, query, key, heads=2, score="additive", v_a=weights)
+    for head, part in enumerate([slice(0, 3), slice(3, 6)]):
+        one = aw.from_qkv(embedded, query[:, part], key[:, part], score="additive", v_a=weights[part])
+        np.testing.assert_allclose(both.attention_layer(0)[head], one.attention_layer(0)[0], rtol=1e-12)
+    rows = both.attention_rows(0, [1], [2, 0])
+    np.testing.assert_array_equal(rows[0], both.attention_layer(0)[1][[2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"score": "aditive"}, "Did you mean 'additive'"),
+        ({"score": "additive"}, "v_a is missing"),
+        ({"v_a": V_A}, "v_a is for score='additive', and score is 'dot'"),
+        ({"score": "additive", "v_a": [1.0, 2.0]}, r"v_a has 2 numbers, and W_q has 3 columns.*W_q \[4, 3\]"),
+        ({"score": "additive", "v_a": [V_A]}, r"v_a has shape \(1, 3\), and must be a vector"),
+        ({"score": "additive", "v_a": 1.0}, r"v_a has shape \(\), and must be a vector"),
+        ({"score": "additive", "v_a": []}, r"v_a has shape"),
+        ({"score": "additive", "v_a": [1.0, math.nan, 2.0]}, "v_a holds numbers that are not finite"),
+    ],
+)
+def test_what_additive_scores_lack_is_said(change, words):
+    with pytest.raises(ValueError, match=words):
+        aw.from_qkv(E, W_Q, W_K, **change)
+
+
+def test_weights_of_additive_scores_that_are_no_numbers_are_named():
+    with pytest.raises(TypeError, match="v_a is not a numeric array"):
+        aw.from_qkv(E, W_Q, W_K, score="additive", v_a=["a", "b", "c"])
+
+
 def test_what_is_no_array_is_named():
     with pytest.raises(TypeError, match="W_k is not a numeric array"):
         aw.from_qkv(E, W_Q, [["a", "b"]])

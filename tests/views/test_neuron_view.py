@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from attnwidgets.views.heads.neuron_view import PAGE_BUDGET
 from tests.tracing.families import FAMILIES
@@ -55,6 +56,43 @@ def test_steps_that_change_nothing_are_left_out_and_others_are_there(by_hand):
     assert found["by hand"] == ["dot", "scaled", "masked", "softmax", "recorded"]
     assert found["Gemma 2"] == ["dot", "scaled", "capped", "masked", "softmax", "recorded"]
     assert found["T5"] == ["dot", "scaled", "biased", "masked", "softmax", "recorded"]
+
+
+def test_additive_scores_are_told_with_their_weights():
+    draw = np.random.default_rng(0).normal
+    states = [draw(size=shape) for shape in ((5, 6), (6, 8), (6, 8))]
+    weights = draw(size=8)
+    trace = aw.from_qkv(*states, heads=2, score="additive", v_a=weights, tokens=list("abcde"))
+    view = aw.NeuronView(trace)
+    meta, (query, *series) = told(view, "attention_row", stack="self", layer=0, head=1, query=3)
+    _, (keys,) = told(view, "attention_keys", stack="self", layer=0, head=meta["kvHead"])
+    *numbers, told_weights = series
+    by = dict(zip(meta["series"], numbers, strict=True))
+    assert meta["additive"]
+    np.testing.assert_allclose(told_weights, weights[4:], rtol=1e-6)
+    scores = np.tanh(query + keys.reshape(5, 4)) @ told_weights
+    np.testing.assert_allclose(by["dot"], scores, rtol=1e-5)
+    np.testing.assert_allclose(by["scaled"], scores, rtol=1e-5)
+    np.testing.assert_allclose(by["softmax"], by["recorded"], rtol=1e-6)
+    steps = told(aw.Explorer(trace), "computed", stack="self", layer=0, head=1, query=3, key=2)[0]["steps"]
+    assert [name for name, _ in steps] == ["v · tanh(q + k), over 4 dimensions", "softmax over 5 keys"]
+    assert steps[0][1] == pytest.approx(scores[2], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "product"),
+    [
+        ({}, "q · k = 1, times 0.577", [0, 0, 1]),
+        # The last token reads itself: 3 tanh(2).
+        ({"score": "additive", "v_a": [1, 2, 3]}, "v · tanh(q + k) = 2.89", [0, 0, 3 * np.tanh(2)]),
+    ],
+)
+def test_the_still_picture_shows_the_numbers_of_the_score(options, words, product):
+    view = aw.NeuronView(aw.from_qkv(np.eye(3), np.eye(3), np.eye(3), **options))
+    view.selection.pinned = (2, 2)
+    said, drawn, *_ = view._still(LIGHT).parts
+    assert words in said.text
+    np.testing.assert_allclose(drawn.values[2], product, rtol=1e-6)
 
 
 def test_what_a_page_asks_wrongly_is_refused_in_words(by_hand):

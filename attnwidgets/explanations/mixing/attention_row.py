@@ -28,7 +28,8 @@ class AttentionRow:
         query: q [dim], after any rotary embedding.
         keys: The keys k of the head [key, dim], after any rotary embedding.
         kv_head: Number of the key/value head that this head reads; heads share them with grouped queries.
-        dot: q . k [key].
+        additive: The weights v [dim] of additive scores, v . tanh(q + k); None for scores q . k.
+        dot: q . k, or v . tanh(q + k) [key].
         scaling: The model's factor on the scores.
         scaled: dot * scaling [key].
         softcap: The bound c in c * tanh(score / c), or None.
@@ -45,6 +46,7 @@ class AttentionRow:
     query: Float
     keys: Float
     kv_head: int
+    additive: Float | None
     dot: Float
     scaling: float
     scaled: Float
@@ -85,7 +87,8 @@ def attention_row(
             raise IndexError(f"{name} {index} is out of range: layer {layer} has {name} 0 to {count - 1}")
     kv_head = head // (heads // every_key.shape[0])
     q, keys = _floats(every_query[head, query]), _floats(every_key[kv_head])
-    dot = keys @ q
+    additive = None if settings.get("additive") is None else _floats(settings["additive"][head])
+    dot = keys @ q if additive is None else np.tanh(q + keys) @ additive
     scaling = head_dim**-0.5 if settings.get("scaling") is None else float(settings["scaling"])
     scaled = dot * scaling
     softcap = settings.get("softcap")
@@ -101,6 +104,7 @@ def attention_row(
         query=q,
         keys=keys,
         kv_head=kv_head,
+        additive=additive,
         dot=dot,
         scaling=scaling,
         scaled=scaled,

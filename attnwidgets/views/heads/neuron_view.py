@@ -34,6 +34,9 @@ _SERIES = 7  # numbers of a row for every key, at most
 class NeuronView(View):
     """How one attention weight is computed: q, k, their products, the dot product, scaling, mask, softmax.
 
+    Additive scores (`aw.from_qkv(score="additive")`) are v . tanh(q + k) instead, and the products those of v
+    and tanh(q + k).
+
     One picture for a query and a key, in steps (arrow keys left and right), next to the same step for every
     key of the query's row, without which a softmax cannot be understood. It follows the pinned cell, the
     layer and the head, and opens on the strongest pair outside special tokens; click a key, or press arrow up
@@ -75,7 +78,7 @@ class NeuronView(View):
         }
 
     def _row(self, stack: str, layer: int, head: int, query: int) -> Answer:
-        """Answer with the query's vector [dim] and each of the series [key], float32."""
+        """Answer with the query's vector [dim], each of the series [key], and v [dim] of additive scores."""
         from attnwidgets.explanations.mixing.attention_row import attention_row
 
         row = attention_row(self._trace, int(layer), int(head), int(query), stack=str(stack))
@@ -87,8 +90,10 @@ class NeuronView(View):
             "softcap": row.softcap,
             "series": list(series),
             "dtype": row.dtype,
+            "additive": row.additive is not None,
         }
-        return meta, [_packed(row.query), *(_packed(values) for values in series.values())]
+        more = () if row.additive is None else (row.additive,)
+        return meta, [_packed(row.query), *(_packed(values) for values in (*series.values(), *more))]
 
     def _keys_of(self, stack: str, layer: int, head: int) -> Answer:
         """Answer with every key of a key/value head [key, dim], float32."""

@@ -54,9 +54,11 @@ def _computed(trace: Any, stack: str, layer: int, head: int, query: int, key: in
     if row.masked[key]:
         return {"steps": [], "note": "This key comes later than the query, or is padding: it is masked."}, []
     dim = len(row.query)
-    steps = [(f"q · k, over {dim} dimensions", row.dot[key])]
+    score = "q · k" if row.additive is None else "v · tanh(q + k)"
+    steps = [(f"{score}, over {dim} dimensions", row.dot[key])]
     is_root = np.isclose(row.scaling, dim**-0.5)
-    steps.append((f"× 1 / √{dim}" if is_root else f"× {row.scaling:.4g}", row.scaled[key]))
+    if row.additive is None or row.scaling != 1:
+        steps.append((f"× 1 / √{dim}" if is_root else f"× {row.scaling:.4g}", row.scaled[key]))
     if row.softcap is not None:
         steps.append((f"capped at ± {row.softcap:.4g}", row.capped[key]))
     if row.bias is not None:

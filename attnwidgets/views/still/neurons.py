@@ -12,6 +12,7 @@ from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.still.colours import map_colours
 
 if TYPE_CHECKING:
+    from attnwidgets.explanations.mixing.attention_row import AttentionRow, Float
     from attnwidgets.figures.theme import Theme
 
 _MOST = 40  # keys in the table
@@ -28,7 +29,8 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
     queries, keys = (axis.units["token"].labels for axis in trace.axes(stack))
     is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.key < len(keys)
     key = pinned.key if is_pinned else view.opening_key(row, stack, layer, head, query)
-    vectors = np.stack([row.query, row.keys[key], row.query * row.keys[key]])
+    product, score = product_of(row, key)
+    vectors = np.stack([row.query, row.keys[key], product])
     colours, norm = map_colours({"scale": "linear"}, theme, vectors, signed=True)
     series = series_of(row)
     order = sorted(np.argsort(-row.recorded, kind="stable")[:_MOST].tolist())
@@ -40,7 +42,7 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
         order.index(key),
     )
     words = (
-        f"q · k = {row.dot[key]:.3g}, times {row.scaling:.3g} = {row.scaled[key]:.3g}; "
+        f"{score} = {row.dot[key]:.3g}, times {row.scaling:.3g} = {row.scaled[key]:.3g}; "
         f"after the softmax {row.weights[key]:.4g}, recorded {row.recorded[key]:.4g}"
     )
     title = (
@@ -57,3 +59,10 @@ def neuron_sheet(view: Any, theme: Theme) -> Sheet:
         ],
         f"{len(order)} of {len(keys)} keys" if len(order) < len(keys) else "",
     )
+
+
+def product_of(row: AttentionRow, key: int) -> tuple[Float, str]:
+    """Return the numbers whose sum is the score of a key [dim], and what that sum is called."""
+    if row.additive is None:
+        return row.query * row.keys[key], "q · k"
+    return row.additive * np.tanh(row.query + row.keys[key]), "v · tanh(q + k)"

@@ -29,18 +29,29 @@ import { only, view } from "../base/view.ts";
 import { type Ink, inkOf } from "./neuron/ink.ts";
 import { createKeyList } from "./neuron/keyList.ts";
 import { createLanes } from "./neuron/lanes.ts";
-import { exact, numberOf, type Place, type Row, rowAt, type Step, strongest, vectorOf, wordsOf } from "./neuron/row.ts";
+import {
+  exact,
+  namesOf,
+  numberOf,
+  type Place,
+  productWords,
+  type Row,
+  rowAt,
+  type Step,
+  strongest,
+  wordsOf,
+} from "./neuron/row.ts";
 
-const NAMES: Record<Step, string> = {
+const NAMES = {
   vectors: "q and k",
-  product: "q × k",
-  dot: "q · k",
   scaled: "scaled",
   capped: "capped",
   biased: "biased",
   masked: "masked",
   softmax: "softmax",
 };
+/** What a step is called. */
+const nameOf = (row: Row, step: Step): string => ({ ...NAMES, ...namesOf(row) })[step];
 const GROWS_MS = 320;
 /** Minimum width in px for two columns. */
 const TWO_COLUMNS = 560;
@@ -154,12 +165,14 @@ export const renderNeuronView = view((ctx, root, signal) => {
   /** The steps as radio buttons, each with its result for this pair. */
   const choices = (): void => {
     if (!row) return;
-    if (drawnSteps !== row.steps.join()) {
-      drawnSteps = row.steps.join();
+    const shown = row;
+    const names = row.steps.map((value) => nameOf(shown, value));
+    if (drawnSteps !== names.join()) {
+      drawnSteps = names.join();
       setChildren(
         steps,
-        ...row.steps.map((value) =>
-          h("label.segment", h("input", { type: "radio", name: group, value }), NAMES[value], h("b")),
+        ...row.steps.map((value, i) =>
+          h("label.segment", h("input", { type: "radio", name: group, value }), names[i] as string, h("b")),
         ),
       );
     }
@@ -190,9 +203,9 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const says = wordsOf(row, step, key);
     setText(formula, says);
     lanes.plot.ariaLabel =
-      `query ${name("query", query)}, key ${name("key", key)}, ${NAMES[step]}: ${says} ` +
+      `query ${name("query", query)}, key ${name("key", key)}, ${nameOf(row, step)}: ${says} ` +
       "Left and right arrows change the step, up and down the key, with Shift the query; Escape unpins.";
-    keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${NAMES[step]}. Up and down arrows choose one.`;
+    keys.list.ariaLabel = `${row.count} keys of query ${name("query", query)}, ${nameOf(row, step)}. Up and down arrows choose one.`;
     const two = width >= TWO_COLUMNS;
     const half = two ? Math.floor((width - 24) * 0.52) : width;
     ink ??= inkOf(ctx, root);
@@ -224,11 +237,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (!row) return;
     const key = keyOf(row, true);
     if (number >= 0 && number < row.dim) {
-      const [q, k] = [row.q[number] as number, vectorOf(row, "vectors", key)[number] as number];
-      frame.readout.show(
-        `number ${number + ctx.options.indexBase} of ${row.dim}: q ${exact(q)} × k ${exact(k)} = ${exact(q * k)}`,
-        false,
-      );
+      const where = `number ${number + ctx.options.indexBase} of ${row.dim}`;
+      frame.readout.show(`${where}: ${productWords(row, key, number)}`, false);
       return;
     }
     const share = numberOf(row, "recorded", key);

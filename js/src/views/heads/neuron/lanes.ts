@@ -2,11 +2,12 @@
 import { h, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import { type Ink, largest, sharpContext } from "./ink.ts";
-import { type Row, type Step, vectorOf } from "./row.ts";
+import { namesOf, PRODUCTS, type Row, type Step, vectorOf } from "./row.ts";
 
 const LANE = 64;
 const GAP = 12;
-const NAMES = ["q", "k", "q × k", "sum"];
+const NAMES = ["q", "k", PRODUCTS.lane, "sum"];
+const PRODUCT = 2;
 /** Width in px left of the numbers. */
 export const ROOM = 46;
 const HEIGHT = NAMES.length * (LANE + GAP) - GAP;
@@ -42,6 +43,7 @@ export function createLanes(): Lanes {
       const pen = sharpContext(canvas, width, HEIGHT);
       if (!pen) return;
       [count, room] = [row.dim, Math.max(1, width - ROOM)];
+      setText(names[PRODUCT] as HTMLElement, namesOf(row).lane);
       const k = vectorOf(row, "vectors", key);
       const products = vectorOf(row, "product", key);
       let sum = 0;
@@ -64,7 +66,7 @@ export function createLanes(): Lanes {
         if (!isHere || most === 0) continue;
         const last = i === reached - 1 ? grown : 1;
         if (i === 3) line(pen, values, middle, most, last, ink);
-        else bars(pen, values, middle, (LANE / 2) * (i === 2 ? last : 1), most, ink);
+        else bars(pen, values, middle, (LANE / 2) * (i === PRODUCT ? last : 1), most, ink);
       }
     },
     numberAt(event) {

@@ -14,6 +14,8 @@ interface RowMeta {
   softcap: number | null;
   series: string[];
   dtype: string;
+  /** Whether scores are v · tanh(q + k), and not q · k. */
+  additive: boolean;
 }
 
 export interface Place {
@@ -25,6 +27,8 @@ export interface Place {
 
 export interface Row extends RowMeta {
   q: Float32Array;
+  /** The weights v of additive scores; empty for products. */
+  v: Float32Array;
   /** [key, dim], row-major. */
   k: Float32Array;
   count: number;
@@ -55,6 +59,7 @@ export function rowAt(answers: Answers, { stack, layer, head, query }: Place): R
   const row: Row = {
     ...meta,
     q: floats(buffers[0]),
+    v: floats(meta.additive ? buffers[meta.series.length + 1] : undefined),
     k: floats(keyAnswer.buffers[0]),
     count: keyAnswer.meta.keys,
     by,
@@ -67,11 +72,27 @@ export function rowAt(answers: Answers, { stack, layer, head, query }: Place): R
 /** A step's result for a key; NaN if it is not a number. */
 export const numberOf = (row: Row, step: string, key: number): number => row.by[step]?.[key] ?? NaN;
 
-/** The vector k of a key, or its product with q. */
+/** The vector k of a key; or the numbers whose sum is its score: q × k, or v × tanh(q + k). */
 export function vectorOf(row: Row, step: Step, key: number): Float32Array {
-  const { q, dim } = row;
+  const { q, v, dim, additive } = row;
   const k = row.k.subarray(key * dim, (key + 1) * dim);
-  return step === "vectors" ? k : k.map((value, i) => value * (q[i] as number));
+  if (step === "vectors") return k;
+  return k.map((value, i) =>
+    additive ? (v[i] as number) * Math.tanh((q[i] as number) + value) : value * (q[i] as number),
+  );
+}
+
+/** What the numbers of a score are called, what their sum is, and both lanes. */
+export const PRODUCTS = { product: "q × k", dot: "q · k", lane: "q × k" };
+const ADDITIVE = { product: "v × tanh(q + k)", dot: "v · tanh(q + k)", lane: "v tanh" };
+export const namesOf = ({ additive }: Pick<Row, "additive">): typeof PRODUCTS => (additive ? ADDITIVE : PRODUCTS);
+
+/** One number of a score: "q 0.5 × k 2 = 1". */
+export function productWords(row: Row, key: number, i: number): string {
+  const [q, k] = [row.q[i] as number, vectorOf(row, "vectors", key)[i] as number];
+  const product = exact(vectorOf(row, "product", key)[i] as number);
+  if (!row.additive) return `q ${exact(q)} × k ${exact(k)} = ${product}`;
+  return `v ${exact(row.v[i] as number)} × tanh(q ${exact(q)} + k ${exact(k)}) = ${product}`;
 }
 
 /** The key with the largest weight, of those that are not special tokens unless there are no others. */
@@ -110,12 +131,13 @@ export function wordsOf(row: Row, step: Step, key: number): string {
       return `q and k: ${dim} numbers each, as the model compares them (after any rotary embedding).`;
     case "product": {
       const positive = vectorOf(row, step, key).reduce((sum, value) => sum + Number(value > 0), 0);
-      return `q × k, number by number: ${positive} of ${dim} products speak for this key, ${dim - positive} do not.`;
+      return `${namesOf(row).product}, number by number: ${positive} of ${dim} products speak for this key, ${dim - positive} do not.`;
     }
     case "dot":
-      return `q · k = the sum of the ${dim} products = ${exact(at("dot"))}`;
+      return `${namesOf(row).dot} = the sum of the ${dim} products = ${exact(at("dot"))}`;
     case "scaled": {
-      if (scaling === 1) return "× 1: this model does not scale its scores.";
+      if (scaling === 1)
+        return `× 1: ${row.additive ? "additive scores are not scaled" : "this model does not scale its scores"}.`;
       const root = Math.abs(scaling * Math.sqrt(dim) - 1) < 1e-6 ? ` (1 / √${dim})` : "";
       return `${exact(at("dot"))} × ${exact(scaling)}${root} = ${exact(at("scaled"))}`;
     }
