@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def with_continuation(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
     """Return a sample with its continuation, and with the input of the decoder, if there is one."""
-    seq2seq = "decoder_input_ids" in forward_parameters(model)
+    # BLIP-2 takes a decoder's ids for some language models, and passes them over for others.
+    passed_over = getattr(getattr(model, "config", None), "use_decoder_only_language_model", False)
+    seq2seq = "decoder_input_ids" in forward_parameters(model) and not passed_over
     if target is not None and not seq2seq:
         raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
     if target is not None and not (isinstance(target, str) and reader is not None):
