@@ -39,12 +39,13 @@ def read(path: Path) -> tuple[dict[str, NDArray[np.float32]], list[Node]]:
     Raises:
         ValueError: If the file is not of this format.
     """
-    graph = next((value for number, value in _fields(memoryview(path.read_bytes())) if number == _GRAPH), None)
-    if not isinstance(graph, memoryview):
+    file = _fields(memoryview(path.read_bytes()))
+    graphs = [value for number, value in file if number == _GRAPH and isinstance(value, memoryview)]
+    if not graphs:
         raise ValueError(f"{path.name} is not an ONNX file")
     tensors: dict[str, NDArray[np.float32]] = {}
     nodes = []
-    for number, value in _fields(graph):
+    for number, value in _fields(graphs[0]):
         if isinstance(value, int):
             continue
         if number == _NODE:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LAYERS, _WIDTH, _HEADS = 4, 384, 6
 _START, _END, _NO_TIMES = 50257, 50256, 50362
+_END_TEXT = "<|endoftext|>"
 _HALF = 4  # CTranslate2's number for float16
 
 
@@ -26,16 +27,16 @@ def whisper(folder: Path) -> tuple[WhisperForConditionalGeneration, WhisperProce
         WhisperFeatureExtractor,
         WhisperForConditionalGeneration,
         WhisperProcessor,
-        WhisperTokenizerFast,
+        WhisperTokenizer,
     )
 
     where = folder / "model"
-    sides = {
+    sides: dict[str, Any] = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
         for name, value in {"layers": _LAYERS, "attention_heads": _HEADS, "ffn_dim": 4 * _WIDTH}.items()
     }
-    ends = {"eos_token_id": _END, "bos_token_id": _END, "pad_token_id": _END}
+    ends: dict[str, Any] = {"eos_token_id": _END, "bos_token_id": _END, "pad_token_id": _END}
     config = WhisperConfig(
         vocab_size=51864, num_mel_bins=80, d_model=_WIDTH, decoder_start_token_id=_START, **sides, **ends
     )
@@ -57,7 +58,7 @@ def whisper(folder: Path) -> tuple[WhisperForConditionalGeneration, WhisperProce
         max_length=config.max_target_positions,
         **ends,
     )
-    tokenizer = WhisperTokenizerFast(tokenizer_file=str(where / "tokenizer.json"), pad_token="<|endoftext|>")
+    tokenizer = WhisperTokenizer(tokenizer_file=str(where / "tokenizer.json"), pad_token=_END_TEXT)
     return model, WhisperProcessor(WhisperFeatureExtractor(feature_size=80), tokenizer)
 
 

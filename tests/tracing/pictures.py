@@ -125,9 +125,12 @@ def _two_towers(name: str, **text: Any) -> Pictures:
         config["projection_dim"] = 16
     before = () if "Siglip" in name else CLASS
     return Pictures(
-        lambda: getattr(hf, f"{name}Model")(getattr(hf, f"{name}Config")(**config)), (2, 2), before, stack="vision",
+        lambda: getattr(hf, f"{name}Model")(getattr(hf, f"{name}Config")(**config)),
+        (2, 2),
+        before,
+        stack="vision",
         ids=_IDS,
-    )  # fmt: skip
+    )
 
 
 def _detector(name: str) -> Pictures:
@@ -166,9 +169,12 @@ def _blip2() -> Any:
     text = {"model_type": "opt", "vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2}
     text |= {"ffn_dim": 37, "num_attention_heads": 4, "word_embed_proj_dim": 32}
     config = hf.Blip2Config(
-        vision_config=_VISION, qformer_config={**_TEXT, "encoder_hidden_size": 32}, text_config=text,
-        num_query_tokens=3, image_token_index=IMAGE,
-    )  # fmt: skip
+        vision_config=_VISION,
+        qformer_config={**_TEXT, "encoder_hidden_size": 32},
+        text_config=text,
+        num_query_tokens=3,
+        image_token_index=IMAGE,
+    )
     return hf.Blip2ForConditionalGeneration(config)
 
 
@@ -212,9 +218,7 @@ def _paligemma() -> Any:
     tower = {**_VISION, "model_type": "siglip_vision_model", "projection_dim": 32}
     text = {**_TEXT, "model_type": "gemma", "num_key_value_heads": 1, "head_dim": 8}
     return hf.PaliGemmaForConditionalGeneration(
-        hf.PaliGemmaConfig(
-            vision_config=tower, text_config=text, projection_dim=32, image_token_index=IMAGE
-        )
+        hf.PaliGemmaConfig(vision_config=tower, text_config=text, projection_dim=32, image_token_index=IMAGE)
     )
 
 
@@ -227,13 +231,23 @@ def _idefics3() -> Any:
 
 
 def _qwen2_vl() -> Any:
-    tower = {"depth": 2, "num_heads": 4, "patch_size": SIDE, "spatial_merge_size": 2, "temporal_patch_size": 2}
+    tower = {
+        "depth": 2,
+        "num_heads": 4,
+        "patch_size": SIDE,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    }
     tower |= {"embed_dim": 32, "hidden_size": 32, "mlp_ratio": 1}
     rope = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}
     config = hf.Qwen2VLConfig(
-        vision_config=tower, text_config={**_TEXT, "num_key_value_heads": 2, "rope_parameters": rope},
-        image_token_id=IMAGE, vision_start_token_id=10, vision_end_token_id=11, video_token_id=12,
-    )  # fmt: skip
+        vision_config=tower,
+        text_config={**_TEXT, "num_key_value_heads": 2, "rope_parameters": rope},
+        image_token_id=IMAGE,
+        vision_start_token_id=10,
+        vision_end_token_id=11,
+        video_token_id=12,
+    )
     return hf.Qwen2VLForConditionalGeneration(config)
 
 
@@ -253,10 +267,14 @@ PICTURES: dict[str, Pictures] = {
     "ViT-MSN": Pictures(_model("ViTMSN"), before=CLASS),
     "DeiT": Pictures(_model("DeiT"), before=("[CLS]", "[DIST]")),
     "BEiT": Pictures(_model("Beit"), before=CLASS),
-    "DPT": _square("DPT", CLASS, is_hybrid=False, backbone_out_indices=[0, 1, 1, 1], neck_hidden_sizes=[8] * 4),
+    "DPT": _square(
+        "DPT", CLASS, is_hybrid=False, backbone_out_indices=[0, 1, 1, 1], neck_hidden_sizes=[8] * 4
+    ),
     "I-JEPA": Pictures(_model("IJepa")),
     "DINOv2": _square("Dinov2", CLASS),
-    "DINOv2 with registers": _square("Dinov2WithRegisters", ("[CLS]", "[REG0]", "[REG1]"), num_register_tokens=2),
+    "DINOv2 with registers": _square(
+        "Dinov2WithRegisters", ("[CLS]", "[REG0]", "[REG1]"), num_register_tokens=2
+    ),
     "DINOv3": Pictures(_model("DINOv3ViT", num_register_tokens=2), before=("[CLS]", "[REG0]", "[REG1]")),
     "YOLOS": Pictures(
         _model("Yolos", "ForObjectDetection", image_size=[2 * SIDE, 3 * SIDE], num_detection_tokens=3),
@@ -268,7 +286,8 @@ PICTURES: dict[str, Pictures] = {
     "MLCD": _square("MLCDVision", CLASS),
     "ViTPose": Pictures(_model("VitPoseBackbone", "", image_size=(32, 48), patch_size=16), side=16),
     "Pixtral": Pictures(
-        _model("PixtralVision", image_size=32), read=lambda p: {**as_pixels(p), "image_sizes": torch.tensor([p.shape[1:]])}
+        _model("PixtralVision", image_size=32),
+        read=lambda p: {**as_pixels(p), "image_sizes": torch.tensor([p.shape[1:]])},
     ),
     "FLAVA": Pictures(_model("FlavaImage", **SQUARE), (2, 2), CLASS, states="embeddings"),
     "CLIP": _two_towers("CLIP", bos_token_id=1, eos_token_id=2),
@@ -287,7 +306,11 @@ PICTURES: dict[str, Pictures] = {
     "LLaVA": Pictures(_llava, (2, 2), CLASS, stack="vision", ids=(5, *[IMAGE] * 4, 6)),
     "PaliGemma": Pictures(_paligemma, (2, 2), stack="vision", ids=(*[IMAGE] * 4, 5, 6)),
     "Idefics 3": Pictures(
-        _idefics3, (4, 4), stack="vision", ids=(5, *[IMAGE] * 4, 6), read=lambda p: {"pixel_values": p[None, None]}
+        _idefics3,
+        (4, 4),
+        stack="vision",
+        ids=(5, *[IMAGE] * 4, 6),
+        read=lambda p: {"pixel_values": p[None, None]},
     ),
     "Qwen2-VL": Pictures(_qwen2_vl, (4, 6), stack="vision", ids=(5, 10, *[IMAGE] * 6, 11, 6), read=_windows),
-}  # fmt: skip
+}

@@ -79,25 +79,31 @@ def test_a_text_whose_attention_is_out_of_reach_is_not_passed_over_in_silence(fa
 def _video() -> Pictures:
     options = {**tiny.SMALL, "image_size": 16, "patch_size": SIDE, "num_frames": 2}
     return Pictures(
-        lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**options)), read=lambda p: {"pixel_values": p[None, None].expand(1, 2, -1, -1, -1)[..., :16]}
-    )  # fmt: skip
+        lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**options)),
+        read=lambda p: {"pixel_values": p[None, None].expand(1, 2, -1, -1, -1)[..., :16]},
+    )
 
 
 def _joint() -> Pictures:
     options = {"vocab_size": tiny.VOCAB, **tiny.SMALL, "image_size": 2 * SIDE, "patch_size": SIDE}
     mask = {"pixel_mask": torch.ones(1, 2 * SIDE, 2 * SIDE, dtype=torch.long)}
     return Pictures(
-        lambda: hf.ViltModel(hf.ViltConfig(**options)), (2, 2), ids=(5, 6, 7, 8), read=lambda p: {"pixel_values": p[None], **mask}
-    )  # fmt: skip
+        lambda: hf.ViltModel(hf.ViltConfig(**options)),
+        (2, 2),
+        ids=(5, 6, 7, 8),
+        read=lambda p: {"pixel_values": p[None], **mask},
+    )
 
 
-@pytest.mark.parametrize(("one", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"])
+@pytest.mark.parametrize(
+    ("one", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"]
+)
 def test_an_unknown_layout_gives_numbers_and_says_so(one: Pictures, family: str) -> None:
     found = one.trace_of(tiny.build(one.make), one.picture())
     count = len(found.tokens)
     assert found.tokens == tuple(str(i) for i in range(count))
-    said = f"the {count} places of stack 'self' are numbered: which of them are patches of the picture, and where"
-    assert f"{said}, is not known for {family!r}" in found.warning
+    said = f"the {count} places of stack 'self' are numbered: which of them are patches of the picture"
+    assert f"{said}, and where, is not known for {family!r}" in found.warning
 
 
 def test_a_picture_that_does_not_fit_its_family_gives_numbers() -> None:
@@ -107,16 +113,6 @@ def test_a_picture_that_does_not_fit_its_family_gives_numbers() -> None:
     found = one.trace_of(model, one.picture())
     assert found.tokens == tuple("0123456")
     assert "are numbered" in found.warning
-
-
-def test_a_prefix_of_an_adapter_keeps_patches_and_times() -> None:
-    from attnwidgets.tracing.text.axes import frame_axis, prefixed
-
-    patches = prefixed(traced("YOLOS").axes()[0], 2).units["patch"]
-    assert patches.labels[:4] == ("[P0]", "[P1]", "[CLS]", "0,0")
-    assert patches.cells == (None, None, None, *range(6), None, None, None)
-    frames = prefixed(frame_axis(3, 0.5), 1).units["frame"]
-    assert frames.times == (None, (0.0, 0.5), (0.5, 1.0), (1.0, 1.5))
 
 
 def test_a_saved_map_keeps_its_patches(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Where the patches of a picture stand among the tokens of a model, family by family.
 
-A family is known by the `model_type` of the config that its attention modules hold. What is not in the table is not
-guessed: its places are numbered, and the trace says so. Every line is tested by painting one patch and finding its
-index (tests/tracing/test_patches.py).
+A family is known by the `model_type` of the config that its attention modules hold. What is not in the
+table is not guessed: its places are numbered, and the trace says so. Every line is tested by painting one
+patch and finding its index (tests/tracing/test_patches.py).
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ LAYOUTS: dict[str, Layout] = {
 }
 """By `model_type`; with "/decoder" for the decoder of a model whose two sides have one config."""
 
-# Language models into which a picture's patches are put, in place of a token of their own: by how many patches
-# beside each other, across and down, one of them stands for; a name in the config of model or tower, or 1.
+# Language models into which a picture is put, in place of a token of their own, and how many patches beside
+# each other, across and down, each of them stands for: a name in the config of model or tower, or 1.
 INSIDE: dict[str, str | int] = {
     "llava": 1,
     "paligemma": 1,

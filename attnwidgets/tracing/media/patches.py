@@ -79,7 +79,9 @@ def _order(grid: Grid, side: int) -> list[int]:
     ]
 
 
-def picture_in(text: Text, ids: Sequence[int], config: Any, inputs: Inputs) -> tuple[Text, Grid, list[int]] | None:
+def picture_in(
+    text: Text, ids: Sequence[int], config: Any, inputs: Inputs
+) -> tuple[Text, Grid, list[int]] | None:
     """Return a text whose tokens for a picture are named as its patches, their grid and their places.
 
     None if the model puts no picture into its text, or not in the way of its family.
@@ -93,15 +95,16 @@ def picture_in(text: Text, ids: Sequence[int], config: Any, inputs: Inputs) -> t
     merge = INSIDE.get(str(getattr(config, "model_type", "")))
     tower = getattr(config, "vision_config", None)
     layout = layout_of(tower, "vision")
-    grid = None if merge is None or layout is None else layout.grid(tower, inputs)
-    if grid is None:
+    grid = None if layout is None else layout.grid(tower, inputs)
+    if grid is None or merge is None:
         return None
     own = (getattr(config, name, None) for name in ("image_token_id", "image_token_index"))
     token = next((i for i in own if isinstance(i, int)), None)
     places = [place for place, i in enumerate(ids) if i == token]
     if isinstance(merge, str):
-        merge = int(getattr(config, merge, None) or getattr(tower, merge, 1))
-    grid = (grid[0] // (merge or 1), grid[1] // (merge or 1))
+        owner: Any = config if hasattr(config, merge) else tower
+        merge = int(getattr(owner, merge, 1))
+    grid = (grid[0] // merge, grid[1] // merge)
     if not places or len(places) != grid[0] * grid[1]:
         return None
     tokens, special = list(text.tokens), list(text.special)

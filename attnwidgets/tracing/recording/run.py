@@ -175,7 +175,7 @@ def trace(
             the decoder reads its start token only.
         image: A picture (with a processor) or a float tensor [channel, height, width].
         audio: One channel of samples [time].
-        sampling_rate: The sampling rate of `audio`, in hertz.
+        sampling_rate: The sampling rate of `audio`, in hertz; the processor's own by default.
         max_new_tokens: Generate this many tokens first, greedily; prompt and continuation are then read in
             one recorded pass, and `trace.boundary` is the index where the continuation begins.
         truncation: Cut a text that is too long (`trace.warning` says so) instead of raising an error.
@@ -330,7 +330,7 @@ def _samples(
             raise ValueError("text with an image must be one string")
         return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
     if audio is not None:
-        return [audio_sample(tokenizer, audio, rate)], True
+        return [audio_sample(model, tokenizer, audio, rate)], True
     if not inputs:
         raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
     reader = text_tokenizer(tokenizer)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.media.frames import frame_axis
 from attnwidgets.tracing.media.layouts import layout_of
 from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
 from attnwidgets.tracing.recording.recorder import unpeft
-from attnwidgets.tracing.text.axes import frame_axis, numbered, prefixed
+from attnwidgets.tracing.text.axes import numbered, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,19 +40,17 @@ class StackAxes:
         self.sample, self.inputs = sample, inputs
         self.config: Any = getattr(model, "config", None)
         self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
-        # Where something else is read beside a text, more positions may be its own; else they are an adapter's.
+        # More positions than a text has are an adapter's, unless something else is read beside the text.
         self._prefixes = not sample.others or unpeft(model) is not model
-        text, self._picture = sample.text, None
-        if text is not None and sample.ids is not None:
-            inside = picture_in(text, sample.ids, self.config, inputs)
+        self.text = None if sample.text is None else sample.text.axis(sample.rule)
+        if sample.text is not None and sample.ids is not None:
+            inside = picture_in(sample.text, sample.ids, self.config, inputs)
             if inside is not None:
-                text, *self._picture = inside
-        self.text = None if text is None else text.axis(sample.rule)
-        if self.text is not None and self._picture is not None:
-            self.text = on_grid(self.text, *self._picture)
+                text, grid, places = inside
+                self.text = on_grid(text.axis(sample.rule), grid, places)
         shown = sample.decoder_text
         self.decoder = None if shown is None else shown.axis(sample.rule)
-        self._unknown: dict[str, int] = {}
+        self._unknown: dict[str, tuple[str, str]] = {}
         self._seen: set[str] = set()
 
     def sides(self, stack: str) -> tuple[str, str]:
@@ -74,9 +73,9 @@ class StackAxes:
         if text is not None and (extra == 0 or (extra > 0 and self._prefixes)):
             self._seen.add("decoder" if side == "decoder" else "text")
             return prefixed(text, extra) if extra else text
-        if self.sample.seconds is not None and side != "decoder":
-            hop = getattr(config, "inputs_to_logits_ratio", None)
-            return frame_axis(n, hop / _rate(self.sample) if hop else self.sample.seconds / n)
+        if self.sample.sound is not None and side != "decoder":
+            frames = frame_axis(config, self.sample.sound, self.inputs, n)
+            return self._numbered(side, n) if frames is None else frames
         return self._numbered(side, n)
 
     def reads_text(self, side: str) -> bool:
@@ -93,17 +92,19 @@ class StackAxes:
         return None if self.inputs.get("pixel_values") is None else known
 
     def _numbered(self, side: str, n: int) -> TokenAxis:
-        """Return numbers, of which readers must know where there is a picture."""
+        """Return numbers, of which readers must know where there is a picture or a sound."""
         if self.inputs.get("pixel_values") is not None:
-            self._unknown[side] = n
+            self._unknown[side] = f"{n} places", "which of them are patches of the picture, and where,"
+        elif self.sample.sound is not None:
+            self._unknown[side] = f"{n} places", "when they are in the sound"
         return numbered(n)
 
     def warning(self) -> str:
         """Return what readers must know about places without names, in words; "" if nothing."""
         said = [
-            f"the {n} places of stack {side!r} are numbered: which of them are patches of the picture, and "
-            f"where, is not known for {getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"
-            for side, n in self._unknown.items()
+            f"the {places} of stack {side!r} are numbered: {what} is not known for "
+            f"{getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"
+            for side, (places, what) in self._unknown.items()
         ]
         given = {"text": self.sample.ids, "decoder": self.sample.decoder_ids}
         lacking = [name for name, ids in given.items() if ids is not None and name not in self._seen]
@@ -125,8 +126,3 @@ def _config_of(model: nn.Module, call: Any) -> Any:
             return own
         path = path.rpartition(".")[0]
     return config
-
-
-def _rate(sample: Sample) -> float:
-    wave = sample.others.get("input_values")
-    return wave.shape[-1] / sample.seconds if isinstance(wave, torch.Tensor) and sample.seconds else 16_000.0

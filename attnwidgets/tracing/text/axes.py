@@ -1,4 +1,4 @@
-"""Axes of maps: text tokens with their words and sentences, audio frames, or plain numbers."""
+"""Axes of maps: text tokens with their words and sentences, or plain numbers."""
 
 from __future__ import annotations
 
@@ -95,13 +95,6 @@ def trim(text: str, begin: int, end: int) -> tuple[int, int]:
 def numbered(n: int, note: str = "") -> TokenAxis:
     """Return an axis of plain numbers."""
     return TokenAxis.plain([f"{note}{i}" for i in range(n)])
-
-
-def frame_axis(n: int, step: float) -> TokenAxis:
-    """Return the axis of audio frames of `step` seconds each."""
-    times = tuple((i * step, (i + 1) * step) for i in range(n))
-    labels = tuple(f"{begin:.2f}s" for begin, _ in times)
-    return media_axis(Unit("frame", labels, _each(n), (False,) * n, times=times))
 
 
 def media_axis(unit: Unit) -> TokenAxis:
