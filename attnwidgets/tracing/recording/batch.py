@@ -8,7 +8,7 @@ import torch
 
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
-from attnwidgets.tracing.predictions import predict
+from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.stack_axes import StackAxes
@@ -120,7 +120,7 @@ def traces_of(
         stacks = dict(recorded.given)
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
-    logits = getattr(recorded.outputs, "logits", None)
+    logits = logits_in(recorded.outputs)
     widths = {
         "batch": len(samples),
         "text": max(len(s.ids or ()) for s in samples),

@@ -327,7 +327,10 @@ def _samples(
         raise ValueError(f"give one input, not {' and '.join(inputs)}")
     if image is not None:
         if text is not None and not isinstance(text, str):
-            raise ValueError("text with an image must be one string")
+            raise ValueError(
+                "text with an image must be one string; of several captions, trace each beside the picture: "
+                "[aw.trace(model, processor, caption, image=image) for caption in captions]"
+            )
         return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
     if audio is not None:
         return [audio_sample(model, tokenizer, audio, rate)], True
