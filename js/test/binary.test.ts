@@ -111,7 +111,7 @@ test("Python's None is null where a kernel in the browser leaves it out", () => 
   const header = { axes: { one: axis, two: { ...axis, spans: [[0]] } }, sources: [{ id: "rollout", layers: [0] }] };
   const state: Record<string, unknown> = { header, hover: { query: 0 } };
   const model = asDeclared({ get: (name: string) => state[name] } as never);
-  const nulls = { spans: null, boundary: null, grid: null };
+  const nulls = { spans: null, boundary: null, grid: null, cells: null, times: null };
   assert.deepEqual(model.get("header"), {
     axes: { one: { ...axis, ...nulls }, two: { ...axis, ...nulls, spans: [[0]] } },
     sources: [{ id: "rollout", layers: [0], heads: null, computed: null }],

@@ -42,6 +42,8 @@ export const HEADER: Header = {
       segment: [0, 0, 0, 0],
       boundary: null,
       grid: null,
+      cells: null,
+      times: null,
     },
     w: {
       unit: "word",
@@ -51,6 +53,8 @@ export const HEADER: Header = {
       segment: [0, 0],
       boundary: null,
       grid: null,
+      cells: null,
+      times: null,
     },
   },
   sources: [SOURCE, { ...SOURCE, id: "attention/word/self", unit: "word", query: "w", key: "w" }],

@@ -17,6 +17,8 @@ const axis = (segment: number[]): Axis => ({
   segment,
   boundary: null,
   grid: null,
+  cells: null,
+  times: null,
 });
 const ONE = axis([0, 0, 0, 0, 0, 0]);
 const PAIR = axis([0, 0, 0, 1, 1, 1]);

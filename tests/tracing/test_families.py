@@ -96,7 +96,9 @@ def test_audio_frames_have_times() -> None:
     assert_same(found, "self", eager(model, input_values=wave[None]).attentions)
     times = found.units["frame"].times
     assert times is not None
-    assert times[0] == (0.0, pytest.approx(10 / 16_000))
+    # Kernels of 10 and 3 samples with strides of 5 and 2: every 10 samples, 20 are read.
+    assert times[0] == (0.0, pytest.approx(20 / 16_000))
+    assert times[1][0] == pytest.approx(10 / 16_000)
     assert times[-1][1] <= 400 / 16_000
 
 

@@ -16,7 +16,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.removals.ordering import answered
-from attnwidgets.explanations.targets.resolve import tokenizer_of
+from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -365,7 +365,7 @@ def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
 
     if target.index is None:
         return _only(target.score(outputs).detach().double().cpu().numpy())
-    logits = outputs.logits
+    logits = head_of(outputs)
     if rows is not None:
         variants = torch.arange(len(logits), device=logits.device)
         logits = logits[variants, torch.from_numpy(rows).to(logits.device)]

@@ -228,11 +228,14 @@ def _by_source(trace: Trace, relevances: Relevances, stack: str) -> Float:
             "the input of the first block."
         )
     rows, columns = unit.grid
-    # [target, channel, height, width] -> [target, patch]: patches lie row by row, after the special tokens.
+    # [target, channel, height, width] -> [target, cell], then the place of every cell.
     flat = pixels.double().sum(1)
     flat = flat.unflatten(2, (columns, -1)).unflatten(1, (rows, -1)).sum((2, 4)).flatten(1)
-    special = np.zeros((len(flat), sum(unit.special)))
-    return np.concatenate([special, flat.numpy()], axis=1)
+    values = np.zeros((len(flat), len(unit)))
+    held = [(place, cell) for place, cell in enumerate(unit.cells or ()) if cell is not None]
+    places, cells = zip(*held, strict=True)
+    values[:, list(places)] = flat.numpy()[:, list(cells)]
+    return values
 
 
 def _map(

@@ -67,11 +67,21 @@ def _check(axis: TokenAxis) -> None:
         raise ValueError(f"an axis of {n_tokens} tokens lacks a unit to read them in, or the text each is in")
     for name, unit in axis.units.items():
         sizes = {len(unit.labels), len(unit.special), len(unit.times or unit.spans)}
-        sizes.add(len(unit.spans) if unit.grid is None else unit.grid[0] * unit.grid[1])
+        sizes.add(len(unit.cells or unit.spans))
         if sizes != {len(unit.spans)} or unit.name != name:
             raise ValueError(f"unit {name!r} has {len(unit.spans)} spans and {len(unit.labels)} labels")
         if any(not 0 <= index < n_tokens for span in unit.spans for index in span):
             raise ValueError(f"unit {name!r} names tokens outside 0 to {n_tokens - 1}")
+        if unit.grid is not None and not _fills(unit):
+            raise ValueError(f"unit {name!r} has other patches than its grid {unit.grid}")
+
+
+def _fills(unit: Unit) -> bool:
+    """Return whether every cell of a unit's grid is one of its elements."""
+    rows, columns = unit.grid or (0, 0)
+    if unit.cells is None:  # of an older file, in which patches follow what is special
+        return rows > 0 < columns and rows * columns <= len(unit)
+    return sorted(cell for cell in unit.cells if cell is not None) == list(range(rows * columns))
 
 
 def _tuples(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
@@ -72,9 +72,11 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
     if logits.dim() == CLASSES:
         return class_target(trace, int(logits.argmax()) if not best else best[0].id, name, method)
     if not best:
+        what, place = _rows_of(trace)
+        masked = " and no position is masked;" if place == "position" else ""
         raise ValueError(
-            f"{name} must be named: this model predicts a token at every position, and no position is "
-            f"masked; {name}=aw.targets.token(token, position=...), positions 0 to {len(logits) - 1}."
+            f"{name} must be named: this model predicts {what} at every {place},{masked} "
+            f"{name}=aw.targets.token({what.split()[1]}, position=...), positions 0 to {len(logits) - 1}."
         )
     return token_target(trace, best[0].id, None, name, method)
 
@@ -99,7 +101,8 @@ def class_target(trace: Trace, value: str | int, name: str, method: str) -> Targ
             )
     if not 0 <= value < len(labels):
         raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
-    return Target(labels[value], "class", lambda outputs: outputs.logits[:, value], None, value)
+    title = "similarity" if _compares(trace) else "class"
+    return Target(labels[value], title, lambda outputs: head_of(outputs)[:, value], None, value)
 
 
 def class_names(trace: Trace) -> tuple[str, ...]:
@@ -109,7 +112,33 @@ def class_names(trace: Trace) -> tuple[str, ...]:
         return ()
     names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
     given: tuple[str, ...] = getattr(trace, "output_names", ())
+    if _compares(trace):
+        given = (trace.axes("text")[0].text,)
     return given or tuple(str(names.get(index, index)) for index in range(len(logits)))
+
+
+def _compares(trace: Trace) -> bool:
+    """Return whether a model compares a picture with a caption, as CLIP does."""
+    return trace.logits is not None and len(trace.logits) == 1 and {"text", "vision"} <= set(trace.stacks)
+
+
+def head_of(outputs: Any) -> Tensor:
+    """Return the logits of a batch, of a model whose trace has some."""
+    from attnwidgets.tracing.predictions import logits_in
+
+    return cast("Tensor", logits_in(outputs))
+
+
+def _rows_of(trace: Trace) -> tuple[str, str]:
+    """Return what each row of the logits predicts, and what the rows are: of a text, a picture or a sound."""
+    rows = 0 if trace.logits is None else len(trace.logits)
+    for stack in trace.stacks:
+        axis = trace.axes(stack)[0]
+        if "frame" in axis.units and len(axis) == rows:
+            return "a token", "frame"
+    if trace.input_ids is None and "pixel_values" in trace.inputs and "decoder_input_ids" not in trace.inputs:
+        return "a class", "detection token"
+    return "a token", "position"
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
@@ -118,6 +147,9 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     if logits.dim() != TOKENS:
         raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
     n_rows, n_words = logits.shape
+    names = _detected(trace)
+    if isinstance(value, str) and value in names:
+        value = names.index(value)
     index = token_id(trace, value, name) if isinstance(value, str) else value
     if not 0 <= index < n_words:
         raise IndexError(f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}.")
@@ -127,13 +159,26 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     elif -n_rows <= position < n_rows:
         row = position % n_rows
         if row != _predicted_row(trace, n_rows, None):
-            title = f"token at {row}"
+            title = f"{'class' if names else 'token'} at {row}"
     else:
         raise IndexError(f"{name}: position {position} is out of range: the positions are 0 to {n_rows - 1}.")
 
     note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) else ""
-    label, title = spell(trace, index), title or f"token at {row}"
-    return Target(label, title, lambda outputs: outputs.logits[:, row, index], row, index, note=note)
+    title = title or f"{'class' if names else 'token'} at {row}"
+    label = names[index] if index < len(names) else spell(trace, index)
+    return Target(label, title, lambda outputs: head_of(outputs)[:, row, index], row, index, note=note)
+
+
+def _detected(trace: Trace) -> tuple[str, ...]:
+    """Return the names of what a detector finds at each of its tokens, by index; () of another model.
+
+    Its last class, which has no name, is that there is nothing.
+    """
+    if _rows_of(trace)[1] != "detection token" or trace.logits is None:
+        return ()
+    names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
+    count = trace.logits.shape[-1]
+    return tuple(str(names.get(i, "nothing" if i == count - 1 else i)) for i in range(count))
 
 
 def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
@@ -162,9 +207,11 @@ def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
         return int((ids == mask).nonzero()[0])
     if name is None:
         return -1
+    what, place = _rows_of(trace)
+    each = "every one, and none is masked" if place == "position" else f"every {place}"
     raise ValueError(
-        f"{name}: which position? This model predicts a token at every one, and none is masked; "
-        "aw.targets.token(token, position=...)."
+        f"{name}: which position? This model predicts {what} at {each}; "
+        f"aw.targets.token({what.split()[1]}, position=...)."
     )
 
 
@@ -242,7 +289,7 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
 
         from attnwidgets.tracing.precision import widened
 
-        log_p = torch.log_softmax(widened(outputs.logits[:, start - 1 : stop - 1]), dim=-1)
+        log_p = torch.log_softmax(widened(head_of(outputs)[:, start - 1 : stop - 1]), dim=-1)
         index = torch.tensor(chosen, device=log_p.device).expand(len(log_p), -1).unsqueeze(-1)
         return log_p.gather(-1, index).squeeze(-1).sum(-1)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
+from attnwidgets.explanations.targets.resolve import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +113,8 @@ def _loss(target: Target, outputs: Any) -> Tensor:
         return -target.score(outputs)
     from attnwidgets.tracing.precision import widened
 
-    logits: Tensor = outputs.logits if target.position is None else outputs.logits[:, target.position]
+    logits = head_of(outputs)
+    logits = logits if target.position is None else logits[:, target.position]
     return -widened(logits).log_softmax(-1)[:, target.index]
 
 

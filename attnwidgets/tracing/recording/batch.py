@@ -8,11 +8,11 @@ import torch
 
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
-from attnwidgets.tracing.predictions import predict
+from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.recording.stack_axes import StackAxes
 from attnwidgets.tracing.recording.stacks import by_stack
-from attnwidgets.tracing.text.axes import frame_axis, numbered, patch_axis, prefixed
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.recording.inputs import Sample
     from attnwidgets.tracing.recording.recorder import Call, Pass
-    from attnwidgets.tracing.text.units import TokenAxis
 
 
 def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -121,7 +120,7 @@ def traces_of(
         stacks = dict(recorded.given)
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
-    logits = getattr(recorded.outputs, "logits", None)
+    logits = logits_in(recorded.outputs)
     widths = {
         "batch": len(samples),
         "text": max(len(s.ids or ()) for s in samples),
@@ -129,7 +128,7 @@ def traces_of(
     }
     traces = []
     for number, sample in enumerate(samples):
-        axes = _Axes(config, sample, inputs)
+        axes = StackAxes(model, stacks, sample, inputs)
         table = {
             name: _stack(axes, name, layers, number, widths, type(model).__name__)
             for name, layers in stacks.items()
@@ -146,7 +145,7 @@ def traces_of(
                 input_ids=input_ids,
                 logits=own_logits,
                 inputs=collate(model, reader, [sample]) if len(samples) > 1 else inputs,
-                warning="; ".join(filter(None, (sample.warning, recorded.note))),
+                warning="; ".join(filter(None, (sample.warning, recorded.note, axes.warning()))),
                 memory=memory,
                 predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
                 interventions=interventions,
@@ -168,36 +167,8 @@ def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory
     return sample_logits.detach().to("cpu", copy=True)
 
 
-class _Axes:
-    """The axes of one sample, by stack and length."""
-
-    def __init__(self, config: Any, sample: Sample, inputs: dict[str, Any]) -> None:
-        self.config, self.sample = config, sample
-        self.pixels = inputs.get("pixel_values")
-        self.text = None if sample.text is None else sample.text.axis(sample.rule)
-        self.decoder = None if sample.decoder_text is None else sample.decoder_text.axis(sample.rule)
-
-    def of(self, stack: str, n: int) -> TokenAxis:
-        """Return the axis of `n` positions of a stack."""
-        text = self.decoder if stack == "decoder" else self.text
-        if stack != "vision" and text is not None and n >= len(text):
-            return text if n == len(text) else prefixed(text, n - len(text))
-        if self.pixels is not None and stack != "decoder":
-            config = getattr(self.config, "vision_config", None) or self.config
-            return patch_axis(n, config, *self.pixels.shape[-2:])
-        if self.sample.seconds is not None and stack != "decoder":
-            hop = getattr(self.config, "inputs_to_logits_ratio", None)
-            return frame_axis(n, hop / _rate(self.sample) if hop else self.sample.seconds / n)
-        return numbered(n)
-
-
-def _rate(sample: Sample) -> float:
-    wave = sample.others.get("input_values")
-    return wave.shape[-1] / sample.seconds if isinstance(wave, torch.Tensor) and sample.seconds else 16_000.0
-
-
 def _stack(
-    axes: _Axes,
+    axes: StackAxes,
     stack: str,
     layers: Sequence[Call] | Sequence[Tensor],
     number: int,
@@ -214,8 +185,9 @@ def _stack(
         widths: Padded length of "text" and "decoder", and the "batch" size.
         model: For messages.
     """
-    sides = ("decoder", "encoder") if stack == "cross" else (stack, stack)
-    own_ids = {"decoder": axes.sample.decoder_ids or axes.sample.ids, "vision": None, "audio": None}
+    sides = axes.sides(stack)
+    own_ids = {"decoder": axes.sample.decoder_ids or axes.sample.ids}
+    own_ids |= {side: None for side in sides if not axes.reads_text(side)}
     own_layers: list[Layer] = []
     for layer in layers:
         batch, *lengths = _size(layer)

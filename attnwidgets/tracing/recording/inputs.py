@@ -16,6 +16,8 @@ from attnwidgets.tracing.text.words import STANDARD, join_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from attnwidgets.tracing.media.sound import Sound
+
 MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
 
@@ -32,7 +34,7 @@ class Sample:
         decoder_ids: The decoder's input, for encoder-decoder models.
         decoder_text: Display strings and spans of `decoder_ids`.
         warning: Changes to the input that readers must know.
-        seconds: Length of the audio.
+        sound: The recording that was given.
         rule: The rule by which words are found: a name in `words.RULES`.
     """
 
@@ -43,7 +45,7 @@ class Sample:
     decoder_ids: list[int] | None = None
     decoder_text: Text | None = None
     warning: str = ""
-    seconds: float | None = None
+    sound: Sound | None = None
     rule: str = STANDARD
 
 

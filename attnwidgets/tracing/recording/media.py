@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import torch
 
+from attnwidgets.tracing.media.frames import convolutions_of
+from attnwidgets.tracing.media.sound import Sound
 from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_tokenizer
 
 _RATE = 16_000
+_FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
 
 
 def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
@@ -36,30 +40,74 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
     return Sample(ids, text_of_ids(text_tokenizer(processor), ids), others=read)
 
 
-def audio_sample(processor: Any, audio: Any, rate: int | None) -> Sample:
+def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sample:
     """Return one recording: samples [time] at `rate` hertz (by default the processor's own rate).
 
-    Without a processor `audio` is the model's input (wav2vec2's normalised samples).
+    Without a processor `audio` is the model's input (wav2vec2's normalised samples, or a spectrogram
+    [feature, frame], of which it is not known when its frames are).
+
+    Raises:
+        ValueError: If there are no samples, not one channel of numbers, or at another rate than the
+            processor's, or fewer than the model needs for one frame; the message says what to do.
     """
     wave = torch.as_tensor(audio)
-    if processor is None:
-        if wave.dim() == 1:
-            wave = wave.float()
-            return Sample(others={"input_values": wave.reshape(1, -1)}, seconds=len(wave) / (rate or _RATE))
-        features = wave.reshape(1, *wave.shape[-2:])  # [batch, feature, frame]
-        return Sample(others={"input_features": features})
-    _require_reader(processor, "audio", "feature_extractor")
-    if wave.dim() != 1:
-        raise ValueError(f"audio must be one channel of samples [time], not {tuple(wave.shape)}")
+    if processor is None and wave.dim() > 1:
+        return Sample(others={"input_features": wave.reshape(1, *wave.shape[-2:])})  # [batch, feature, frame]
+    if processor is not None:
+        _require_reader(processor, "audio", "feature_extractor")
     reader = getattr(processor, "feature_extractor", processor)
-    hertz = int(rate or getattr(reader, "sampling_rate", None) or _RATE)
+    own = getattr(reader, "sampling_rate", None)
+    hertz = int(rate or own or _RATE)
+    _require_wave(wave, hertz)
+    wave = wave.detach().float().cpu()
+    _require_enough(model, wave, hertz)
+    seconds = len(wave) / hertz
+    if processor is None:
+        return Sample(others={"input_values": wave.reshape(1, -1)}, sound=Sound(wave.numpy(), hertz, seconds))
+    if own and int(own) != hertz:
+        up, down = (number // gcd(int(own), hertz) for number in (int(own), hertz))
+        raise ValueError(
+            f"audio is at {hertz:,} Hz, and {type(reader).__name__} reads {own:,} Hz: pass "
+            f"audio=scipy.signal.resample_poly(audio, {up}, {down}), sampling_rate={own}"
+        )
     read = dict(reader(wave.numpy(), sampling_rate=hertz, return_tensors="pt"))
     read.pop("attention_mask", None)
-    seconds = len(wave) / hertz
-    if "input_features" in read and getattr(reader, "chunk_length", None):
-        # Whisper pads every recording to one chunk.
-        seconds = float(reader.chunk_length)
-    return Sample(others=read, seconds=seconds)
+    hop = chunk = None
+    if "input_features" in read:
+        hop = int(getattr(reader, "hop_length", None) or hertz // _FRAMES)
+        chunk = getattr(reader, "chunk_length", None)
+    heard = seconds if chunk is None else min(seconds, float(chunk))
+    warning = "" if heard == seconds else f"sound cut from {seconds:,.1f} to {heard:g} seconds"
+    return Sample(others=read, sound=Sound(wave.numpy(), hertz, heard, hop), warning=warning)
+
+
+def _require_wave(wave: torch.Tensor, hertz: int) -> None:
+    """Raise a ValueError unless these are samples of one channel."""
+    if hertz <= 0:
+        raise ValueError(f"sampling_rate must be above 0, the samples in a second, not {hertz}")
+    if wave.dim() != 1:
+        channels = " Of several channels, take the mean: audio.mean(axis=...)" if wave.dim() == 2 else ""  # noqa: PLR2004
+        raise ValueError(f"audio must be one channel of samples [time], not {tuple(wave.shape)}.{channels}")
+    if not wave.numel():
+        raise ValueError("audio is empty: give at least one sample")
+    if not wave.is_floating_point():
+        raise ValueError(
+            f"audio must be floats between -1 and 1, not {wave.dtype}; 16-bit samples are audio / 32768"
+        )
+    wrong = (~wave.isfinite()).nonzero()
+    if len(wrong):
+        raise ValueError(f"audio[{int(wrong[0])}] is {float(wave[wrong[0]])}: samples must be finite numbers")
+
+
+def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
+    """Raise a ValueError if a sound is shorter than one frame of a model that reads samples."""
+    config = getattr(model, "config", None)
+    found = convolutions_of(getattr(config, "encoder", config))
+    if found is not None and len(wave) < found[1]:
+        raise ValueError(
+            f"audio has {len(wave)} samples ({len(wave) / hertz:.3f} s), and one frame of the model reads "
+            f"{found[1]} ({found[1] / hertz:.3f} s)"
+        )
 
 
 def _require_reader(processor: Any, kind: str, part: str) -> None:

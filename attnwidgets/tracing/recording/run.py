@@ -17,8 +17,8 @@ from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
-from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
-from attnwidgets.tracing.recording.generation import greedy
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.continuation import with_continuation
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
     Sample,
@@ -27,14 +27,13 @@ from attnwidgets.tracing.recording.inputs import (
     ids_sample,
     limit_of,
     template,
-    text_of_ids,
     text_tokenizer,
     words_text,
 )
 from attnwidgets.tracing.recording.loading import load_named
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, record
+from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
@@ -176,7 +175,7 @@ def trace(
             the decoder reads its start token only.
         image: A picture (with a processor) or a float tensor [channel, height, width].
         audio: One channel of samples [time].
-        sampling_rate: The sampling rate of `audio`, in hertz.
+        sampling_rate: The sampling rate of `audio`, in hertz; the processor's own by default.
         max_new_tokens: Generate this many tokens first, greedily; prompt and continuation are then read in
             one recorded pass, and `trace.boundary` is the index where the continuation begins.
         truncation: Cut a text that is too long (`trace.warning` says so) instead of raising an error.
@@ -328,10 +327,13 @@ def _samples(
         raise ValueError(f"give one input, not {' and '.join(inputs)}")
     if image is not None:
         if text is not None and not isinstance(text, str):
-            raise ValueError("text with an image must be one string")
+            raise ValueError(
+                "text with an image must be one string; of several captions, trace each beside the picture: "
+                "[aw.trace(model, processor, caption, image=image) for caption in captions]"
+            )
         return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
     if audio is not None:
-        return [audio_sample(tokenizer, audio, rate)], True
+        return [audio_sample(model, tokenizer, audio, rate)], True
     if not inputs:
         raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
     reader = text_tokenizer(tokenizer)
@@ -404,7 +406,7 @@ def _run(
     with borrowed(model) as twin:
         for start in progress(starts, desc="tracing"):
             part = [
-                _with_decoder(twin, reader, sample, target_text, max_new_tokens)
+                with_continuation(twin, reader, sample, target_text, max_new_tokens)
                 for sample in samples[start : start + size]
             ]
             inputs = collate(twin, reader, part)
@@ -426,61 +428,3 @@ def _require_weights(model: nn.Module) -> None:
             "Load the model with from_pretrained, outside torch.device('meta'); a model of nnsight loads its "
             "weights with dispatch=True"
         )
-
-
-def _with_decoder(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
-    """Return a sample with its continuation, and with the input of the decoder, if there is one."""
-    seq2seq = "decoder_input_ids" in forward_parameters(model)
-    if target is not None and not seq2seq:
-        raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
-    if target is not None and not (isinstance(target, str) and reader is not None):
-        raise TypeError(
-            f"target_text must be a string, which needs the model's tokenizer, not {target!r:.80}"
-        )
-    if seq2seq:
-        config = model.config
-        start = getattr(config, "decoder_start_token_id", None)
-        start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", start) or start
-        others = (getattr(config, f"{name}_token_id", None) for name in ("bos", "pad"))
-        start = next((i for i in (start, *others) if isinstance(i, int)), 0)
-        ids = [start]
-        boundary = None
-        if target is not None:
-            ids += [
-                i
-                for i in reader(text_target=well_formed(target))["input_ids"]
-                if i != getattr(reader, "eos_token_id", None)
-            ]
-        elif new:
-            ids, boundary = _generate(model, reader, sample, new)
-        return replace(sample, decoder_ids=ids, decoder_text=text_of_ids(reader, ids, boundary))
-    if not new:
-        return sample
-    prompt = list(sample.ids or ())
-    ids, _ = _generate(model, reader, sample, new)
-    if not prompt or len(ids) <= len(prompt):
-        return sample
-    shown = text_of_ids(reader, ids, len(prompt))
-    types = None if sample.types is None else sample.types + [sample.types[-1]] * (len(ids) - len(prompt))
-    return replace(sample, ids=ids, text=shown, types=types)
-
-
-def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[int], int]:
-    """Return the ids of a greedy generation with its prompt (or decoder start), and where it begins."""
-    if not can_generate(model):
-        raise ValueError(
-            f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
-            "load it with a language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
-        )
-    prompt = replace(sample, decoder_ids=None)
-    inputs = collate(model, reader, [prompt])
-    if "input_ids" in inputs:
-        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
-    options = greedy(model, new)
-    options.return_dict_in_generate = True
-    # There are as many logits as new tokens; only the model knows how many tokens its decoder starts with.
-    options.output_logits = "decoder_input_ids" in forward_parameters(model)
-    with quietly():
-        produced = model.generate(**inputs, generation_config=options)
-    ids = [int(i) for i in produced.sequences[0]]
-    return ids, len(ids) - len(produced.logits or ())

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 # Names of cross-attention modules: encoder_attn, EncDecAttention, crossattention, cross_attn, multihead_attn2
 _CROSS = re.compile(r"enc_?dec|encoder_att|cross", re.IGNORECASE)
-_TOWERS = (("vision", "vision"), ("audio", "audio"), ("text", "text"), ("language", "text"))
+_TOWERS = (
+    ("vision", "vision"),
+    ("visual", "vision"),
+    ("audio", "audio"),
+    ("text", "text"),
+    ("language", "text"),
+)
 
 
 class Named(Protocol):
@@ -51,12 +57,19 @@ def by_stack(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyN
     crossing = [
         call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name
     ]
-    if outside and len(outside) == len(calls) and crossing and len(crossing) < len(calls):
-        return {"decoder": [call for call in calls if call not in crossing], "cross": crossing}
     towers = list(dict.fromkeys(_tower(call.name) for call in calls))
+    if (
+        outside
+        and len(outside) == len(calls)
+        and crossing
+        and len(crossing) < len(calls)
+        and len(towers) == 1
+    ):
+        return {"decoder": [call for call in calls if call not in crossing], "cross": crossing}
     names = dict(zip(towers, _tower_names(towers), strict=True))
     for call in calls:
-        stacks.setdefault(names[_tower(call.name)], []).append(call)
+        own = "cross" if call in crossing and len(towers) > 1 else names[_tower(call.name)]
+        stacks.setdefault(own, []).append(call)
     # Text first, in whatever order the towers run.
     return dict(sorted(stacks.items(), key=lambda item: item[0] != "text"))
 

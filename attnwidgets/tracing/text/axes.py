@@ -1,9 +1,9 @@
-"""Axes of maps: text tokens with their words and sentences, image patches, audio frames, or plain numbers."""
+"""Axes of maps: text tokens with their words and sentences, or plain numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.text.words import (
@@ -97,42 +97,7 @@ def numbered(n: int, note: str = "") -> TokenAxis:
     return TokenAxis.plain([f"{note}{i}" for i in range(n)])
 
 
-def patch_axis(n: int, config: Any, height: int, width: int) -> TokenAxis:
-    """Return the axis of image patches, row by row, after the class token and registers, if any.
-
-    Args:
-        n: Length of the axis.
-        config: The vision tower's config (patch_size, num_register_tokens).
-        height: Image height in pixels, as the model saw it.
-        width: Image width in pixels.
-    """
-    size = getattr(config, "patch_size", None)
-    if size is None:
-        return numbered(n)
-    high, wide = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    rows, columns = height // high, width // wide
-    n_special = n - rows * columns
-    if rows * columns == 0 or n_special < 0:
-        return numbered(n)
-    registers = min(int(getattr(config, "num_register_tokens", 0) or 0), max(n_special - 1, 0))
-    heads = ["[CLS]", *(["[DIST]"] * (n_special - registers - 1))][:n_special]
-    labels = (
-        *heads,
-        *(f"[REG{i}]" for i in range(registers)),
-        *(f"{r},{c}" for r in range(rows) for c in range(columns)),
-    )
-    special = (True,) * n_special + (False,) * (rows * columns)
-    return _media_axis(Unit("patch", labels, _each(n), special, grid=(rows, columns)))
-
-
-def frame_axis(n: int, step: float) -> TokenAxis:
-    """Return the axis of audio frames of `step` seconds each."""
-    times = tuple((i * step, (i + 1) * step) for i in range(n))
-    labels = tuple(f"{begin:.2f}s" for begin, _ in times)
-    return _media_axis(Unit("frame", labels, _each(n), (False,) * n, times=times))
-
-
-def _media_axis(unit: Unit) -> TokenAxis:
+def media_axis(unit: Unit) -> TokenAxis:
     """Return the axis whose tokens are the elements of a unit."""
     token = Unit("token", unit.labels, unit.spans, unit.special)
     return TokenAxis(unit.labels, {"token": token, unit.name: unit})
@@ -148,8 +113,14 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     units = {}
     for name, unit in axis.units.items():
         spans = (*_each(extra), *(tuple(i + extra for i in span) for span in unit.spans))
-        units[name] = Unit(
-            name, (*names, *unit.labels), spans, (True,) * extra + unit.special, unit.grid, rule=unit.rule
+        none: tuple[None, ...] = (None,) * extra
+        units[name] = replace(
+            unit,
+            labels=(*names, *unit.labels),
+            spans=spans,
+            special=(True,) * extra + unit.special,
+            cells=None if unit.cells is None else none + unit.cells,
+            times=None if unit.times is None else none + unit.times,
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
     return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)

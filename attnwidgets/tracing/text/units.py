@@ -19,13 +19,16 @@ class Unit:
     """An ordered list of spans over tokens.
 
     Args:
-        name: "token", "word", "sentence", "paragraph", "span", "patch" or "frame".
+        name: "token", "word", "sentence", "paragraph", "span", "patch", "query" (a learned token that reads a
+            picture) or "frame".
         labels: Display strings, one per element.
         spans: Token indices of every element. Non-contiguous spans are allowed;
             every token belongs to exactly one element.
         special: Whether an element is a special token, which is always an element of its own.
-        grid: Rows and columns of image patches.
-        times: Start and end of audio frames in seconds.
+        grid: Rows and columns of a picture's patches.
+        cells: With a grid, the number of each element's patch, counted row by row; None for other elements
+            (class and register tokens, words).
+        times: Start and end of audio frames in seconds; None for elements that are not in the sound.
         rule: For words, the name of the rule by which they were found (`words.RULES`), or "given".
     """
 
@@ -34,8 +37,9 @@ class Unit:
     spans: tuple[tuple[int, ...], ...]
     special: tuple[bool, ...]
     grid: tuple[int, int] | None = None
-    times: tuple[tuple[float, float], ...] | None = None
+    times: tuple[tuple[float, float] | None, ...] | None = None
     rule: str = field(default="", compare=False)
+    cells: tuple[int | None, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(map(well_formed, self.labels)))

@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import TokenAxis, Unit
 
+_SAME_TIME = 1e-4  # seconds
+
 
 def span(numbers: tuple[int, ...]) -> str:
     """Return "0 to 5", or the numbers where they have gaps."""
@@ -39,7 +41,33 @@ def axis(tokens: TokenAxis, unit: str) -> dict[str, Any]:
         "segment": [int(tokens.segment[members[0]]) if members else 0 for members in spans],
         "boundary": boundary,
         "grid": None if elements.grid is None else list(elements.grid),
+        "cells": _cells(elements),
+        "times": _times(elements),
     }
+
+
+def _cells(unit: Unit) -> list[int] | None:
+    """Return each element's patch, -1 for none; None if all but special ones are the patches in order."""
+    if unit.grid is None or unit.cells is None:
+        return None
+    patches = [cell for cell, special in zip(unit.cells, unit.special, strict=True) if not special]
+    plain = patches == list(range(unit.grid[0] * unit.grid[1]))
+    return None if plain else [-1 if cell is None else cell for cell in unit.cells]
+
+
+def _times(unit: Unit) -> dict[str, float] | None:
+    """Return when an element begins, in seconds: at `start`, and every next one `step` later, for `width`.
+
+    None if elements are not in a sound, or not at equal distances.
+    """
+    known = [(place, *pair) for place, pair in enumerate(unit.times or ()) if pair is not None]
+    if not known:
+        return None
+    first, begin, end = known[0]
+    step = (known[-1][1] - begin) / (len(known) - 1) if len(known) > 1 else end - begin
+    start = begin - first * step
+    even = all(abs(start + place * step - own) < _SAME_TIME for place, own, _ in known)
+    return {"start": start, "step": step, "width": end - begin} if even else None
 
 
 def target_labels(attributions: Any) -> list[str]:
@@ -54,5 +82,5 @@ def target_axis(attributions: Any) -> dict[str, Any]:
     """Return the Axis of wire.ts: the targets of attributions."""
     labels = target_labels(attributions)
     zeros = [0] * len(labels)
-    without = dict.fromkeys(("spans", "boundary", "grid"))
+    without = dict.fromkeys(("spans", "boundary", "grid", "cells", "times"))
     return {"unit": "target", "labels": labels, "special": zeros, "segment": zeros, **without}

@@ -20,7 +20,7 @@ export function viewOf(bytes: unknown): DataView | undefined {
 }
 
 // What may be null in the axes and in the sources of a header.
-const NULLABLE = { axes: ["spans", "boundary", "grid"], sources: ["heads", "computed"] } as const;
+const NULLABLE = { axes: ["spans", "boundary", "grid", "cells", "times"], sources: ["heads", "computed"] } as const;
 type Parts = Record<string, object> | object[];
 
 // By header as it came, so that the same header stays the same object.

@@ -17,6 +17,10 @@ export interface Axis {
   boundary: number | null;
   /** Patch grid (rows, columns) of an image, or null. */
   grid: [number, number] | null;
+  /** The patch that each element is, counted row by row, or -1; null: those that are not special are the patches in order. */
+  cells: number[] | null;
+  /** When an element of a sound begins: at `start` seconds, and every next one `step` later, for `width`; or null. */
+  times: { start: number; step: number; width: number } | null;
 }
 
 /** One family of matrices: a method in one unit and one stack. */

@@ -327,6 +327,8 @@ export const renderTwoTexts = view((ctx, root, signal) => {
         segment: columns.map(() => 0),
         boundary: null,
         grid: null,
+        cells: null,
+        times: null,
       };
       const { list, spans, spaced } = buildTokens(axis, `text ${name.textContent}`, new Set(), new Set());
       setFlag(list, "data-spaced", spaced);

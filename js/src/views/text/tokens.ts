@@ -78,26 +78,28 @@ export function buildTokens(
     "aria-orientation": "horizontal",
     dir: rtl ? "rtl" : "ltr",
   });
-  if (axis.grid) {
+  // Patches in another order than that of the picture, and a picture inside a text, are read as a text is.
+  const grid = axis.cells ? null : axis.grid;
+  if (grid) {
     list.dataset.grid = "";
-    list.style.setProperty("--aw-columns", String(axis.grid[1]));
+    list.style.setProperty("--aw-columns", String(grid[1]));
   }
   const spans: HTMLElement[] = [];
   const chunks: Chunk[] = [];
   let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
     // The elements of a grid are laid out one by one: a chunk around them has no box that could come into sight.
-    if (axis.grid ? i === 0 : i % CHUNK === 0) {
+    if (grid ? i === 0 : i % CHUNK === 0) {
       holder = h("span.chunk", { role: "presentation" });
       list.append(holder);
       chunks.push({ holder, spans: [], start: i });
     }
-    if (!axis.grid) holder.append(...before(axis, i, spaced, breaks.has(i)));
+    if (!grid) holder.append(...before(axis, i, spaced, breaks.has(i)));
     const span = h("span.tok", { role: "option", "aria-selected": "false", "data-i": String(i) });
     if (axis.special[i]) span.classList.add("aw-special");
     if (marks.has(i)) span.classList.add("aw-marked");
     if (label.length <= WHOLE_UP_TO) span.classList.add("aw-whole");
-    if (axis.grid) span.title = label;
+    if (grid) span.title = label;
     if (label.trim() === "" || /^[␣▁⏎↵⇥\s]+$/u.test(label)) span.setAttribute("aria-label", spoken(label));
     span.tabIndex = i === 0 ? 0 : -1;
     writeLabel(span, label);

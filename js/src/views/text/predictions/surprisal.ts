@@ -62,7 +62,17 @@ export function createSurprisal(
     bound = new AbortController();
     values = Float32Array.from(answer.labels, (_, i) => buffer.getFloat32(4 * i, true));
     const { labels, special } = answer;
-    axis = { unit: "token", labels, special, spans: null, segment: labels.map(() => 0), boundary: null, grid: null };
+    axis = {
+      unit: "token",
+      labels,
+      special,
+      spans: null,
+      segment: labels.map(() => 0),
+      boundary: null,
+      grid: null,
+      cells: null,
+      times: null,
+    };
     const events = {
       hover(index: number) {
         here = index;

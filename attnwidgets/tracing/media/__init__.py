@@ -1,0 +1,1 @@
+"""Pictures and sound: where patches and frames are."""

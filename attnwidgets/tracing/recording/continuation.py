@@ -1,0 +1,97 @@
+"""What a model reads beyond its input: a continuation that it generates, or the text of its decoder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.recording.batch import collate
+from attnwidgets.tracing.recording.borrow import quietly
+from attnwidgets.tracing.recording.generation import greedy
+from attnwidgets.tracing.recording.inputs import text_of_ids
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
+from attnwidgets.tracing.text.display import well_formed
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.recording.inputs import Sample
+
+
+def with_continuation(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
+    """Return a sample with its continuation, and with the input of the decoder, if there is one."""
+    # BLIP-2 takes a decoder's ids for some language models, and passes them over for others.
+    passed_over = getattr(getattr(model, "config", None), "use_decoder_only_language_model", False)
+    seq2seq = "decoder_input_ids" in forward_parameters(model) and not passed_over
+    if target is not None and not seq2seq:
+        raise ValueError("target_text is for encoder-decoder models; this model has no decoder of its own")
+    if target is not None and not (isinstance(target, str) and reader is not None):
+        raise TypeError(
+            f"target_text must be a string, which needs the model's tokenizer, not {target!r:.80}"
+        )
+    if seq2seq:
+        boundary = None
+        if target is not None:
+            ids = _target_ids(model, reader, sample, target)
+        elif new:
+            ids, boundary = _generate(model, reader, sample, new)
+        else:
+            ids = [_start_of(model)]
+        return replace(sample, decoder_ids=ids, decoder_text=text_of_ids(reader, ids, boundary))
+    if not new:
+        return sample
+    prompt = list(sample.ids or ())
+    ids, _ = _generate(model, reader, sample, new)
+    if not prompt or len(ids) <= len(prompt):
+        return sample
+    shown = text_of_ids(reader, ids, len(prompt))
+    types = None if sample.types is None else sample.types + [sample.types[-1]] * (len(ids) - len(prompt))
+    return replace(sample, ids=ids, text=shown, types=types)
+
+
+def _start_of(model: Any) -> int:
+    """Return the id that the decoder begins with."""
+    start = getattr(model.config, "decoder_start_token_id", None)
+    start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", start) or start
+    others = (getattr(model.config, f"{name}_token_id", None) for name in ("bos", "pad"))
+    return next((i for i in (start, *others) if isinstance(i, int)), 0)
+
+
+def _target_ids(model: Any, reader: Any, sample: Sample, target: str) -> list[int]:
+    """Return the ids of a decoder's text after its start.
+
+    Some tokenizers write the start themselves, with what else comes before a text (Whisper's language, task
+    and "no timestamps"); it is not written twice. Where the model generates in several languages and the
+    tokenizer names none, what comes before is what the model would begin with.
+    """
+    start, end = _start_of(model), getattr(reader, "eos_token_id", None)
+    ids = [i for i in reader(text_target=well_formed(target))["input_ids"] if i != end]
+    if ids[:1] != [start]:
+        return [start, *ids]
+    options = getattr(model, "generation_config", None)
+    languages = set((getattr(options, "lang_to_id", None) or {}).values())
+    if not languages or languages & set(ids) or not can_generate(model):
+        return ids
+    begun, boundary = _generate(model, reader, sample, 1)
+    return begun[:boundary] + reader(text_target=well_formed(target), add_special_tokens=False)["input_ids"]
+
+
+def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[int], int]:
+    """Return the ids of a greedy generation with its prompt (or decoder start), and where it begins."""
+    if not can_generate(model):
+        raise ValueError(
+            f"max_new_tokens needs a model that generates, and {type(model).__name__} does not; "
+            "load it with a language-model head (AutoModelForCausalLM or AutoModelForSeq2SeqLM)"
+        )
+    prompt = replace(sample, decoder_ids=None)
+    inputs = collate(model, reader, [prompt])
+    if "input_ids" in inputs:
+        inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
+    options = greedy(model, new)
+    options.return_dict_in_generate = True
+    # There are as many logits as new tokens; only the model knows how many tokens its decoder starts with.
+    options.output_logits = "decoder_input_ids" in forward_parameters(model)
+    with quietly():
+        produced = model.generate(**inputs, generation_config=options)
+    ids = [int(i) for i in produced.sequences[0]]
+    return ids, len(ids) - len(produced.logits or ())

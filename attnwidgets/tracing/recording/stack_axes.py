@@ -1,0 +1,128 @@
+"""Which tokens, patches or frames the places of every stack are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.media.frames import frame_axis
+from attnwidgets.tracing.media.layouts import layout_of
+from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
+from attnwidgets.tracing.recording.recorder import unpeft
+from attnwidgets.tracing.text.axes import numbered, prefixed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import nn
+
+    from attnwidgets.tracing.media.layouts import Layout
+    from attnwidgets.tracing.recording.inputs import Sample
+    from attnwidgets.tracing.text.units import TokenAxis
+
+_TOWERS = ("encoder", "vision", "audio")
+
+
+class StackAxes:
+    """The axes of one sample, by stack and length.
+
+    Args:
+        model: The model that ran.
+        stacks: By name, the calls of a pass, or the weights that the model returned itself.
+        sample: What it read.
+        inputs: The inputs of the pass.
+    """
+
+    def __init__(
+        self, model: nn.Module, stacks: Mapping[str, Sequence[Any]], sample: Sample, inputs: dict[str, Any]
+    ) -> None:
+        self.sample, self.inputs = sample, inputs
+        self.config: Any = getattr(model, "config", None)
+        self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
+        # More positions than a text has are an adapter's, unless something else is read beside the text.
+        self._prefixes = not sample.others or unpeft(model) is not model
+        self.text = None if sample.text is None else sample.text.axis(sample.rule)
+        if sample.text is not None and sample.ids is not None:
+            inside = picture_in(sample.text, sample.ids, self.config, inputs)
+            if inside is not None:
+                text, grid, places = inside
+                self.text = on_grid(text.axis(sample.rule), grid, places)
+        shown = sample.decoder_text
+        self.decoder = None if shown is None else shown.axis(sample.rule)
+        self._unknown: dict[str, tuple[str, str]] = {}
+        self._seen: set[str] = set()
+
+    def sides(self, stack: str) -> tuple[str, str]:
+        """Return whose places the queries and the keys of a stack are."""
+        if stack != "cross":
+            return stack, stack
+        if "decoder" in self.configs or "encoder" in self.configs:
+            return "decoder", "encoder"
+        return "cross", next((tower for tower in _TOWERS if tower in self.configs), "encoder")
+
+    def of(self, side: str, n: int) -> TokenAxis:
+        """Return the axis of `n` places of a stack, or of one side of the stack "cross"."""
+        config = self.configs.get(side, self.config)
+        layout = self._layout(side)
+        if layout is not None:
+            axis = patch_axis(layout, config, self.inputs, n)
+            return self._numbered(side, n) if axis is None else axis
+        text = self.decoder if side == "decoder" else self.text
+        extra = -1 if text is None or not self.reads_text(side) else n - len(text)
+        if text is not None and (extra == 0 or (extra > 0 and self._prefixes)):
+            self._seen.add("decoder" if side == "decoder" else "text")
+            return prefixed(text, extra) if extra else text
+        if self.sample.sound is not None and side != "decoder":
+            frames = frame_axis(config, self.sample.sound, self.inputs, n)
+            return self._numbered(side, n) if frames is None else frames
+        return self._numbered(side, n)
+
+    def reads_text(self, side: str) -> bool:
+        """Return whether the places of a stack are tokens of a text, rather than of a picture or a sound."""
+        if side in ("vision", "audio") or self._layout(side) is not None:
+            return False
+        own = self.configs.get(side)
+        towers = (getattr(self.config, f"{kind}_config", None) for kind in ("vision", "audio"))
+        return own is None or all(own is not tower for tower in towers)
+
+    def _layout(self, side: str) -> Layout | None:
+        """Return where the patches of a stack are; None if it reads no picture or this is not known."""
+        known = layout_of(self.configs.get(side, self.config), side)
+        return None if self.inputs.get("pixel_values") is None else known
+
+    def _numbered(self, side: str, n: int) -> TokenAxis:
+        """Return numbers, of which readers must know where there is a picture or a sound."""
+        if self.inputs.get("pixel_values") is not None:
+            self._unknown[side] = f"{n} places", "which of them are patches of the picture, and where,"
+        elif self.sample.sound is not None:
+            self._unknown[side] = f"{n} places", "when they are in the sound"
+        return numbered(n)
+
+    def warning(self) -> str:
+        """Return what readers must know about places without names, in words; "" if nothing."""
+        said = [
+            f"the {places} of stack {side!r} are numbered: {what} is not known for "
+            f"{getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"
+            for side, (places, what) in self._unknown.items()
+        ]
+        given = {"text": self.sample.ids, "decoder": self.sample.decoder_ids}
+        lacking = [name for name, ids in given.items() if ids is not None and name not in self._seen]
+        if lacking and not said:
+            said = [f"attention over the {' and the '.join(lacking)}'s tokens was not recorded"]
+        return "; ".join(said)
+
+
+def _config_of(model: nn.Module, call: Any) -> Any:
+    """Return the config of the modules that made a call, or that of the tower which returned its weights."""
+    config: Any = getattr(model, "config", None)
+    if isinstance(call, torch.Tensor):
+        return getattr(config, "vision_config", None) or config
+    modules = dict(model.named_modules())
+    path = call.name
+    while path:
+        own = getattr(modules.get(path), "config", None)
+        if own is not None:
+            return own
+        path = path.rpartition(".")[0]
+    return config

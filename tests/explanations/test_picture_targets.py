@@ -1,0 +1,71 @@
+"""Targets of models that read pictures and sound: a similarity, a detected class, a token of a frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from tests.tracing import tiny
+from tests.tracing.pictures import PICTURES
+
+
+def traced(family: str) -> Any:
+    one = PICTURES[family]
+    return one.trace_of(tiny.build(one.make), one.picture())
+
+
+@pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
+def test_the_similarity_of_a_picture_and_its_caption_is_a_target(family: str) -> None:
+    found = traced(family)
+    with torch.no_grad():
+        expected = found.model(**found.inputs).logits_per_image
+    torch.testing.assert_close(found.logits, expected[0])
+    named = aw.saliency(found, stack="vision")
+    by_hand = aw.saliency(found, lambda out: out.logits_per_image[:, 0], stack="vision")
+    np.testing.assert_array_equal(named.values, by_hand.values)
+    assert named.target == found.axes("text")[0].text
+    assert np.asarray(named.values).any()
+    steps = aw.integrated_gradients(found, steps=3, stack="vision")  # several pictures, each with its caption
+    assert np.asarray(steps.values).shape == (len(found.axes("vision")[0]),)
+
+
+def test_the_similarity_is_followed_through_an_intervention() -> None:
+    found = traced("CLIP")
+    again = found.rerun(aw.ablate_heads(found, {0: [1]}, stack="vision"))
+    assert again.logits.shape == found.logits.shape == (1,)
+    assert not torch.equal(again.logits, found.logits)
+
+
+def test_a_detector_is_asked_in_words_of_pictures() -> None:
+    found = traced("YOLOS")
+    names = list(found.model.config.id2label.values())
+    with pytest.raises(
+        ValueError, match=r"predicts a class at every detection token, target=aw.targets.token\(class"
+    ):
+        aw.saliency(found)
+    with pytest.raises(ValueError, match=r"predicts a class at every detection token; aw\.targets\.token"):
+        aw.saliency(found, names[1])
+    first = aw.saliency(found, aw.targets.token(names[1], position=2))
+    assert first.target == names[1]
+    other = aw.saliency(found, lambda out: out.logits[:, 2, 1])
+    np.testing.assert_array_equal(first.values, other.values)
+    assert aw.saliency(found, aw.targets.token(len(names), position=0)).target == "nothing"
+
+
+def test_a_transcriber_is_asked_in_words_of_sound() -> None:
+    config = tiny.wav2vec2().config
+    config.vocab_size = 9
+    found = aw.trace(tiny.build(lambda: hf.Wav2Vec2ForCTC(config)), None, audio=torch.randn(200))
+    with pytest.raises(ValueError, match=r"predicts a token at every frame, target=aw\.targets\.token"):
+        aw.saliency(found)
+
+
+def test_several_captions_are_refused_with_what_to_do() -> None:
+    one = PICTURES["CLIP"]
+    with pytest.raises(ValueError, match="trace each beside the picture"):
+        aw.trace(tiny.build(one.make), tiny.wordpiece(), ["a cat", "a dog"], image=one.picture())

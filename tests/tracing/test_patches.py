@@ -1,0 +1,134 @@
+"""Every place of a picture's tower is named after the patch that it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from tests.tracing import tiny
+from tests.tracing.pictures import CLASS, PICTURES, SIDE, Pictures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def traced(family: str) -> Any:
+    one = PICTURES[family]
+    return one.trace_of(tiny.build(one.make), one.picture())
+
+
+@pytest.mark.parametrize("family", PICTURES)
+def test_the_place_that_is_named_after_a_patch_changes_when_it_is_painted(family: str) -> None:
+    one = PICTURES[family]
+    model = tiny.build(one.make)
+    found = one.trace_of(model, one.picture())
+    for axis in found.axes(one.stack):
+        patches = axis.units["patch"]
+        assert patches.grid == one.grid
+        assert patches.labels[: len(one.before)] == one.before
+        assert patches.labels[len(patches) - len(one.after) :] == one.after
+        assert patches.special == tuple(cell is None for cell in patches.cells)
+    rows, columns = one.grid
+    for row in range(rows):
+        for column in range(columns):
+            place = one.changed(model, found, row, column)
+            assert patches.labels[place] == f"{row},{column}"
+            assert patches.cells[place] == row * columns + column
+
+
+@pytest.mark.parametrize(
+    ("family", "merged"), [("LLaVA", 1), ("PaliGemma", 1), ("Idefics 3", 2), ("Qwen2-VL", 2)]
+)
+def test_a_picture_inside_a_text_is_named_by_patches(family: str, merged: int) -> None:
+    one = PICTURES[family]
+    model = tiny.build(one.make)
+    found = one.trace_of(model, one.picture())
+    for name in ("token", "word"):
+        unit = found.units[name]
+        assert unit.grid == (one.grid[0] // merged, one.grid[1] // merged)
+        inside = [place for place, cell in enumerate(unit.cells) if cell is not None]
+        assert [unit.cells[place] for place in inside] == list(range(len(inside)))
+        assert not any(unit.special[place] for place in inside)
+    for row in range(unit.grid[0]):
+        for column in range(unit.grid[1]):
+            place = one.changed(model, found, row * merged, column * merged, "text")
+            assert found.tokens[place] == f"{row},{column}"
+
+
+def test_detection_tokens_of_a_decoder_and_queries_of_a_bridge_are_named() -> None:
+    detector = traced("DETR")
+    assert detector.axes("decoder")[0].tokens == tuple(f"[DET{i}]" for i in range(5))
+    assert [axis.tokens[-1] for axis in detector.axes("cross")] == ["[DET4]", "1,2"]
+    bridge = traced("BLIP-2")
+    assert bridge.stacks == ("text", "vision", "qformer.encoder.layer", "cross")
+    assert [axis.tokens[0] for axis in bridge.axes("cross")] == ["[Q0]", "[CLS]"]
+    assert bridge.axes("text")[0].tokens != bridge.axes("vision")[0].tokens
+    assert not detector.warning + bridge.warning
+
+
+@pytest.mark.parametrize("family", ["BLIP", "GIT"])
+def test_a_text_whose_attention_is_out_of_reach_is_not_passed_over_in_silence(family: str) -> None:
+    assert traced(family).warning.endswith("attention over the text's tokens was not recorded")
+
+
+def _video() -> Pictures:
+    options = {**tiny.SMALL, "image_size": 16, "patch_size": SIDE, "num_frames": 2}
+    return Pictures(
+        lambda: hf.VideoMAEModel(hf.VideoMAEConfig(**options)),
+        read=lambda p: {"pixel_values": p[None, None].expand(1, 2, -1, -1, -1)[..., :16]},
+    )
+
+
+def _joint() -> Pictures:
+    options = {"vocab_size": tiny.VOCAB, **tiny.SMALL, "image_size": 2 * SIDE, "patch_size": SIDE}
+    mask = {"pixel_mask": torch.ones(1, 2 * SIDE, 2 * SIDE, dtype=torch.long)}
+    return Pictures(
+        lambda: hf.ViltModel(hf.ViltConfig(**options)),
+        (2, 2),
+        ids=(5, 6, 7, 8),
+        read=lambda p: {"pixel_values": p[None], **mask},
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"]
+)
+def test_an_unknown_layout_gives_numbers_and_says_so(one: Pictures, family: str) -> None:
+    found = one.trace_of(tiny.build(one.make), one.picture())
+    count = len(found.tokens)
+    assert found.tokens == tuple(str(i) for i in range(count))
+    said = f"the {count} places of stack 'self' are numbered: which of them are patches of the picture"
+    assert f"{said}, and where, is not known for {family!r}" in found.warning
+
+
+def test_a_picture_that_does_not_fit_its_family_gives_numbers() -> None:
+    one = PICTURES["ViT"]
+    model = tiny.build(one.make)
+    model.config.patch_size = SIDE // 2  # four times as many patches as there are places
+    found = one.trace_of(model, one.picture())
+    assert found.tokens == tuple("0123456")
+    assert "are numbered" in found.warning
+
+
+def test_a_saved_map_keeps_its_patches(tmp_path: Path) -> None:
+    aw.attention(traced("YOLOS")).save(tmp_path / "map.safetensors")
+    unit = aw.load(tmp_path / "map.safetensors").key.units["patch"]
+    assert unit.grid == (2, 3)
+    assert unit.labels[0] == CLASS[0]
+    assert unit.cells == (None, *range(6), None, None, None)
+
+
+def test_relevance_of_pixels_is_summed_over_the_patch_that_holds_them() -> None:
+    one = PICTURES["YOLOS"]
+    model = tiny.build(one.make)
+    found = one.trace_of(model, one.picture())
+    result = aw.lrp(found, lambda out: out.pred_boxes[:, 0, 0], at="input", unit="patch", force=True)
+    assert result.source_unit.labels[-1] == "[DET2]"
+    values = np.asarray(result.values)
+    assert not values[list(np.flatnonzero(result.source_unit.special))].any()
+    assert values[1:7].all()
