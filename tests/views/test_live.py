@@ -374,7 +374,7 @@ def test_what_cannot_run_in_a_page_is_refused_by_name(tmp_path, minilm_trace):
         model.transformer.wte.weight[0, 0] = 1e6
     assert "float16" in refused(aw.Heatmap(aw.trace(model, tokenizer, "abacab")))
     bart, dates = aw.zoo.trained("dates")
-    of_dates = aw.trace(bart, dates, "july 4 1976", target_text="1976")
+    of_dates = aw.trace(bart, dates, "July 4, 1976", target_text="1976-07-04")
     assert "Bart" in refused(aw.Heatmap(of_dates))
 
 

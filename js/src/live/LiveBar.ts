@@ -2,12 +2,11 @@
  * What a live page says of itself, and a line for the reader's own text: what the model predicts after it while it is
  * typed, and a continuation.
  */
-import type { ViewContext } from "../context.ts";
 import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel } from "../dom.ts";
 import { view } from "../views/base/view.ts";
 import { percent } from "../views/text/predictions/percent.ts";
 import { type Answers, createAnswers } from "../wire/answers.ts";
-import type { Header } from "../wire/wire.ts";
+import type { Header, ViewOptions } from "../wire/wire.ts";
 
 /** The answers of `question` in session.ts. */
 interface About {
@@ -17,23 +16,21 @@ interface About {
 }
 type Preview = Header["predictions"] & { ids: number };
 interface Continued {
-  items: { text: string; ended: boolean }[];
+  text: string;
+  ended: boolean;
+}
+
+/** Options of a LiveBar; its store and selection stay those of the first text. */
+interface LiveBarOptions extends ViewOptions {
+  /** The text that is shown. */
+  text: string;
 }
 
 /** Tokens that are written before the views show them, and in all. */
-const [STEP, ALL] = [6, 48];
+const [STEP, ALL] = [4, 48];
+/** Milliseconds between two steps, so that the reader sees the text grow. */
+const PACE = 150;
 const MOST_OUTCOMES = 3;
-
-/** What outlasts a change to another text. */
-interface Kept {
-  draft?: string | undefined;
-  /** Tokens that are still to be written; 0: none. */
-  left: number;
-  seed: number;
-  temperature: string;
-  top: string;
-  isFocused: boolean;
-}
 
 /** A slider with its name and number. */
 function slider(name: string, range: Record<string, string>, value: string): [HTMLElement, HTMLInputElement] {
@@ -46,10 +43,7 @@ function slider(name: string, range: Record<string, string>, value: string): [HT
 }
 
 export const renderLiveBar = view((ctx, root, signal) => {
-  const kept = (ctx.lasting.get("live") as Kept | undefined) ?? {
-    ...{ left: 0, seed: 1, temperature: "0.8", top: "0", isFocused: false },
-  };
-  ctx.lasting.set("live", kept);
+  const shown = (): string => (ctx.options as LiveBarOptions).text;
   const answers = createAnswers(ctx, signal, () => refresh());
   const field = h("textarea.button.live-text", {
     rows: "1",
@@ -60,37 +54,26 @@ export const renderLiveBar = view((ctx, root, signal) => {
   const show = h("button.button", { type: "button" }, "Show");
   const said = h("div.live-said", { role: "status" });
   const about = h("div.live-about");
-  const writing = createWriting(ctx, signal, answers, kept);
-  field.value = kept.draft ?? ctx.header().text;
+  let asked = "";
+  const ask = (text: string): void => {
+    asked = text;
+    answers.retry("text", true);
+    answers.get("text", { text });
+  };
+  const writing = createWriting(signal, answers, shown, ask);
   root.classList.add("aw-live");
   root.role = "group";
   root.ariaLabel = "a text of your own";
   setChildren(root, h("div.live-row", field, show), said, writing.element, about);
 
-  let asked: string | null = null;
   const submit = (): void => {
     writing.stop();
-    kept.draft = undefined;
-    kept.isFocused = true;
-    if (field.value === ctx.header().text) return;
-    asked = field.value;
-    answers.retry("text", true);
-    answers.get("text", { text: asked });
+    if (field.value !== shown()) ask(field.value);
     refresh();
   };
   on(show, signal, { click: submit });
   on(field, signal, {
-    input() {
-      kept.draft = field.value;
-      asked = null;
-      refresh();
-    },
-    focus() {
-      kept.isFocused = true;
-    },
-    blur() {
-      kept.isFocused = false;
-    },
+    input: () => refresh(),
     keydown(event) {
       event.stopPropagation();
       if (event.isComposing || event.key !== "Enter" || event.shiftKey) return;
@@ -98,26 +81,27 @@ export const renderLiveBar = view((ctx, root, signal) => {
       submit();
     },
   });
+  const isOtherText = createWatch();
   const isOther = createWatch();
   const refresh = (): void => {
+    if (isOtherText(shown())) {
+      field.value = shown();
+      writing.go();
+    }
     const found = answers.get<About>("live")?.meta;
     const args = { text: field.value };
     const preview = answers.get<Preview>("preview", args)?.meta;
-    const why = answers.failure("preview", args) ?? (asked && answers.failure("text", { text: asked }));
+    const why =
+      answers.failure("preview", args) ??
+      (asked === field.value ? answers.failure("text", { text: asked }) : undefined);
     assign(show, { disabled: Boolean(why) });
     setFlag(said, "data-wrong", Boolean(why));
-    if (why) setText(said, why);
-    else if (preview && isOther(preview)) setChildren(said, ...predictedParts(preview));
+    if (isOther(why, preview)) setChildren(said, ...(why ? [why] : preview ? predictedParts(preview) : []));
     if (found) setText(about, aboutWords(found));
     writing.show(Boolean(found?.generates));
     fit(field);
   };
-  if (kept.isFocused)
-    queueMicrotask(() => {
-      if (!signal.aborted) field.focus({ preventScroll: true });
-    });
   refresh();
-  writing.go();
   return () => refresh();
 });
 
@@ -146,72 +130,66 @@ interface Writing {
   element: HTMLElement;
   show(isOffered: boolean): void;
   stop(): void;
-  /** Go on where the text before was left. */
+  /** Another text is shown: go on from there. */
   go(): void;
 }
 
 /** A button that lets the model write on, a few tokens at a time, and how these are drawn. */
-function createWriting(ctx: ViewContext, signal: AbortSignal, answers: Answers, kept: Kept): Writing {
+function createWriting(
+  signal: AbortSignal,
+  answers: Answers,
+  shown: () => string,
+  ask: (text: string) => void,
+): Writing {
   const button = h("button.button", { type: "button" });
-  const [temperature, heat] = slider("temperature", { min: "0.05", max: "2", step: "0.05" }, kept.temperature);
-  const [top, most] = slider("top k", { min: "0", max: "20", step: "1" }, kept.top);
+  const [temperature, heat] = slider("temperature", { min: "0.05", max: "2", step: "0.05" }, "0.8");
+  const [top, most] = slider("top k", { min: "0", max: "20", step: "1" }, "0");
   const state = h("span", { role: "status" });
   const element = h("div.live-row", button, temperature, top, state);
+  /** Tokens that are still to be written. */
+  let left = 0;
+  let seed = 0;
   let request: Record<string, unknown> | null = null;
   const stop = (): void => {
-    kept.left = 0;
-    request = null;
+    [left, request] = [0, null];
   };
-  const ask = (): void => {
-    if (kept.left <= 0) return;
-    kept.seed += 1;
-    request = {
-      ...{ how: "sample", n: 1, length: Math.min(STEP, kept.left), top_p: 1, seed: kept.seed },
-      ...{ temperature: heat.valueAsNumber, top_k: most.valueAsNumber },
-    };
-    answers.retry("continuations", true);
-    answers.get("continuations", request);
+  const write = (): void => {
+    if (left <= 0 || signal.aborted) return;
+    seed += 1;
+    const [heated, k] = [heat.valueAsNumber, most.valueAsNumber];
+    request = { text: shown(), length: Math.min(STEP, left), temperature: heated, top_k: k, seed };
+    answers.retry("continue", true);
+    answers.get("continue", request);
   };
   const show = (isOffered: boolean): void => {
     assign(element, { hidden: !isOffered });
-    setText(button, kept.left > 0 ? "Stop" : "Continue");
-    if (!request) return;
-    const answer = answers.get<Continued>("continuations", request)?.meta.items[0];
-    const why = answers.failure("continuations", request);
+    const answer = request && answers.get<Continued>("continue", request)?.meta;
+    const why = request && answers.failure("continue", request);
     if (why) {
       stop();
       setText(state, why);
-      setText(button, "Continue");
-    } else if (answer) {
-      kept.left = answer.ended ? 0 : kept.left - STEP;
+    } else if (request && answer) {
+      left = answer.ended ? 0 : left - STEP;
       request = null;
-      kept.draft = undefined;
-      answers.get("text", { text: ctx.header().text + answer.text });
+      ask(shown() + answer.text);
     }
+    setText(button, left > 0 ? "Stop" : "Continue");
   };
   on(button, signal, {
     click() {
       setText(state, "");
-      if (kept.left > 0) stop();
+      if (left > 0) stop();
       else {
-        kept.left = ALL;
-        ask();
+        left = ALL;
+        write();
       }
       show(true);
-    },
-  });
-  on(element, signal, {
-    input() {
-      [kept.temperature, kept.top] = [heat.value, most.value];
     },
   });
   return {
     element,
     show,
     stop,
-    go() {
-      // After a frame, in which the views show what there is.
-      if (kept.left > 0) requestAnimationFrame(() => signal.aborted || ask());
-    },
+    go: () => void setTimeout(write, PACE),
   };
 }

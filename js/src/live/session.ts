@@ -14,7 +14,7 @@ import type {
 } from "../wire/wire.ts";
 import { forward } from "./forward.ts";
 import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
-import { type Predicts, predictionsOf } from "./predictions.ts";
+import { type Continuation, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
 import { type PackedReader, read, Unreadable } from "./reader.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
 import { axisIn } from "./units.ts";
@@ -129,6 +129,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     ];
     if (topic === "live") return reply(aboutOf(live.packed));
     if (topic === "preview") return reply(await preview(live, String(args.text)));
+    if (topic === "continue") return reply(await written(live, args as unknown as Wanted));
     if (topic === "text") return reply({ shown: await type(live, host, String(args.text ?? "")) });
     const [model, text] = await textOf(live, store ?? "");
     const method = String(host.model(selection ?? "")?.get("method"));
@@ -189,6 +190,24 @@ async function preview(live: Live, text: string): Promise<Header["predictions"] 
   return { ...predictionsOf(predicts, forward(model, ids), 4), ids: ids.length };
 }
 
+/** How a text is continued. */
+interface Wanted extends Pick<Sampling, "length" | "temperature" | "top_k" | "seed"> {
+  text: string;
+}
+
+async function written(live: Live, { text, ...how }: Wanted): Promise<Continuation> {
+  const { model, predicts, longest } = await live.ready();
+  const pass = forward(model, read(live.packed.reader, text).ids);
+  const length = Math.min(how.length, Math.max(1, longest - pass.tokens.length));
+  return continued(model, predicts, pass, longest, {
+    how: "sample",
+    n: 1,
+    top_p: 1,
+    ...how,
+    length,
+  })[0] as Continuation;
+}
+
 const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
   text: text.length > BEGINNING ? `${text.slice(0, BEGINNING - 1)}…` : text,
   tokens: Object.values(axes)[0]?.labels.length ?? 0,
@@ -238,8 +257,11 @@ async function add(live: Live, host: Host, text: string, found: ReturnType<typeo
     if (name) {
       const state = host.written(lines[place] as string);
       const { texts, ...rest } = state.options as ExplorerOptions;
-      const options = { ...rest, marks: [], ...(texts && { texts: { ...texts, text: null } }) };
-      host.add(name, "view", { ...state, options, store: `anywidget:${store}`, selection: `anywidget:${selection}` });
+      const own = { ...rest, marks: [], ...(texts && { texts: { ...texts, text: null } }) };
+      const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
+      // The line for typed texts is told the text, and is not drawn anew.
+      const isLine = "text" in rest;
+      host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
     }
     line.push(name);
     line.forEach((one, index) => {

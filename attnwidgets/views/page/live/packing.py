@@ -59,10 +59,10 @@ def add_live(
         entry["stores"] = dict(zip(stores, entry["stores"], strict=True))
         state.setdefault("live", []).append(entry)
         line = []
-        for place, one in enumerate(shown):
+        for place, trace in enumerate(traces):
             name = bar if place == group.shown else f"{bar}-{place}"
-            plain = {"filters": {}, "title": "", "methods": [], "units": []}
-            models[name] = {"kind": "view", "view": BAR, "state": {**one, "options": plain}}
+            plain = {"filters": {}, "title": "", "text": trace.asked.text}
+            models[name] = {"kind": "view", "view": BAR, "state": {**shown[group.shown], "options": plain}}
             line.append(name)
         state["texts"][number]["views"].append(line)
         for view in (view for line in group.views for view in line if view is not None):
@@ -82,12 +82,14 @@ def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
     from attnwidgets.views.page.live.weights import layout_of
 
     first = traces[group.shown]
+    if first.model is None:
+        raise ValueError("the numbers of a trace were given without a model")
+    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    layout = layout_of(model)
     for trace in traces:
         if why := refusal(trace) or ("" if trace.model is first.model else "its texts are of several models"):
             raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
         _require_plain(trace)
-    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
-    layout = layout_of(model)
     logits = torch_logits(model, first.inputs, layout)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
     longest = int(min(limit for limit in limits if limit is not None))
