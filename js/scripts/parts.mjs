@@ -101,7 +101,7 @@ function borrowing(root, core, list, own) {
 
 /**
  * How to build the core and the parts: plugins for the first, and a function that returns a part as the text of a
- * function `shared => ({style, views})`.
+ * function `shared => ({style, views})`, with a `session` where a part has one.
  */
 export async function planned(root, options) {
   const names = await partNames(root);
@@ -120,10 +120,12 @@ export async function planned(root, options) {
         write: false,
       });
       const text = outputFiles[0].text.trim();
-      const returned = /export\{(?:([\w$]+) as style,)?([\w$]+) as views\};$/;
-      const [exported, style, views] = text.match(returned) ?? [];
-      if (!exported) throw new Error(`src/parts/${name}.ts exports views, and style if it has one, and nothing else`);
-      return `${FREE}=>{${text.replace(returned, `return{style:${style ?? '""'},views:${views}}`)}}\n`;
+      const returned = /export\{(?:([\w$]+) as session,)?(?:([\w$]+) as style,)?([\w$]+) as views\};$/;
+      const [exported, session, style, views] = text.match(returned) ?? [];
+      if (!exported)
+        throw new Error(`src/parts/${name}.ts exports views, a style or session if it has one, and nothing else`);
+      const more = session ? `,session:${session}` : "";
+      return `${FREE}=>{${text.replace(returned, `return{style:${style ?? '""'},views:${views}${more}}`)}}\n`;
     },
   };
 }

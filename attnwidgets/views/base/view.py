@@ -85,6 +85,8 @@ class View(DrawnView):
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
+    LIVE: ClassVar[bool] = True  # whether a live page computes what it shows of a text that is typed
+
     inner: tuple[View, ...] = ()  # views that it shows inside, each with a frame of its own
     was_shown = False  # by a cell
     _moves = 0  # of the selection, when what it needs was last sent
@@ -400,13 +402,13 @@ class View(DrawnView):
         budget: int | None = None,
         heads: Sequence[int | str] | str = "all",
         layers: Sequence[int] | str = "all",
+        live: bool = False,
     ) -> Path:
         """Write this view as one page that needs neither kernel nor network; see `aw.to_html`."""
         from attnwidgets.views.page.html import BUDGET, to_html
 
-        return to_html(
-            [self], path, title=title, budget=BUDGET if budget is None else budget, heads=heads, layers=layers
-        )
+        budget = BUDGET if budget is None else budget
+        return to_html([self], path, title=title, budget=budget, heads=heads, layers=layers, live=live)
 
     def frame(self, height: int = 640) -> Page:
         """Return a copy as a page in a frame, for the last line of a cell: it needs no widget manager.

@@ -70,6 +70,7 @@ class CompareView(View):
     """
 
     _VIEW = "CompareView"
+    LIVE = False
     _OPTIONS = FilterOptions
     _HEIGHT = 500
     PARTS = ("compare",)

@@ -60,6 +60,7 @@ class LayerProfile(View):
     """
 
     _VIEW = "LayerProfile"
+    LIVE = False
     _OPTIONS = FilterOptions
     _HEIGHT = 500
     PARTS = ("layers",)

@@ -72,6 +72,7 @@ class TwoTexts(View):
     """
 
     _VIEW = "TwoTexts"
+    LIVE = False
     _OPTIONS = FilterOptions
     _HEIGHT = 540
     _MANY_METHODS = True

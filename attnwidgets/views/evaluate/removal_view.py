@@ -58,6 +58,7 @@ class RemovalView(View):
     """
 
     _VIEW = "RemovalView"
+    LIVE = False
     PARTS = ("removal",)
     _HEIGHT = 520
     _MANY_METHODS = True

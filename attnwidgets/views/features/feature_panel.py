@@ -25,6 +25,7 @@ class FeaturePanel(FeatureView):
     """
 
     _VIEW = "FeaturePanel"
+    LIVE = False
     _HEIGHT = 520
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": False}
 

@@ -32,6 +32,7 @@ class FeatureStrip(FeatureView):
     """
 
     _VIEW = "FeatureStrip"
+    LIVE = False
     _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": False, "panel": True, "strip": True}
 

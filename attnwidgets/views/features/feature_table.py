@@ -21,6 +21,7 @@ class FeatureTable(FeatureView):
     """
 
     _VIEW = "FeatureTable"
+    LIVE = False
     _HEIGHT = 440
     _PARTS_SHOWN: ClassVar = {"table": True, "panel": False, "strip": True}
 

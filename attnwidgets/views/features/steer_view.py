@@ -58,6 +58,7 @@ class SteerView(FeatureView):
     """
 
     _VIEW = "SteerView"
+    LIVE = False
     _HEIGHT = 420
     PARTS = ("steer",)
 

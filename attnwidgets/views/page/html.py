@@ -55,6 +55,7 @@ def to_html(
     budget: int = BUDGET,
     heads: Sequence[int | str] | str = "all",
     layers: Sequence[int] | str = "all",
+    live: bool = False,
 ) -> Path:
     """Write views as one HTML file that opens anywhere: no kernel, no network; linked views stay linked.
 
@@ -72,14 +73,18 @@ def to_html(
         budget: Size limit of the page, in bytes.
         heads: Heads of large maps to include: numbers, "mean", "max"; "all": every one within the budget.
         layers: Layers of large maps to include, by number, or "all".
+        live: Let small models run in the page, so that the reader types other texts, knocks heads out and
+            edits rows of attention without a kernel: GPT-2, Llama and BERT of up to 400,000 parameters,
+            rounded to float16, with a tokenizer of characters (those of `aw.zoo`); see `docs/live_pages.md`.
 
     Returns:
         The path, with the page's size printed at its foot.
 
     Raises:
         IndexError: No view has such a layer or head; the message names the range.
-        ValueError: `heads` or `layers` is a string other than "all", there are no views, or the number of
-            `headings` differs from that of the views.
+        ValueError: `heads` or `layers` is a string other than "all", there are no views, the number of
+            `headings` differs from that of the views, or with `live` a model or tokenizer cannot run in a
+            page (the message names what is not supported).
         FileNotFoundError: The folder to write into does not exist.
 
     Example:
@@ -103,16 +108,18 @@ def to_html(
         raise FileNotFoundError(
             f"path {str(path)!r} is in a folder that does not exist; make {str(target.parent)!r} first."
         )
-    held = pack(listed, choice, budget - len(script_of(listed)))
-    write_bytes(target, _page(listed, held, title, headings).encode())
+    script = script_of(listed, live=live)
+    held = pack(listed, choice, budget - len(script), live=live)
+    write_bytes(target, _page(listed, held, title, headings, script).encode())
     return target
 
 
-def _page(views: Sequence[View], held: Packed, title: str | None, headings: Sequence[str]) -> str:
+def _page(
+    views: Sequence[View], held: Packed, title: str | None, headings: Sequence[str], script: str
+) -> str:
     """Return the page of views and of what it holds for them."""
     from attnwidgets._version import __version__
 
-    script = script_of(views)
     titles = (view.options["title"] for view in views)
     title = title or next(filter(None, titles), "") or _default_title(views)
     # What a page opens with stands before the script, which draws it while the rest is still being read.
@@ -122,7 +129,9 @@ def _page(views: Sequence[View], held: Packed, title: str | None, headings: Sequ
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:"
     )
-    places = _places(held.state["views"], headings)
+    bars = (live["bar"] for live in held.state.get("live", ()))
+    lines = [f'<div class="aw-view" data-live data-model="{bar}"></div>' for bar in bars]
+    places = "\n".join([*lines, _places(held.state["views"], headings)])
     page = f"""<!doctype html>
 <html lang="en">
 <head>

@@ -29,24 +29,31 @@ class Group:
 
 
 @contextmanager
-def other_texts(views: Sequence[View]) -> Iterator[list[Group]]:
+def other_texts(views: Sequence[View], *, live: bool = False) -> Iterator[list[Group]]:
     """Yield the groups of views whose text can be changed in a page, with views of their other texts.
 
     The views of other texts are closed at the end.
+
+    Args:
+        views: The views of the page.
+        live: Whether texts can be typed in it: then every view of a trace is in a group.
     """
     groups: list[Group] = []
     made: list[View] = []
     grouped: set[int] = set()
     try:
-        for leader in views:
+        # Those with a menu of texts lead the others.
+        for leader in sorted(views, key=lambda view: "texts" not in view.options):
             texts = leader._texts  # noqa: SLF001 - a page is a part of the views
-            if "texts" not in leader.options or texts is None or id(leader) in grouped:
+            if texts is None or id(leader) in grouped or not (live or "texts" in leader.options):
                 continue
-            if len(texts.traces) == 1:
+            if not live and len(texts.traces) == 1:
+                continue
+            if live and not leader.LIVE:
                 continue
             group = Group(texts.shown)
             for view in views:
-                if id(view) in grouped or not _goes_along(view, leader):
+                if id(view) in grouped or not _goes_along(view, leader) or (live and not view.LIVE):
                     continue
                 grouped.add(id(view))
                 group.views.append(

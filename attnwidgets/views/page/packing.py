@@ -53,7 +53,9 @@ class Packed:
         return {"state": self.state, "blobs": self.blobs, "first": sorted(self.first)}
 
 
-def pack(views: Sequence[View], choice: Choice, budget: int, prefix: str = "") -> Packed:
+def pack(
+    views: Sequence[View], choice: Choice, budget: int, prefix: str = "", *, live: bool = False
+) -> Packed:
     """Return what a page holds for views, after computing the maps that they were given.
 
     Args:
@@ -61,24 +63,44 @@ def pack(views: Sequence[View], choice: Choice, budget: int, prefix: str = "") -
         choice: The heads and layers of large maps to include.
         budget: How many bytes it may take, about.
         prefix: What the names of its models begin with, if a page holds several packs.
+        live: Whether the views' models run in the page.
+
+    Raises:
+        ValueError: With `live`, a model or a tokenizer cannot run in a page.
     """
     held = list(dict.fromkeys([*views, *(inner for view in views for inner in view.inner)]))
-    with other_texts(held) as groups:
+    with other_texts(held, live=live) as groups:
         others = (other for group in groups for line in group.views for other in line if other is not None)
         everything = list(dict.fromkeys([*held, *others]))
         for view in everything:
             view.complete(choice.layers)
-        return _packed(everything, len(views), groups, budget, choice, prefix)
+        return _packed(everything, len(views), groups, budget, choice, prefix, live=live)
 
 
 def _packed(
-    views: Sequence[View], count: int, groups: Sequence[Group], budget: int, choice: Choice, prefix: str
+    views: Sequence[View],
+    count: int,
+    groups: Sequence[Group],
+    budget: int,
+    choice: Choice,
+    prefix: str,
+    *,
+    live: bool,
 ) -> Packed:
     """Return what a page holds for the first `count` views; the others stand for them with other texts."""
     models, order, stores = _models(views, prefix, count)
     name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
     at_once = {models[name]["state"]["store"].removeprefix("anywidget:") for name in order[:count]}
-    blobs = {}
+    texts = [
+        {"shown": group.shown, "views": [[name_of.get(one) for one in line] for line in group.views]}
+        for group in groups
+    ]
+    state: dict[str, Any] = {"version": 1, "models": models, "views": order[:count], "texts": texts}
+    blobs: dict[str, str] = {}
+    if live:
+        from attnwidgets.views.page.live.packing import add_live
+
+        add_live(groups, name_of, state, blobs)
     for name, entry in stores.items():
         blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
         if name not in at_once:
@@ -96,14 +118,7 @@ def _packed(
         archive = archives[name] = filled(entry, choice, share)
         blob = blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
         spent += len(blob) + len(json_text([archive.places, archive.thumbs]))
-    state = {
-        "version": 1,
-        "models": models,
-        "views": order[:count],
-        "texts": [
-            {"shown": group.shown, "views": [[name_of.get(one) for one in line] for line in group.views]}
-            for group in groups
-        ],
+    state |= {
         "archive": {name: archive.places for name, archive in archives.items()},
         "answers": answers,
         "thumbs": {name: archive.thumbs for name, archive in archives.items()},

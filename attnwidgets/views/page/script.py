@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from attnwidgets.views.base.view import View
 
-_NO_PARTS = {"attnwidgets", "standalone"}
+_LIVE = "live"
+_NO_PARTS = {"attnwidgets", "standalone", _LIVE}
 
 
-def script_of(views: Iterable[View]) -> str:
-    """Return the script of a page with these views."""
-    return _script({name for view in views for name in (*view.PARTS, *COMMON_PARTS)})
+def script_of(views: Iterable[View], *, live: bool = False) -> str:
+    """Return the script of a page with these views, which may run models."""
+    return _script({name for view in views for name in (*view.PARTS, *COMMON_PARTS)}, live=live)
 
 
 def script_of_all() -> str:
@@ -26,8 +27,9 @@ def script_of_all() -> str:
     return _script({path.stem for path in STATIC.glob("*.js")} - _NO_PARTS)
 
 
-def _script(parts: Iterable[str]) -> str:
+def _script(parts: Iterable[str], *, live: bool = False) -> str:
     # In parentheses: browsers compile such a function at once, instead of reading it twice.
     code = ",".join(f"({bundle(f'{name}.js').strip()})" for name in sorted(parts))
-    script = f"globalThis.awParts=[{code}];{bundle('standalone.js')}"
+    runs = f"globalThis.awLive=({bundle(f'{_LIVE}.js').strip()});" if live else ""
+    script = f"globalThis.awParts=[{code}];{runs}{bundle('standalone.js')}"
     return re.sub(r"<(?=/script|!--)", r"\\x3c", script, flags=re.IGNORECASE)

@@ -4,7 +4,9 @@
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
-import { createRenderers, type PartCode } from "../runtime.ts";
+import type { Host as LiveHost, PackedLive, Session } from "../live/session.ts";
+import { createRenderers, type Part, type PartCode } from "../runtime.ts";
+import { shared } from "../shared.ts";
 import type {
   ExplorerOptions,
   Header,
@@ -50,6 +52,14 @@ interface Page {
   archive: Record<string, Archive["tiles"]>;
   thumbs: Record<string, Archive["thumbs"]>;
   answers: Record<string, RecordedAnswer[]>;
+  /** Models that run in the page. */
+  live?: PackedLive[];
+}
+
+/** What a page's script holds: its parts, and apart from them the one that runs models. */
+interface Scripts {
+  awParts?: PartCode[];
+  awLive?: (lent: readonly unknown[]) => Part & { session(all: readonly PackedLive[], host: LiveHost): Session };
 }
 
 /**
@@ -291,51 +301,83 @@ async function answerQuestion(
   return [{ kind: "answer", id, meta: recordedAnswer.meta, lengths }, buffers];
 }
 
+/** Whether a page's own reply leaves something open. */
+const lacks = (reply: Reply | QuestionReply): boolean =>
+  reply.kind === "error" || (reply.kind === "layer" && reply.refused.length > 0);
+
 async function start(): Promise<void> {
   const page = JSON.parse(document.getElementById("aw-state")?.textContent ?? "null") as Page | null;
   if (!page) return;
   const models = new Map<string, PageModel>();
   const groups = page.texts ?? [];
+  const { awParts, awLive } = globalThis as Scripts;
+  const live = awLive?.(shared);
   let markTexts = (): void => undefined;
   const groupOf = (id: string): Group | undefined =>
     groups.find(({ views }) => views.some((line) => line.includes(id)));
-  await Promise.all(
-    Object.entries(page.models).map(async ([id, { kind, state }]) => {
-      const model = new PageModel({ ...state });
-      models.set(id, model);
-      if (kind === "store" && state.header) model.set("eager", await unpacked(`aw-data-${id}`));
-      if (kind === "selection") return;
-      const readers = new Map<string, Read>();
-      const readFrom = (name: string): Read => {
-        const read = readers.get(name) ?? reader(`aw-tiles-${name}`);
-        readers.set(name, read);
-        return read;
-      };
-      const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
-      const answer = async (question: Question): Promise<[QuestionReply, Uint8Array[]]> => {
-        const group = groupOf(id);
-        if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
-          await showText(group, question.args.index, page.models, models);
-          markTexts();
-          return [{ kind: "answer", id: question.id, meta: { shown: group.shown }, lengths: [] }, []];
+  const show = async (group: Group, index: number): Promise<void> => {
+    await showText(group, index, page.models, models);
+    markTexts();
+  };
+  /** Make a model of the page. */
+  const make = async (id: string, { kind, state }: Page["models"][string]): Promise<void> => {
+    const model = new PageModel({ ...state });
+    models.set(id, model);
+    if (kind === "store" && state.header && !state.eager) model.set("eager", await unpacked(`aw-data-${id}`));
+    if (kind === "selection") return;
+    const readers = new Map<string, Read>();
+    const readFrom = (name: string): Read => {
+      const read = readers.get(name) ?? reader(`aw-tiles-${name}`);
+      readers.set(name, read);
+      return read;
+    };
+    const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
+    const answer = async (question: Question): Promise<[QuestionReply, Uint8Array[]]> => {
+      const group = groupOf(id);
+      if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
+        await show(group, question.args.index);
+        return [{ kind: "answer", id: question.id, meta: { shown: group.shown }, lengths: [] }, []];
+      }
+      // The answers about the text that is shown.
+      const line = group?.views.find((names) => names.includes(id));
+      const name = line?.[group?.shown ?? 0] ?? id;
+      return answerQuestion(question, page.answers?.[name] ?? [], readFrom(name));
+    };
+    model.onSend = async (request) => {
+      let answered: [Reply | QuestionReply, Uint8Array[]];
+      try {
+        const isStore = kind === "store";
+        answered = await (isStore
+          ? answerRequest(request as Request, archive, readFrom(id))
+          : answer(request as Question));
+        // What was not recorded may be computed.
+        if (lacks(answered[0])) {
+          const computed = isStore
+            ? session?.request(id, request as Request)
+            : session?.question(id, request as Question);
+          answered = (await computed) ?? answered;
         }
-        // The answers about the text that is shown.
-        const line = group?.views.find((names) => names.includes(id));
-        const name = line?.[group?.shown ?? 0] ?? id;
-        return answerQuestion(question, page.answers?.[name] ?? [], readFrom(name));
-      };
-      model.onSend = (request) => {
-        (kind === "store" ? answerRequest(request as Request, archive, readFrom(id)) : answer(request as Question))
-          .catch((): [Reply, Uint8Array[]] => {
-            const message = "this could not be read from the file";
-            return [{ kind: "error", id: request.id, message }, []];
-          })
-          .then(([reply, buffers]) => model.emit("msg:custom", reply, buffers));
-      };
-    }),
-  );
+      } catch (error) {
+        console.error(error);
+        answered = [{ kind: "error", id: request.id, message: "this could not be read from the file" }, []];
+      }
+      model.emit("msg:custom", ...answered);
+    };
+  };
+  const session = live?.session(page.live ?? [], {
+    groups,
+    model: (name) => models.get(name),
+    written: (name) => page.models[name]?.state as State,
+    add(name, kind, state) {
+      page.models[name] = { kind, state };
+      make(name, { kind, state });
+    },
+    show: async (group, index) => show(groups[group] as Group, index),
+    bytes: async (id) => parsed().then(() => unpacked(id)),
+  });
+  await Promise.all(Object.entries(page.models).map(([id, written]) => make(id, written)));
   const renderers = createRenderers();
-  for (const code of (globalThis as { awParts?: PartCode[] }).awParts ?? []) renderers.add(code);
+  for (const code of [...(awParts ?? []), ...(live ? [() => live] : [])]) renderers.add(code);
   const named = (ref: string): PageModel => {
     const model = models.get(nameIn(ref));
     if (!model) throw new Error(`this page has no model ${ref}`);
@@ -354,16 +396,17 @@ async function start(): Promise<void> {
   markTexts();
   // Before anything is drawn: a page opens where its address says.
   const scroll = await followAddress(
-    shown.map(({ el, model, group }) => ({
-      el,
-      part: (of) => named(model.get(of) as string),
-      texts: group?.views[0]?.length ?? 0,
-      shownText: () => group?.shown ?? 0,
-      showText: async (index) => {
-        if (group) await showText(group, index, page.models, models);
-        markTexts();
-      },
-    })),
+    shown
+      .filter(({ el }) => !("live" in el.dataset))
+      .map(({ el, model, group }) => ({
+        el,
+        part: (of) => named(model.get(of) as string),
+        texts: group?.views[0]?.length ?? 0,
+        shownText: () => group?.shown ?? 0,
+        showText: async (index) => {
+          if (group) await show(group, index);
+        },
+      })),
     [...models].flatMap(([id, model]) => (page.models[id]?.kind === "selection" ? [model] : [])),
   );
   const drawn = shown.map(async ({ el, name, model }) => {

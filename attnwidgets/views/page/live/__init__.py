@@ -1,0 +1,1 @@
+"""Live pages: small models whose forward pass runs in a page without a kernel."""

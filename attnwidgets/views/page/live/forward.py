@@ -1,0 +1,124 @@
+"""The forward pass of a live page in numpy: what is compared with torch before a page is written.
+
+The twin of js/src/live/forward.ts: both compute from the same `Layout`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.views.page.live.weights import Layout
+
+    Floats = NDArray[np.float64]
+
+
+def forward(layout: Layout, ids: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return the last states [token, width] and the logits [row, outcome] of a text.
+
+    A model without a head has no logits [0, 0]; one that reads a single token has one row.
+
+    Args:
+        layout: The model.
+        ids: Its tokens.
+    """
+    shape, tensors = layout.shape, layout.tensors
+    weights = {name: values.astype(np.float64) for name, values in tensors.items()}
+    x = weights["token"][list(ids)]
+    if "position" in weights:
+        x = x + weights["position"][: len(ids)]
+    x = x + weights.get("type", 0.0)
+    if "start" in weights:
+        x = _normed(x, shape, weights, "start")
+    for number in range(layout.layers):
+        own = {
+            name.partition(".")[2]: values
+            for name, values in weights.items()
+            if name.startswith(f"{number}.")
+        }
+        x = _block(x, shape, own, shape["scales"][number])
+    states = _normed(x, shape, weights, "end") if "end" in weights else x
+    return states, _outcomes(states, shape, weights, ids)
+
+
+def _block(x: Floats, shape: Mapping[str, Any], own: Mapping[str, Floats], scale: float) -> Floats:
+    after = shape["after"]
+    x = x + _attention(x if after else _normed(x, shape, own, "n1"), shape, own, scale)
+    if after:
+        x = _normed(x, shape, own, "n1")
+    seen = x if after else _normed(x, shape, own, "n2")
+    act = _ACTIVATIONS[shape["activation"]]
+    inner = _linear(seen, own, "up")
+    inner = inner * act(_linear(seen, own, "gate")) if "gate" in own else act(inner)
+    x = x + _linear(inner, own, "down")
+    return _normed(x, shape, own, "n2") if after else x
+
+
+def _attention(seen: Floats, shape: Mapping[str, Any], own: Mapping[str, Floats], scale: float) -> Floats:
+    n, size = len(seen), shape["size"]
+    q, k, v = (_linear(seen, own, name).reshape(n, -1, size).swapaxes(0, 1) for name in "qkv")
+    if shape["rotary"]:
+        q, k = (_rotated(states, shape["rotary"]) for states in (q, k))
+    repeats = shape["heads"] // shape["sources"]
+    k, v = (np.repeat(states, repeats, axis=0) for states in (k, v))
+    scores = q @ k.swapaxes(1, 2) * scale
+    if shape["causal"]:
+        scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    mixed = (weights / weights.sum(-1, keepdims=True)) @ v
+    return _linear(mixed.swapaxes(0, 1).reshape(n, -1), own, "o")
+
+
+def _rotated(states: Floats, base: float) -> Floats:
+    """Return [head, token, number] with pairs of numbers turned by angles that grow with the position."""
+    half = states.shape[-1] // 2
+    angles = np.arange(states.shape[1])[:, None] * base ** (-np.arange(half) / half)
+    cos, sin = np.cos(angles), np.sin(angles)
+    left, right = states[..., :half], states[..., half:]
+    return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+
+def _outcomes(
+    states: Floats, shape: Mapping[str, Any], weights: Mapping[str, Floats], ids: Sequence[int]
+) -> Floats:
+    if shape["reads"] == "none":
+        return np.zeros((0, 0))
+    last = max((place for place, token in enumerate(ids) if token != shape["padding"]), default=0)
+    x = {"all": states, "first": states[:1], "last": states[last : last + 1]}[shape["reads"]]
+    for number, step in enumerate(shape["steps"]):
+        if step == "norm":
+            x = _normed(x, shape, weights, f"s{number}")
+        else:
+            x = _ACTIVATIONS[step](_linear(x, weights, f"s{number}"))
+    return x @ weights.get("out", weights["token"]).T + weights.get("outb", 0.0)
+
+
+def _linear(x: Floats, weights: Mapping[str, Floats], name: str) -> Floats:
+    return np.asarray(x @ weights[name].T + weights.get(f"{name}b", 0.0))
+
+
+def _normed(x: Floats, shape: Mapping[str, Any], weights: Mapping[str, Floats], name: str) -> Floats:
+    centred = x if shape["rms"] else x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + shape["eps"])
+    return np.asarray(scaled * weights[name] + weights.get(f"{name}b", 0.0))
+
+
+def _gelu(x: Floats) -> Floats:
+    from scipy.special import erf
+
+    return np.asarray(0.5 * x * (1 + erf(x / np.sqrt(2))))
+
+
+_ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "tanh": np.tanh,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": _gelu,
+    "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+}

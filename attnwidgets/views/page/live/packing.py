@@ -1,0 +1,156 @@
+"""What a live page holds beside its views: models, tokenizers, and which views show the texts of each."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.views.page.contents import LEVEL
+from attnwidgets.views.page.escaping import base64_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+
+    from attnwidgets.views.base.view import View
+    from attnwidgets.views.page.other_texts import Group
+
+BAR = "LiveBar"
+"""The view with the reader's own line: js/src/live/LiveBar.ts."""
+UNITS = ("token", "word", "sentence", "paragraph")
+_DIGITS = 7  # of the logits that a page is checked with
+
+
+def add_live(
+    groups: Sequence[Group],
+    names: Mapping[View | None, str],
+    state: MutableMapping[str, Any],
+    blobs: MutableMapping[str, str],
+) -> None:
+    """Add the models of groups of views to what a page holds, and a line for the reader's own text.
+
+    Args:
+        groups: Views that show the same text, and go to another one together.
+        names: The names of their models.
+        state: The `Page` of js/src/host/standalone.ts.
+        blobs: The bytes that the page holds, by the id of their element.
+
+    Raises:
+        ValueError: A model or a tokenizer cannot run in a page, or there is none; the message names what is
+            not supported.
+    """
+    if not groups:
+        raise ValueError(
+            "live=True: no view of this page was given a trace with its model, which "
+            "aw.trace(model, tokenizer, text) returns."
+        )
+    models = state["models"]
+    for number, group in enumerate(groups):
+        lead = next(line for line in group.views if None not in line)
+        traces = [view.trace for view in lead if view is not None]
+        try:
+            entry = _described(traces, group)
+        except ValueError as error:
+            raise ValueError(f"live=True: {str(error).rstrip('.')}.") from error
+        blob, bar = f"aw-live-{number}", f"live{number}"
+        blobs[blob] = base64_text(zlib.compress(entry.pop("weights"), LEVEL))
+        shown = [models[names[view]]["state"] for view in lead]
+        entry |= {"blob": blob, "bar": bar, "group": number}
+        stores = (one["store"].removeprefix("anywidget:") for one in shown)
+        entry["stores"] = dict(zip(stores, entry["stores"], strict=True))
+        state.setdefault("live", []).append(entry)
+        line = []
+        for place, trace in enumerate(traces):
+            name = bar if place == group.shown else f"{bar}-{place}"
+            plain = {"filters": {}, "title": "", "text": trace.asked.text}
+            models[name] = {"kind": "view", "view": BAR, "state": {**shown[group.shown], "options": plain}}
+            line.append(name)
+        state["texts"][number]["views"].append(line)
+        for view in (view for line in group.views for view in line if view is not None):
+            options = models[names[view]]["state"]["options"]
+            if "texts" in options:
+                options["texts"] = {**options["texts"], "refusal": ""}
+
+
+def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
+    """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
+    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
+    from attnwidgets.tracing.retrace import refusal
+    from attnwidgets.tracing.top_logits import read_ids
+    from attnwidgets.views.page.live.check import torch_logits
+    from attnwidgets.views.page.live.reader import packed_reader
+    from attnwidgets.views.page.live.weights import layout_of
+
+    first = traces[group.shown]
+    if first.model is None:
+        raise ValueError("the numbers of a trace were given without a model")
+    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    layout = layout_of(model)
+    for trace in traces:
+        if why := refusal(trace) or ("" if trace.model is first.model else "its texts are of several models"):
+            raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
+        _require_plain(trace)
+    logits = torch_logits(model, first.inputs, layout)
+    limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
+    longest = int(min(limit for limit in limits if limit is not None))
+    reader = packed_reader(tokenizer, longest)
+    return {
+        "name": type(model).__name__,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "model": layout.described(),
+        "weights": layout.data(),
+        "reader": reader,
+        "predicts": _predicts(first, layout.shape["reads"], reader),
+        "longest": longest,
+        "units": _units(group),
+        "stores": [read_ids(trace) for trace in traces],
+        "check": {
+            "text": first.asked.text,
+            "ids": read_ids(first),
+            "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
+        },
+    }
+
+
+def _require_plain(trace: Any) -> None:
+    """Raise a ValueError for what a trace was asked for and a page does not do with a text that is typed."""
+    for name, value in trace.asked.options.items():
+        if name == "words" and value not in {None, "standard"}:
+            raise ValueError(f"words={value!r} is not a rule by which a page finds words")
+        if name in {"target_text", "max_new_tokens", "text_pair"} and value:
+            raise ValueError(f"{name}={value!r} is not done with a text that is typed in a page")
+
+
+def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `Predicts` of js/src/live/predictions.ts."""
+    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.recorder import can_generate
+    from attnwidgets.tracing.top_logits import label_of, several_true
+
+    model, tokenizer = unwrap(trace.model), trace.tokenizer
+    mask = getattr(tokenizer, "mask_token_id", None)
+    what = ""
+    if can_generate(model):
+        what = "next token"
+    elif reads in {"first", "last"} and trace.predictions_title:
+        what = "class"
+    elif type(model).__name__.endswith("ForMaskedLM") and isinstance(mask, int):
+        what = "mask"
+    count = 0 if trace.logits is None or not what else int(trace.logits.shape[-1])
+    special = {*reader["special"]}
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return {
+        "what": what,
+        "several": what == "class" and several_true(trace),
+        "labels": [label_of(trace, outcome) for outcome in range(count)],
+        "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,
+        "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
+        "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],
+    }
+
+
+def _units(group: Group) -> list[str]:
+    """Return the units in which views of a group can be read: all, unless every view was given some."""
+    given = [view.options["units"] for line in group.views for view in line if view is not None]
+    known = set(UNITS) if not all(given) else {unit for units in given for unit in units}
+    return [unit for unit in UNITS if unit in known]
