@@ -1,4 +1,4 @@
-"""A page that computes: the reader types, knocks heads out, edits rows, and every view of the page follows."""
+"""A page that computes: the reader types, knocks heads out, edits rows, and all views of the page follow."""
 
 from __future__ import annotations
 
