@@ -1,4 +1,4 @@
-"""A page that computes: the reader types, knocks heads out and edits rows, and every view of the page follows."""
+"""A page that computes: the reader types, knocks heads out and edits rows, and every view follows."""
 
 from __future__ import annotations
 
