@@ -48,7 +48,8 @@ def test_a_typed_text_is_shown_in_all_views(page, traced):
     expected = aw.trace(traced.model, traced.tokenizer, "abcdabcdab").predictions(1)[0]
     assert expected.label == "c"
     for place in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
-        page.locator(place).first.get_by_text(re.compile(r"^c\b")).first.wait_for()
+        found = page.locator(place).get_by_text(re.compile(r"^c\b"))
+        found.filter(visible=True).first.wait_for()
     tokens = [one.inner_text().strip() for one in page.locator(".aw-tok").all()]
     assert "".join(tokens).count("abcdabcdab") == 2  # in the Explorer and in the strip
     page.get_by_label("back to “fadebcfadeb”").click()
