@@ -138,8 +138,15 @@ def test_a_generating_model_continues_and_stops(open_page, tmp_path):
     page.get_by_role("button", name="Continue").click()
     field = page.get_by_label("your own text")
     page.get_by_role("button", name="Stop").wait_for()
-    page.wait_for_function("() => document.querySelector('.aw-live-text').value.length > 13")
-    page.get_by_role("button", name="Stop").click()
+    # Pressed in the page itself, while it writes.
+    page.wait_for_function(
+        """() => {
+          const isWriting = document.querySelector('.aw-live-text').value.length > 13;
+          const stop = [...document.querySelectorAll('button')].find((one) => one.innerText === 'Stop');
+          if (isWriting) stop?.click();
+          return isWriting;
+        }"""
+    )
     page.get_by_role("button", name="Continue").wait_for()
     page.wait_for_timeout(400)
     written = field.input_value()

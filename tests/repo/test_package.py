@@ -76,7 +76,7 @@ def test_the_bundle_is_small(root):
     parts = {path.stem for path in (root / "js" / "src" / "parts").glob("*.ts")}
     assert set(sizes) == parts | {"attnwidgets", "standalone"}
     assert 10_000 < sizes["attnwidgets"] <= limits["core"] == 121_000
-    assert 10_000 < sizes["standalone"] <= limits["standalone"] == 133_500
+    assert 10_000 < sizes["standalone"] <= limits["standalone"] == 133_700
     assert all(sizes[name] <= limits["part"] == 44_000 for name in parts)
     explorer = limits["explorer"]
     assert set(explorer["parts"]) == {*aw.Explorer.PARTS, *COMMON_PARTS, "features"}  # features: with an SAE

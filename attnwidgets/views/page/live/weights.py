@@ -156,7 +156,9 @@ def _gpt2_weights(base: Any) -> Named:
 
 
 def _llama(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
-    rotary: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {})
+    rotary: dict[str, Any] = dict(
+        getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    )
     kind = rotary.get("rope_type", "default")
     if kind != "default":
         raise ValueError(f"the rotary embedding {kind!r} is not computed in a page, only the default one")
