@@ -1,4 +1,4 @@
-"""A page that computes: the reader types, knocks heads out, edits rows, and all views of the page follow."""
+"""A page that computes: the reader types, knocks heads out and edits rows, and every view follows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_a_typed_text_is_shown_in_all_views(page, traced):
     expected = aw.trace(traced.model, traced.tokenizer, "abcdabcdab").predictions(1)[0]
     assert expected.label == "c"
     for place in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
-        page.locator(place).first.get_by_text(re.compile(r"^c\b")).first.wait_for()
+        found = page.locator(place).get_by_text(re.compile(r"^c\b"))
+        found.filter(visible=True).first.wait_for()
     tokens = [one.inner_text().strip() for one in page.locator(".aw-tok").all()]
     assert "".join(tokens).count("abcdabcdab") == 2  # in the Explorer and in the strip
     page.get_by_label("back to “fadebcfadeb”").click()
@@ -137,8 +138,15 @@ def test_a_generating_model_continues_and_stops(open_page, tmp_path):
     page.get_by_role("button", name="Continue").click()
     field = page.get_by_label("your own text")
     page.get_by_role("button", name="Stop").wait_for()
-    page.wait_for_function("() => document.querySelector('.aw-live-text').value.length > 13")
-    page.get_by_role("button", name="Stop").click()
+    # Pressed in the page itself, while it writes.
+    page.wait_for_function(
+        """() => {
+          const isWriting = document.querySelector('.aw-live-text').value.length > 13;
+          const stop = [...document.querySelectorAll('button')].find((one) => one.innerText === 'Stop');
+          if (isWriting) stop?.click();
+          return isWriting;
+        }"""
+    )
     page.get_by_role("button", name="Continue").wait_for()
     page.wait_for_timeout(400)
     written = field.input_value()

@@ -217,6 +217,14 @@ def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(code,
     assert {round(one[3], 6) for one in head.meta["rows"]} == {round(1 / 17, 6)}
 
 
+@pytest.mark.parametrize("how", ["same", "all", "different"])
+def test_a_model_of_classes_says_that_of_every_token(code, tmp_path, how):
+    model, tokenizer = aw.zoo.histogram(how)
+    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "abacabadab")))
+    told = page.ask("preview", text="aaabbcdefg").meta["each"]
+    assert told == [[letter, str("aaabbcdefg".count(letter))] for letter in "aaabbcdefg"]
+
+
 def test_outcomes_surprisal_and_one_weight_are_those_of_python(code, tmp_path):
     model, tokenizer = random_model("llama")
     text = "abacabadab"

@@ -305,58 +305,38 @@ async function answerQuestion(
 const lacks = (reply: Reply | QuestionReply): boolean =>
   reply.kind === "error" || (reply.kind === "layer" && reply.refused.length > 0);
 
-async function start(): Promise<void> {
-  const page = JSON.parse(document.getElementById("aw-state")?.textContent ?? "null") as Page | null;
-  if (!page) return;
+/** The models of a page, and what answers them. */
+interface Hosted {
+  models: ReadonlyMap<string, PageModel>;
+  /** Resolves when all models are there. */
+  ready: Promise<unknown>;
+  groupOf(id: string): Group | undefined;
+  show(group: Group, index: number): Promise<void>;
+}
+
+/** Make the models of a page; `texted` is called when views went to another text. */
+function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | undefined, texted: () => void): Hosted {
   const models = new Map<string, PageModel>();
   const groups = page.texts ?? [];
-  const { awParts, awLive } = globalThis as Scripts;
-  const live = awLive?.(shared);
-  let markTexts = (): void => undefined;
   const groupOf = (id: string): Group | undefined =>
     groups.find(({ views }) => views.some((line) => line.includes(id)));
   const show = async (group: Group, index: number): Promise<void> => {
     await showText(group, index, page.models, models);
-    markTexts();
+    texted();
   };
-  /** Make a model of the page. */
   const make = async (id: string, { kind, state }: Page["models"][string]): Promise<void> => {
     const model = new PageModel({ ...state });
     models.set(id, model);
     if (kind === "store" && state.header && !state.eager) model.set("eager", await unpacked(`aw-data-${id}`));
     if (kind === "selection") return;
-    const readers = new Map<string, Read>();
-    const readFrom = (name: string): Read => {
-      const read = readers.get(name) ?? reader(`aw-tiles-${name}`);
-      readers.set(name, read);
-      return read;
-    };
-    const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
-    const answer = async (question: Question): Promise<[QuestionReply, Uint8Array[]]> => {
-      const group = groupOf(id);
-      if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
-        await show(group, question.args.index);
-        return [{ kind: "answer", id: question.id, meta: { shown: group.shown }, lengths: [] }, []];
-      }
-      // The answers about the text that is shown.
-      const line = group?.views.find((names) => names.includes(id));
-      const name = line?.[group?.shown ?? 0] ?? id;
-      return answerQuestion(question, page.answers?.[name] ?? [], readFrom(name));
-    };
+    const recorded = kind === "store" ? storeAnswers(page, id) : viewAnswers(page, id, groupOf(id), show);
+    const computed = (kind === "store" ? session?.request : session?.question) as Computes | undefined;
     model.onSend = async (request) => {
-      let answered: [Reply | QuestionReply, Uint8Array[]];
+      let answered: Answered;
       try {
-        const isStore = kind === "store";
-        answered = await (isStore
-          ? answerRequest(request as Request, archive, readFrom(id))
-          : answer(request as Question));
+        answered = await recorded(request as never);
         // What was not recorded may be computed.
-        if (lacks(answered[0])) {
-          const computed = isStore
-            ? session?.request(id, request as Request)
-            : session?.question(id, request as Question);
-          answered = (await computed) ?? answered;
-        }
+        if (lacks(answered[0])) answered = (await computed?.(id, request)) ?? answered;
       } catch (error) {
         console.error(error);
         answered = [{ kind: "error", id: request.id, message: "this could not be read from the file" }, []];
@@ -375,7 +355,52 @@ async function start(): Promise<void> {
     show: async (group, index) => show(groups[group] as Group, index),
     bytes: async (id) => parsed().then(() => unpacked(id)),
   });
-  await Promise.all(Object.entries(page.models).map(([id, written]) => make(id, written)));
+  const ready = Promise.all(Object.entries(page.models).map(([id, written]) => make(id, written)));
+  return { models, ready, groupOf, show };
+}
+
+type Answered = [Reply | QuestionReply, Uint8Array[]];
+type Computes = (id: string, request: Request | Question) => Promise<Answered | null>;
+
+/** What a page recorded for a store. */
+function storeAnswers(page: Page, id: string): (request: Request) => Promise<Answered> {
+  const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
+  const read = reader(`aw-tiles-${id}`);
+  return (request) => answerRequest(request, archive, read);
+}
+
+/** What a page recorded for a view, about the text that is shown; `show` takes its group to another. */
+function viewAnswers(
+  page: Page,
+  id: string,
+  group: Group | undefined,
+  show: Hosted["show"],
+): (question: Question) => Promise<Answered> {
+  const readers = new Map<string, Read>();
+  return async (question) => {
+    if (group && question.kind === "ask" && question.topic === "text" && typeof question.args.index === "number") {
+      await show(group, question.args.index);
+      return [{ kind: "answer", id: question.id, meta: { shown: group.shown }, lengths: [] }, []];
+    }
+    const line = group?.views.find((names) => names.includes(id));
+    const name = line?.[group?.shown ?? 0] ?? id;
+    const read = readers.get(name) ?? reader(`aw-tiles-${name}`);
+    readers.set(name, read);
+    return answerQuestion(question, page.answers?.[name] ?? [], read);
+  };
+}
+
+async function start(): Promise<void> {
+  const page = JSON.parse(document.getElementById("aw-state")?.textContent ?? "null") as Page | null;
+  if (!page) return;
+  const { awParts, awLive } = globalThis as Scripts;
+  const live = awLive?.(shared);
+  /** Say on every view which of its texts it shows, for its link. */
+  const markTexts = (): void => {
+    for (const { el, group } of shown) if (group) el.dataset.text = String(group.shown);
+  };
+  const { models, ready, groupOf, show } = hosted(page, live, () => markTexts());
+  await ready;
   const renderers = createRenderers();
   for (const code of [...(awParts ?? []), ...(live ? [() => live] : [])]) renderers.add(code);
   const named = (ref: string): PageModel => {
@@ -389,10 +414,6 @@ async function start(): Promise<void> {
     return name ? [{ el, name, model: named(`anywidget:${id}`), group: groupOf(id) }] : [];
   });
   for (const { model } of shown) model.isDrawn = true;
-  /** Say on every view which of its texts it shows, for its link. */
-  markTexts = () => {
-    for (const { el, group } of shown) if (group) el.dataset.text = String(group.shown);
-  };
   markTexts();
   // Before anything is drawn: a page opens where its address says.
   const scroll = await followAddress(

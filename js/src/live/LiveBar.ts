@@ -6,7 +6,8 @@ import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel }
 import { view } from "../views/base/view.ts";
 import { percent } from "../views/text/predictions/percent.ts";
 import { type Answers, createAnswers } from "../wire/answers.ts";
-import type { Header, ViewOptions } from "../wire/wire.ts";
+import type { ViewOptions } from "../wire/wire.ts";
+import type { Preview } from "./session.ts";
 
 /** The answers of `question` in session.ts. */
 interface About {
@@ -14,7 +15,6 @@ interface About {
   parameters: number;
   generates: boolean;
 }
-type Preview = Header["predictions"] & { ids: number };
 interface Continued {
   text: string;
   ended: boolean;
@@ -111,7 +111,12 @@ function fit(field: HTMLTextAreaElement): void {
   field.style.height = `${field.scrollHeight + 2}px`;
 }
 
-function predictedParts({ title, items, ids }: Preview): (HTMLElement | string)[] {
+function predictedParts({ title, items, each, ids }: Preview): (HTMLElement | string)[] {
+  if (each.length > 0)
+    return [
+      "class of each token: ",
+      ...each.map(([token, name]) => h("span.live-outcome", h("b", shortLabel(token, 20)), ` ${shortLabel(name, 20)}`)),
+    ];
   if (items.length === 0) return [`${ids} tokens`];
   const shown = items.slice(0, MOST_OUTCOMES).map(({ label, probability }) => {
     const chip = h("span.live-outcome", h("b", shortLabel(label, 20)), ` ${percent(probability)}`);

@@ -5,7 +5,7 @@ import { Unreadable } from "./reader.ts";
 
 /** What of a model's outcomes is a prediction. */
 export interface Predicts {
-  /** "class", "next token", "mask", or "": nothing. */
+  /** "class", "next token", "mask", "classes" (one for every token), or "": nothing. */
   what: string;
   /** Whether several classes may be true at once. */
   several: boolean;
@@ -30,10 +30,16 @@ function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
 /** What is predicted, and its logits; null: nothing. */
 export function predicted(predicts: Predicts, pass: Pass): { title: string; logits: Float32Array } | null {
   const { what, labels, mask } = predicts;
-  if (!what) return null;
+  if (!what || what === "classes") return null;
   if (what !== "mask") return { title: what, logits: rowAt(pass, labels.length, -1) };
   const at = pass.tokens.indexOf(mask?.[0] ?? -1);
   return at < 0 ? null : { title: `${mask?.[1]} at ${at}`, logits: rowAt(pass, labels.length, at) };
+}
+
+/** The most probable class of every token; empty for a model that has none. */
+export function classes({ what, labels }: Predicts, pass: Pass): string[] {
+  if (what !== "classes") return [];
+  return pass.tokens.map((_, token) => labels[largest(rowAt(pass, labels.length, token), 1)[0] as number] as string);
 }
 
 const logSum = (values: ArrayLike<number>): number => {

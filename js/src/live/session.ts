@@ -14,7 +14,7 @@ import type {
 } from "../wire/wire.ts";
 import { forward } from "./forward.ts";
 import { createText, headerOf, type LiveModel, type LiveText } from "./liveText.ts";
-import { type Continuation, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
+import { type Continuation, classes, continued, type Predicts, predictionsOf, type Sampling } from "./predictions.ts";
 import { type PackedReader, read, Unreadable } from "./reader.ts";
 import { type Answered, answerRequest } from "./storeAnswers.ts";
 import { axisIn } from "./units.ts";
@@ -183,11 +183,24 @@ const aboutOf = ({ name, parameters, predicts }: PackedLive) => ({
   generates: predicts.what === "next token",
 });
 
-/** The predictions of a text that is being typed. */
-async function preview(live: Live, text: string): Promise<Header["predictions"] & { ids: number }> {
-  const { ids } = read(live.packed.reader, text);
+type PredictionsOfText = Header["predictions"];
+
+/** What a model says of a text that is being typed. */
+export interface Preview extends PredictionsOfText {
+  /** Every token with its class, for a model that has classes of tokens. */
+  each: [token: string, name: string][];
+  ids: number;
+}
+
+async function preview(live: Live, text: string): Promise<Preview> {
+  const { reader } = live.packed;
+  const { ids, special } = read(reader, text);
   const { model, predicts } = await live.ready();
-  return { ...predictionsOf(predicts, forward(model, ids), 4), ids: ids.length };
+  const pass = forward(model, ids);
+  const each = classes(predicts, pass).flatMap((name, i): [string, string][] =>
+    special[i] ? [] : [[reader.labels[ids[i] as number] ?? "", name]],
+  );
+  return { ...predictionsOf(predicts, pass, 4), each, ids: ids.length };
 }
 
 /** How a text is continued. */

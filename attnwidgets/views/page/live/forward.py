@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -115,7 +115,7 @@ def _gelu(x: Floats) -> Floats:
     return np.asarray(0.5 * x * (1 + erf(x / np.sqrt(2))))
 
 
-_ACTIVATIONS = {
+_ACTIVATIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "tanh": np.tanh,
     "silu": lambda x: x / (1 + np.exp(-x)),

@@ -136,13 +136,16 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
         what = "class"
     elif type(model).__name__.endswith("ForMaskedLM") and isinstance(mask, int):
         what = "mask"
+    elif type(model).__name__.endswith("ForTokenClassification"):
+        what = "classes"
     count = 0 if trace.logits is None or not what else int(trace.logits.shape[-1])
+    names = model.config.id2label if what == "classes" else {}
     special = {*reader["special"]}
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": what,
         "several": what == "class" and several_true(trace),
-        "labels": [label_of(trace, outcome) for outcome in range(count)],
+        "labels": [str(names.get(one) or label_of(trace, one)) for one in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,
         "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],
         "ends": ends if isinstance(ends, list) else [] if ends is None else [int(ends)],

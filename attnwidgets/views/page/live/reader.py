@@ -62,7 +62,7 @@ def _steps(described: Mapping[str, Any] | None, inside: str) -> Sequence[Mapping
 
 def _normalised(name: str, described: Mapping[str, Any] | None) -> dict[str, Any]:
     replaced: list[list[str]] = []
-    seen = set()
+    seen: set[str] = set()
     for step in _steps(described, "normalizers"):
         kind = step["type"]
         if kind == "Replace" and not seen:

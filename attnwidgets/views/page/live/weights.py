@@ -156,7 +156,9 @@ def _gpt2_weights(base: Any) -> Named:
 
 
 def _llama(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
-    rotary = dict(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {})
+    rotary: dict[str, Any] = dict(
+        getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    )
     kind = rotary.get("rope_type", "default")
     if kind != "default":
         raise ValueError(f"the rotary embedding {kind!r} is not computed in a page, only the default one")
@@ -166,7 +168,7 @@ def _llama(config: Any, base: Any) -> tuple[dict[str, Any], int, Named]:
     shape = {
         **_shape(config.hidden_size, heads, config.num_key_value_heads, size, scales, config.rms_norm_eps),
         "rms": True,
-        "rotary": float(rotary.get("rope_theta") or getattr(config, "rope_theta", 10_000.0)),
+        "rotary": float(rotary.get("rope_theta") or getattr(config, "rope_theta", None) or 10_000.0),
         "activation": _activation(config.hidden_act),
     }
     return shape, config.max_position_embeddings, _llama_weights(base)
