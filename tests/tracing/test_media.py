@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from PIL import Image
 
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
-
-Image = pytest.importorskip("PIL.Image")
 
 SIDE, GRID = 32, (4, 4)
 

@@ -64,10 +64,8 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
 
 def _for_reader(pixels: NDArray[np.uint8]) -> Any:
     """Return pixels [row, column, channel] as a picture, of which no processor must guess the axes."""
-    try:
-        from PIL import Image
-    except ImportError:
-        return pixels
+    from PIL import Image
+
     return Image.fromarray(pixels)
 
 
