@@ -93,8 +93,6 @@ def lacks(kind: str) -> list[str]:
     # The package is a file in another format: what reads it is not among what attnwidgets requires.
     if kind == "decoder" and importlib.util.find_spec("gguf") is None:
         commands.append("`pip install gguf` (which reads them)")
-    if kind == "vision" and importlib.util.find_spec("PIL") is None:
-        commands.append("`pip install pillow` (which resizes pictures)")
     return commands
 
 

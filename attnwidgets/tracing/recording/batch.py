@@ -149,6 +149,8 @@ def traces_of(
                 memory=memory,
                 predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
                 interventions=interventions,
+                picture=sample.picture,
+                sound=sample.sound,
             )
         )
     return traces

@@ -16,6 +16,7 @@ from attnwidgets.tracing.text.words import STANDARD, join_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
 
 MEDIA = "pass pictures as image=..., sound as audio=..."
@@ -35,6 +36,7 @@ class Sample:
         decoder_text: Display strings and spans of `decoder_ids`.
         warning: Changes to the input that readers must know.
         sound: The recording that was given.
+        picture: The picture that was given, and what the model sees of it.
         rule: The rule by which words are found: a name in `words.RULES`.
     """
 
@@ -46,6 +48,7 @@ class Sample:
     decoder_text: Text | None = None
     warning: str = ""
     sound: Sound | None = None
+    picture: Picture | None = None
     rule: str = STANDARD
 
 

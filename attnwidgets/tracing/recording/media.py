@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attnwidgets.tracing.media.frames import convolutions_of
+from attnwidgets.tracing.media.picture import as_given, seen_by, seen_pixels
 from attnwidgets.tracing.media.sound import Sound
 from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_tokenizer
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
 _RATE = 16_000
+_PICTURES = 4  # dimensions of a batch of pictures
 _FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
 
 
@@ -27,17 +35,46 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
                 "image without a processor must be a float tensor [channel, height, width], "
                 f"not {pixels.dtype} {tuple(pixels.shape)}; pass the model's processor to read other images"
             )
-        return Sample(others={"pixel_values": pixels.reshape(1, *pixels.shape[-3:])})
+        if not bool(pixels.isfinite().all()):
+            raise ValueError("image holds NaN or infinity: its pixels must be numbers")
+        pixels = pixels.reshape(1, *pixels.shape[-3:])
+        return Sample(
+            others={"pixel_values": pixels}, picture=seen_pixels(pixels[0].detach().float().numpy())
+        )
     _require_reader(processor, "image", "image_processor")
     if text is not None and text_tokenizer(processor) is None:
         raise ValueError(f"text was given with image, but {type(processor).__name__} reads images only")
+    given, warning = as_given(image)
+    reader = getattr(processor, "image_processor", processor)
+    image = image if given is None else _for_reader(given)
     if text is None:
-        reader = getattr(processor, "image_processor", processor)
-        return Sample(others=dict(reader(images=image, return_tensors="pt")))
-    read = dict(processor(text=[text], images=image, return_tensors="pt"))
-    read.pop("attention_mask", None)
-    ids = read.pop("input_ids")[0].tolist()
-    return Sample(ids, text_of_ids(text_tokenizer(processor), ids), others=read)
+        read, ids, shown = dict(reader(images=image, return_tensors="pt")), None, None
+    else:
+        read = dict(processor(text=[text], images=image, return_tensors="pt"))
+        read.pop("attention_mask", None)
+        ids = read.pop("input_ids")[0].tolist()
+        shown = text_of_ids(text_tokenizer(processor), ids)
+
+    def reads(pixels: NDArray[np.uint8]) -> NDArray[np.floating] | None:
+        return _pixels_in(dict(reader(images=_for_reader(pixels), return_tensors="pt")))
+
+    picture = None if given is None else seen_by(reads, given, _pixels_in(read))
+    return Sample(ids, shown, others=read, warning=warning, picture=picture)
+
+
+def _for_reader(pixels: NDArray[np.uint8]) -> Any:
+    """Return pixels [row, column, channel] as a picture, of which no processor must guess the axes."""
+    from PIL import Image
+
+    return Image.fromarray(pixels)
+
+
+def _pixels_in(read: Mapping[str, Any]) -> NDArray[np.floating] | None:
+    """Return the pixels [channel, row, column] of one picture in a model's inputs; None if there are none."""
+    pixels = read.get("pixel_values")
+    if not isinstance(pixels, torch.Tensor) or pixels.dim() < _PICTURES or pixels.shape[:-3].numel() != 1:
+        return None
+    return pixels.reshape(pixels.shape[-3:]).detach().float().cpu().numpy()
 
 
 def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sample:

@@ -13,7 +13,7 @@ import torch
 from attnwidgets._progress import report
 from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.attention_sources import OUTPUTS
-from attnwidgets.tracing.free_memory import require_room
+from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     LONG_BYTES,
@@ -292,7 +292,7 @@ def _difference(
                     f"eager attention, with which {type(model).__name__} must be compared,",
                     _EAGER_MAPS * largest,
                     ours.device,
-                    "Take a shorter text",
+                    f"Take {less_of(inputs)}",
                 )
             with implementation(model, name):
                 plain = main_output(model(**inputs, **options))
@@ -355,7 +355,7 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
         f"the attention of {name} is what it returns itself ({reason}), for all layers at once: that",
         returned_bytes(model, inputs),
         device_of(model),
-        "Take a shorter text",
+        f"Take {less_of(inputs)}",
     )
     with implementation(model, "eager"):
         try:

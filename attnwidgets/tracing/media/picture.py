@@ -1,0 +1,217 @@
+"""A picture as it was given and as the model saw it, with the transform between the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    # Turns pixels [row, column, channel] of 0 to 255 into the model's input [channel, row, column].
+    Reads = Callable[[NDArray[np.uint8]], NDArray[np.floating] | None]
+
+_COLOURS, _WHITE = 3, 255
+_CHANNELS = (1, _COLOURS, _COLOURS + 1)  # grey; red, green and blue; and opacity
+_EDGE = 2  # outermost pixels, in which a filter reads beyond the picture
+_LEAST = 0.98  # of white: pixels that lie wholly in the picture, rather than in padding around it
+_PROBE = 32  # side of a plain picture
+_LOW, _LARGE = (
+    8,
+    512,
+)  # where ramps begin, as far from black as from white; pixels from which on noise is full
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture.
+
+    Args:
+        seen: What the model saw, [row, column, channel] of 0 to 255: resized, cut and padded, before its
+            numbers were normalised. None where its input is no picture but a list of patches.
+        given: The picture that was given, [row, column, channel] of 0 to 255, without transparency; None if
+            the model's input was given.
+        scale: Pixels of the given picture for each pixel seen, (down, across); None if it is not known.
+        shift: The place in the given picture of the upper left corner of what was seen, (down, across);
+            negative where it was padded.
+    """
+
+    seen: NDArray[np.uint8] | None
+    given: NDArray[np.uint8] | None = None
+    scale: tuple[float, float] | None = None
+    shift: tuple[float, float] = (0.0, 0.0)
+
+    def box(self, row: int, column: int, grid: tuple[int, int]) -> tuple[float, float, float, float]:
+        """Return where a patch lies in the given picture, in pixels: (top, left, bottom, right).
+
+        In what was seen, if that is all there is.
+
+        Args:
+            row: Of the patch.
+            column: Of the patch.
+            grid: Rows and columns of all patches, as in `trace.units["patch"].grid`.
+
+        Raises:
+            ValueError: If it is not known how the given picture was resized and cut.
+
+        Example:
+            >>> from attnwidgets.tracing.media.picture import Picture
+            >>> seen = np.zeros((224, 224, 3), np.uint8)
+            >>> Picture(seen, None, (2.0, 2.0), (10.0, 0.0)).box(0, 1, (16, 16))
+            (10.0, 28.0, 38.0, 56.0)
+        """
+        if self.seen is None or self.scale is None:
+            raise ValueError("it is not known how this picture was resized and cut")
+        high, wide = (length / count for length, count in zip(self.seen.shape, grid, strict=False))
+        corners = ((row * high, column * wide), ((row + 1) * high, (column + 1) * wide))
+        (top, left), (bottom, right) = (
+            [self.shift[axis] + self.scale[axis] * corner[axis] for axis in (0, 1)] for corner in corners
+        )
+        return top, left, bottom, right
+
+    def __repr__(self) -> str:
+        sizes = [
+            f"{image.shape[1]} x {image.shape[0]} pixels {word}"
+            for word, image in (("given", self.given), ("seen", self.seen))
+            if image is not None
+        ]
+        return f"<Picture of {', '.join(sizes)}>"
+
+
+def seen_pixels(pixels: NDArray[np.floating]) -> Picture | None:
+    """Return the picture of a model's input [channel, row, column] from the least to the largest number.
+
+    None if it has no three colours, nor one.
+    """
+    if pixels.ndim != _COLOURS or len(pixels) not in (1, _COLOURS):
+        return None
+    low, high = float(pixels.min()), float(pixels.max())
+    scaled = (pixels - low) / (high - low or 1.0) * _WHITE
+    seen = np.broadcast_to(scaled.transpose(1, 2, 0), (*pixels.shape[1:], _COLOURS))
+    return Picture(np.round(seen).astype(np.uint8), None, (1.0, 1.0))
+
+
+def seen_by(reads: Reads, given: NDArray[np.uint8], pixels: NDArray[np.floating] | None) -> Picture:
+    """Return a picture with what a processor made of it, found by giving the processor other pictures.
+
+    Nothing is assumed about its options: a black and a white picture tell how numbers are normalised, a
+    picture of the same size, in which red and green are a pixel's place, tells where each pixel comes from.
+
+    Args:
+        reads: The processor.
+        given: The picture, [row, column, channel].
+        pixels: What the processor made of it, [channel, row, column]; None if that is no picture.
+    """
+    unknown = Picture(None, given)
+    if pixels is None or len(pixels) != _COLOURS:
+        return unknown
+    flat = np.zeros((_PROBE, _PROBE, _COLOURS), np.uint8)
+    plain = [reads(flat), reads(flat + _WHITE)]
+    rows, columns = given.shape[:2]
+    marked = reads(_ramps(rows, columns))
+    if marked is None or marked.shape != pixels.shape or any(each is None for each in plain):
+        return unknown
+    # In the middle, as there may be padding around it.
+    middles = [each[:, each.shape[1] // 2, each.shape[2] // 2] for each in plain if each is not None]
+    black, white = (middle[:, None, None] for middle in middles)
+    if not (white != black).all():
+        return unknown
+    seen, found = ((each - black) / (white - black) * _WHITE for each in (pixels, marked))
+    fits = [_fit(found[1], found[2], rows, axis=0), _fit(found[0], found[2], columns, axis=1)]
+    image = np.round(seen.clip(0, _WHITE)).astype(np.uint8).transpose(1, 2, 0)
+    if fits[0] is None or fits[1] is None:
+        return Picture(image, given)
+    (down, top), (across, left) = fits[0], fits[1]
+    return Picture(image, given, (down, across), (top, left))
+
+
+def _ramps(rows: int, columns: int) -> NDArray[np.uint8]:
+    """Return a picture whose red rises with the column, green with the row, with all blue.
+
+    Noise, which means take away, keeps the steps of 8-bit numbers from falling together with pixels.
+    """
+    image = np.full((rows, columns, _COLOURS), _WHITE, np.uint8)
+    random = np.random.default_rng(0)
+    for channel, count, axis in ((0, columns, 1), (1, rows, 0)):
+        ramp = _LOW + (np.arange(count) + 0.5) / count * (_WHITE - 2 * _LOW)
+        noise = random.uniform(-1, 1, (rows, columns)) * _LOW * min(1.0, count / _LARGE)
+        image[..., channel] = np.round(np.expand_dims(ramp, 1 - axis) + noise)
+    return image
+
+
+def _fit(
+    values: NDArray[np.floating], inside: NDArray[np.floating], count: int, axis: int
+) -> tuple[float, float] | None:
+    """Return scale and shift of one side from the places that pixels come from; None if they say too little.
+
+    Args:
+        values: [row, column], places of 0 to 255.
+        inside: [row, column], 255 where the picture is, and other numbers in padding around it.
+        count: Length of the side in pixels.
+        axis: The side's axis.
+    """
+    whole = inside >= _LEAST * _WHITE
+    inner = whole.sum(axis=1 - axis)
+    numbers = np.flatnonzero((inner > 0) & (inner >= _LEAST * inner.max()))[_EDGE:-_EDGE]
+    if len(numbers) < _EDGE:
+        return None
+    weights = np.where(whole, 1.0, 0.0)
+    means = (values * weights).sum(axis=1 - axis) / inner.clip(1)
+    places = (means[numbers] - _LOW) / (_WHITE - 2 * _LOW) * count
+    scale, shift = np.polyfit(numbers + 0.5, places, 1)
+    return float(scale), float(shift)
+
+
+def as_given(image: Any) -> tuple[NDArray[np.uint8] | None, str]:
+    """Return a picture as [row, column, channel] of 0 to 255, and what was changed for it, in words.
+
+    None for what only a processor can read.
+
+    Args:
+        image: A picture of Pillow, or numbers [row, column], [row, column, channel] or
+            [channel, row, column]: whole ones of 0 to 255, or floats of 0 to 1.
+
+    Raises:
+        ValueError: If it has no pixels, or holds NaN.
+    """
+    try:
+        pixels = np.asarray(_plain_mode(image) if hasattr(image, "getbands") else image)
+    except (TypeError, ValueError, RuntimeError):
+        return None, ""
+    if not pixels.size and pixels.ndim > 1:
+        raise ValueError(f"image has no pixels: its shape is {pixels.shape}")
+    if pixels.dtype.kind == "f":
+        if np.isnan(pixels).any():
+            raise ValueError("image holds NaN: its pixels must be numbers, 0 to 255 or 0 to 1")
+        if pixels.min(initial=0) >= 0 and pixels.max(initial=0) <= 1:
+            pixels = np.round(pixels * _WHITE).astype(np.uint8)
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, _COLOURS):
+        return None, ""
+    pixels = pixels[..., None] if pixels.ndim < _COLOURS else pixels
+    if pixels.shape[-1] not in _CHANNELS:
+        pixels = pixels.transpose(1, 2, 0)
+    if pixels.shape[-1] not in _CHANNELS:
+        return None, ""
+    pixels, warning = _on_white(pixels)
+    return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], _COLOURS))), warning
+
+
+def _plain_mode(image: Any) -> Any:
+    """Return a picture of Pillow in bytes of red, green, blue and perhaps opacity, if it is of bytes."""
+    if "A" in image.getbands() or "transparency" in image.info:
+        return image.convert("RGBA")
+    return image if image.mode[0] in "IF" else image.convert("RGB")
+
+
+def _on_white(pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], str]:
+    """Return pixels without opacity, as they are seen on white, and that this changed some."""
+    if pixels.shape[-1] <= _COLOURS:
+        return pixels, ""
+    opaque = pixels[..., _COLOURS:].astype(float) / _WHITE
+    mixed = np.round(pixels[..., :_COLOURS] * opaque + _WHITE * (1 - opaque)).astype(np.uint8)
+    changed = bool((opaque < 1).any())
+    return mixed, "what is transparent in the picture is shown to the model as white" * changed
