@@ -139,7 +139,8 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     elif type(model).__name__.endswith("ForTokenClassification"):
         what = "classes"
     count = 0 if trace.logits is None or not what else int(trace.logits.shape[-1])
-    names = model.config.id2label if what == "classes" else {}
+    config: Any = model.config
+    names = config.id2label if what == "classes" else {}
     special = {*reader["special"]}
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
