@@ -197,7 +197,7 @@ def serving(application, environment, folder, *flags):
     log = (folder / "server.log").open("wb")
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180  # extensions of other front ends take half a minute to import
     while True:
         try:
             urllib.request.urlopen(f"{address}/api/status?token=test", timeout=5).close()
