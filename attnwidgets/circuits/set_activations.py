@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._errors import require_choice
-from attnwidgets.intervene.activation_sites import SITES, ActivationIntervention, Site, reading_activations
+from attnwidgets.intervene.activation_sites import (
+    SITES,
+    ActivationIntervention,
+    Site,
+    points_of,
+    reading_activations,
+)
 from attnwidgets.intervene.head_selection import (
     chosen_heads,
     describe_heads,
@@ -220,8 +226,8 @@ def _sources(
         inner = unwrap(model.model if is_trace(model) else model)
         if to.model is None or unwrap(to.model) is not inner:
             raise ValueError("to is not a trace by this model; make it with aw.trace(model, ...).")
-        known = activations_of(to, [(site, layer) for layer in layers], stack)
-        return {layer: _Numbers(known[site, layer], None) for layer in layers}
+        known = _activations_of(to, site, layers, stack)
+        return {layer: _Numbers(known[layer], None) for layer in layers}
     if callable(to):
         return dict.fromkeys(layers, _Function(to))
     try:
@@ -233,19 +239,20 @@ def _sources(
     return dict.fromkeys(layers, _Numbers(numbers.detach(), tokens))
 
 
-def activations_of(
-    trace: Trace, wanted: Sequence[tuple[Site, int]], stack: str
-) -> Mapping[tuple[Site, int], Tensor]:
-    """Return activations of a trace's input, by site and layer: [token, width], of heads [head, token, dim].
+def _activations_of(trace: Trace, site: Site, layers: Sequence[int], stack: str) -> Mapping[int, Tensor]:
+    """Return activations of a trace's input, by layer: [token, width], of heads [head, token, dim].
 
     The model runs once, as it is now.
     """
     model = unwrap(trace.model)
-    kept: dict[tuple[Site, int], Tensor] = {}
+    kept: dict[int, Tensor] = {}
 
-    def keep(site: Site, layer: int, activations: Tensor) -> None:
-        kept[site, layer] = activations[0].detach().clone()
+    def keep(_: Site, layer: int, activations: Tensor) -> None:
+        kept[layer] = activations[0].detach().clone()
 
-    with borrowed(model) as twin, reading_activations(twin, trace, stack, wanted, keep):
+    places: list[tuple[Site, int]] = [(site, layer) for layer in layers]
+    points = points_of(trace, places, stack)
+    heads = layers if site == "head" else ()
+    with borrowed(model) as twin, reading_activations(twin, trace, stack, points, heads, keep):
         trace.call(twin, trace.inputs, pass_options(model), {})
     return kept

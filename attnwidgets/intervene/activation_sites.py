@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from attnwidgets.tracing.attention_modules import Turns, sites
+from attnwidgets.tracing.block_names import block_lists
 from attnwidgets.tracing.hooks.hook import Hook
-from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
+from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
 from attnwidgets.tracing.hooks.running_pass import PassWatch
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.layers import is_trace
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from attnwidgets.tracing.hooks.hook_point import HookPoint
     from attnwidgets.tracing.interventions import Seen
 
     # activations [batch, token, width] (of heads [batch, head, token, dim]) and the positions of their tokens
@@ -56,6 +56,14 @@ def site_of(model: nn.Module, site: Site, layer: int, stack: str) -> HookPoint:
         raise UnsupportedModelError(f"site {site!r} of layer {layer} is not found: {error}") from error
 
 
+def points_of(
+    model: Any, wanted: Iterable[tuple[Site, int]], stack: str
+) -> dict[tuple[Site, int], HookPoint]:
+    """Return the hook points of sites in layers of a model, or of a trace's model; heads have none."""
+    inner = unwrap(model.model if is_trace(model) else model)
+    return {(site, layer): site_of(inner, site, layer, stack) for site, layer in wanted if site != "head"}
+
+
 class ActivationIntervention(Intervention):
     """An intervention on the activations at one site, in some layers.
 
@@ -66,16 +74,25 @@ class ActivationIntervention(Intervention):
         stack: Name of the stack.
         site: The site.
         changes: What is done to the activations, by layer.
+        points: Hook points of the site in these layers, if they are known already.
     """
 
     def __init__(
-        self, model: Any, kind: str, said: str, stack: str, site: Site, changes: Mapping[int, Change]
+        self,
+        model: Any,
+        kind: str,
+        said: str,
+        stack: str,
+        site: Site,
+        changes: Mapping[int, Change],
+        points: Mapping[tuple[Site, int], HookPoint] | None = None,
     ) -> None:
         super().__init__(model, kind, said, frozenset((stack, layer) for layer in changes))
         self._changes = dict(changes)
-        hooked = self._changes if site != "head" else {}
-        self._points = {layer: site_of(self._model, site, layer, stack) for layer in hooked}
         self._at_heads = site == "head"
+        places: list[tuple[Site, int]] = [(site, layer) for layer in changes]
+        points = points_of(self._model, places, stack) if points is None else points
+        self._points = {} if self._at_heads else {layer: points[site, layer] for _, layer in places}
 
     def write(self, seen: Seen, output: Tensor) -> Tensor:
         """Return the outputs of heads to continue with."""
@@ -88,13 +105,12 @@ class ActivationIntervention(Intervention):
     def attach(self, model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
         """Hook a model, or a twin of it, for as long as the block runs."""
         with ExitStack() as undo:
-            watch: PassWatch | None = None
-            for layer, point in self._points.items():
-                if watch is None:
-                    watch = PassWatch(model, point, own)
-                    undo.callback(watch.remove)
-                change = partial(_at_positions, self._changes[layer], watch)
-                undo.callback(Hook(model, point, change, own=own).remove)
+            if self._points:
+                watch = PassWatch(model, next(iter(self._points.values())), own)
+                undo.callback(watch.remove)
+                hook = _hooks(model, self._points.values(), undo, own)
+                for layer, point in self._points.items():
+                    hook(point, partial(_at_positions, self._changes[layer], watch))
             yield
 
 
@@ -102,12 +118,48 @@ def _at_positions(change: Change, watch: PassWatch, states: Tensor) -> Tensor:
     return change(states, watch.positions(states))
 
 
+def _hooks(
+    model: nn.Module, points: Iterable[HookPoint], undo: ExitStack, own: Callable[[], bool] = lambda: True
+) -> Callable[[HookPoint, Callable[[Tensor], Tensor | None]], None]:
+    """Return what hooks points so that every change sees states [batch, token, width].
+
+    Some MLPs (OPT's) compute on the tokens of all texts in one row: their states get the axes of the block's.
+    """
+    shape: list[int] = []
+
+    def remember(states: Tensor) -> None:
+        shape[:] = states.shape[:-1]
+
+    blocks = {blocks_around(model, point) for point in points}
+    for module in blocks:
+        undo.callback(Hook(model, HookPoint("block", module, "input"), remember, own=own).remove)
+
+    def hook(point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
+        def shaped(states: Tensor) -> Tensor | None:
+            if states.dim() == len(shape) + 1:
+                return change(states)
+            changed = change(states.reshape(*shape, states.shape[-1]))
+            return None if changed is None else changed.reshape(states.shape)
+
+        undo.callback(Hook(model, point, shaped, own=own).remove)
+
+    return hook
+
+
+def blocks_around(model: nn.Module, point: HookPoint) -> str:
+    """Return the path of the block that a hook point is in, or is."""
+    lists = (path for path in block_lists(model) if point.module.startswith(f"{path}."))
+    path = next(lists)
+    return f"{path}.{point.module.removeprefix(f'{path}.').split('.')[0]}"
+
+
 @contextmanager
 def reading_activations(
     twin: nn.Module,
     model: Any,
     stack: str,
-    wanted: Iterable[tuple[Site, int]],
+    points: Mapping[tuple[Site, int], HookPoint],
+    heads: Iterable[int],
     keep: Callable[[Site, int, Tensor], Tensor | None],
 ) -> Iterator[None]:
     """Let `keep` see activations of a stack in every pass of a borrowed model, while the block runs.
@@ -116,25 +168,23 @@ def reading_activations(
         twin: The borrowed model, which runs.
         model: The model, or a trace of one, by which layers are counted.
         stack: Name of the stack.
-        wanted: Sites and layers.
+        points: Hook points by site and layer, from `points_of`.
+        heads: Layers whose heads are read.
         keep: Takes site, layer and activations [batch, token, width], for heads [batch, head, token, dim];
             may return what to continue with, except for heads.
     """
-    wanted = set(wanted)
-    table = sites(model)
-    turns = Turns(table)
+    wanted = frozenset(heads)
+    turns = Turns(sites(model))
 
     def listen(module: nn.Module, output: Tensor) -> None:
         place = turns.of(module)
-        if place is not None and place[0] == stack and ("head", place[1]) in wanted:
+        if place is not None and place[0] == stack and place[1] in wanted:
             keep("head", place[1], output)
 
     with ExitStack() as undo:
         undo.callback(twin.register_forward_pre_hook(lambda *_: turns.start()).remove)
-        inner = unwrap(model.model if is_trace(model) else model)
-        for site, layer in sorted(wanted):
-            if site != "head":
-                hook = Hook(twin, site_of(inner, site, layer, stack), partial(keep, site, layer))
-                undo.callback(hook.remove)
+        hook = _hooks(twin, points.values(), undo)
+        for (site, layer), point in points.items():
+            hook(point, partial(keep, site, layer))
         undo.enter_context(recording(twin, (), [listen]))
         yield

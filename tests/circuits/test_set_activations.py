@@ -117,7 +117,9 @@ def test_given_numbers_are_in_the_order_of_the_tokens() -> None:
     with aw.circuits.set_activations(trace, "head", 1, by_head):
         together = logits(trace)
     flat = by_head.transpose(0, 1).flatten(1)
-    with aw.circuits.set_activations(trace, "head", 1, lambda z: flat.unflatten(-1, (4, 8)).transpose(0, 1)[None]):
+    with aw.circuits.set_activations(
+        trace, "head", 1, lambda z: flat.unflatten(-1, (4, 8)).transpose(0, 1)[None]
+    ):
         assert torch.equal(logits(trace), together)
 
 
@@ -225,7 +227,10 @@ def test_what_cannot_be_set_is_refused() -> None:
     for to, why in ((torch.zeros(5), "shape"), (lambda x: x[..., :3], "returned")):
         with set_activations(trace, "mlp", 0, to), pytest.raises(ValueError, match=why):
             logits(trace)
-    with set_activations(trace, "mlp", 0, torch.zeros(3, 32), tokens=[1, 2]), pytest.raises(ValueError, match="3 tok"):
+    with (
+        set_activations(trace, "mlp", 0, torch.zeros(3, 32), tokens=[1, 2]),
+        pytest.raises(ValueError, match="3 tok"),
+    ):
         logits(trace)
     assert aw.interventions() == ()
     unknown = aw.trace(hf.BloomForCausalLM(hf.BloomConfig(vocab_size=120, hidden_size=32, n_layer=1, n_head=4)).eval(),
