@@ -31,8 +31,8 @@ def estimated(
         pair: The pair.
         sites: The sites.
         base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
-        checked: Number of cells of each site that are patched: the half with the largest estimates, the others
-            drawn from those that differ in both runs.
+        checked: Number of cells of each site that are patched: half of them have the largest estimates,
+            the others are drawn from those that differ in both runs.
         batch_size: Number of patches in one call of the model.
 
     Returns:

@@ -121,8 +121,8 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
     )
     raise ValueError(
         f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
-        f"{rows}\nAligned, they differ in {changes}. Choose words of as many tokens (a name for a name of one "
-        "token), or fill the shorter text up."
+        f"{rows}\nAligned, they differ in {changes}. Choose words of as many tokens (a name for a name of "
+        "one token), or fill the shorter text up."
     )
 
 

@@ -62,11 +62,11 @@ def patch(
         share = (m(patched) - m(base)) / (m(source) - m(base))
 
     m is the target less its foil. "denoise" patches the clean run's activations into the corrupt run, "noise"
-    the corrupt run's into the clean one. A cell of "state", "attention" and "mlp" is one token of one layer; a
-    head is patched at all tokens. In causal models only tokens from the first different one on run, over the
-    keys and values of those before it, and only layers from the patched one on; cells before it are 0 exactly.
-    With L layers, n tokens and m of them from the first different one on, the states cost (L + 1) / 2 * m^2 / n
-    forward passes. Models in half precision compute in float32.
+    the corrupt run's into the clean one. A cell of "state", "attention" and "mlp" is one token of one layer;
+    a head is patched at all tokens. In causal models only tokens from the first different one on run, over
+    the keys and values of those before it, and only layers from the patched one on; cells before it are 0
+    exactly. With L layers, n tokens and m of them from the first different one on, the states cost
+    (L + 1) / 2 * m^2 / n forward passes. Models in half precision compute in float32.
 
     Args:
         clean: A trace, or a text (then `model` and `tokenizer`).
@@ -85,8 +85,8 @@ def patch(
 
     Returns:
         Patching: `.values[site]` [layer, token] and `.heads` [layer, head] hold shares (1: the place alone
-        turns the answer; 0: it changes nothing; they need not sum to one), `.raw` m(patched) - m(base) in units
-        of the target. For how="both" a pair of them, `.denoise` and `.noise`.
+        turns the answer; 0: it changes nothing; they need not sum to one), `.raw` m(patched) - m(base) in
+        units of the target. For how="both" a pair of them, `.denoise` and `.noise`.
 
     Raises:
         ValueError: If a site or `how` is unknown, the texts have different numbers of tokens or are the same,
@@ -177,7 +177,8 @@ def patch_cells(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb")]
-        >>> round(aw.circuits.patch_cells(*texts, [("head", 1, 0, -1), ("state", 0, 6)], "c", foil="a").share, 3)
+        >>> cells = [("head", 1, 0, -1), ("state", 0, 6)]
+        >>> round(aw.circuits.patch_cells(*texts, cells, "c", foil="a").share, 3)
         1.0
     """
     require_choice("how", how, DIRECTIONS)
@@ -276,7 +277,7 @@ def _result(
     )
     names = targets.names()
     return Patching(
-        {site: values for site, values in raw.items()},
+        dict(raw),
         direction=direction,
         clean=clean,
         corrupt=corrupt,

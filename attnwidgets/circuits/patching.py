@@ -83,9 +83,9 @@ class Patching(Explanation):
 
         share = (m(patched) - m(base)) / (m(source) - m(base))
 
-    With direction "denoise" the base is the corrupt run and the source the clean one; with "noise" the reverse.
-    1: the place alone turns the base's answer into the source's. 0: it changes nothing. Shares need not sum to
-    one. NaN: the runs do not differ in the target, see `.raw`.
+    With direction "denoise" the base is the corrupt run and the source the clean one; with "noise" the
+    reverse. 1: the place alone turns the base's answer into the source's. 0: it changes nothing. Shares need
+    not sum to one. NaN: the runs do not differ in the target, see `.raw`.
 
     Args:
         raw: By site, m(patched) - m(base), in units of the target: [layer, token], of "head" [layer, head].
@@ -182,7 +182,7 @@ class Patching(Explanation):
 
     @property
     def values(self) -> Mapping[str, Array]:  # type: ignore[override]  # one array for each site
-        """Shares by site [layer, token]; layer l of "state" is the input of block l. Heads are in `.heads`."""
+        """Shares by site [layer, token]; layer l of "state" is block l's input. Heads are in `.heads`."""
         return MappingProxyType({site: self._shares(site) for site in self.raw if site != "head"})
 
     @property
@@ -210,7 +210,7 @@ class Patching(Explanation):
 
     @property
     def agreement(self) -> float:
-        """Correlation (Pearson) of estimates with what patching gives, over the checked places; NaN without."""
+        """Correlation (Pearson) of estimates with what patching gives, over checked places; NaN without."""
         pairs = np.array([(cell.estimate, cell.exact) for cell in self.checked]).reshape(-1, _TWO)
         constant = len(pairs) < _TWO or bool((pairs == pairs[0]).all(axis=0).any())
         return float("nan") if constant else float(np.corrcoef(pairs.T)[0, 1])

@@ -26,7 +26,6 @@ from attnwidgets.intervene.head_selection import (
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.interventions import Intervention
+    from attnwidgets.tracing.trace import Trace
 
 _NAMES = {"state": "input of", "attention": "attention output of", "mlp": "MLP output of"}
 _TABLE = 2  # axes of activations by token: [token, width]
@@ -96,7 +96,7 @@ def set_activations(
     layers = some_layers(layer, modules)
     chosen: dict[int, tuple[int, ...]] = {}
     if site == "head":
-        chosen = chosen_heads({number: "all" if heads is None else heads for number in layers}, modules)
+        chosen = chosen_heads(dict.fromkeys(layers, "all" if heads is None else heads), modules)
     elif heads is not None:
         raise ValueError(f"heads is for site 'head', and site is {site!r}; leave it out.")
     places = None if tokens is None else _in_order(tokens, model, stack)
@@ -133,8 +133,8 @@ class Replacement:
     """Replaces activations of some tokens, and of some heads.
 
     Args:
-        new: Takes activations and positions, as a `Change` does, and returns new activations of the same shape,
-            and which tokens have some [batch or 1, token].
+        new: Takes activations and positions, as a `Change` does, and returns new activations of the
+            same shape, and which tokens have some [batch or 1, token].
         tokens: Positions of the tokens, or None for all.
         heads: Numbers of the heads; None at other sites.
     """

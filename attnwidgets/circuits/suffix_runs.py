@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from attnwidgets._tensors import is_half
+from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.activation_sites import (
     ActivationIntervention,
     Site,
@@ -128,8 +129,8 @@ class SuffixRuns:
                 runs = self._both()
             if runs is None:
                 raise UnsupportedModelError(
-                    f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it did "
-                    "when it was traced; trace the texts again."
+                    f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it "
+                    "did when it was traced; trace the texts again."
                 )
             self.recorded = runs
             for site in dict.fromkeys(site for site, _ in self._wanted):
@@ -158,7 +159,7 @@ class SuffixRuns:
         return np.concatenate(scores) if scores else np.zeros(0)
 
     def gradients(self, base: int) -> dict[tuple[Site, int], Tensor]:
-        """Return the target's gradient at the activations of one run, in the shapes of `Recorded.activations`.
+        """Return the target's gradient at the activations of one run, shaped as `Recorded.activations`.
 
         Raises:
             ValueError: If the model cannot be differentiated.
@@ -214,10 +215,7 @@ class SuffixRuns:
             and "input_ids" in inputs
             and set(inputs) <= _CUT
             and not self._targets.hidden_states
-            and all(
-                torch.equal(*masks)
-                for masks in [[side.inputs.get("attention_mask", torch.ones(0)) for side in self._pair.sides]]
-            )  # fmt: skip
+            and torch.equal(*(side.inputs.get("attention_mask", torch.ones(0)) for side in self._pair.sides))
         )
 
     def _read_prefix(self) -> None:
@@ -322,7 +320,7 @@ class SuffixRuns:
     def _score(self, outputs: Any) -> Tensor:
         """Return the target, less its foil [copy]."""
         logits = getattr(outputs, "logits", None)
-        if isinstance(logits, torch.Tensor) and logits.dim() > 2:  # noqa: PLR2004 - [batch, token, vocabulary]
+        if isinstance(logits, torch.Tensor) and logits.dim() > TOKENS:
             missing = self._pair.n_tokens - logits.shape[1]
             if missing > 0 and self._only_last:
                 return self._targets.scores(_LastRow(_Rows(logits, missing)))[0]

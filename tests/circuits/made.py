@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from contextlib import contextmanager
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 import attnwidgets as aw
 from tests.tracing import tiny
+
+if TYPE_CHECKING:
+    import torch
 
 CLEAN, CORRUPT = [3, 17, 42, 8, 99, 5, 21], [3, 17, 42, 8, 11, 5, 13]
 

@@ -147,7 +147,7 @@ def test_the_last_one_entered_has_the_last_word_and_others_compose() -> None:
     torch.testing.assert_close(trace.rerun(ablated, zero).logits, both.logits)
 
 
-@pytest.mark.parametrize("site", ("state", "attention", "mlp", "head"))
+@pytest.mark.parametrize("site", ["state", "attention", "mlp", "head"])
 def test_generation_sees_it_with_and_without_a_cache(site: str) -> None:
     model = tiny.build(tiny.TEXT["Llama"]).double()
     ids = torch.tensor([IDS])
@@ -233,7 +233,7 @@ def test_what_cannot_be_set_is_refused() -> None:
     ):
         logits(trace)
     assert aw.interventions() == ()
-    unknown = aw.trace(hf.BloomForCausalLM(hf.BloomConfig(vocab_size=120, hidden_size=32, n_layer=1, n_head=4)).eval(),
-                       None, input_ids=IDS)  # fmt: skip
+    config = hf.BloomConfig(vocab_size=120, hidden_size=32, n_layer=1, n_head=4)
+    unknown = aw.trace(hf.BloomForCausalLM(config).eval(), None, input_ids=IDS)
     with pytest.raises(ValueError, match="attention cannot be changed here"):
         set_activations(unknown, "mlp", 0, 0.0)

@@ -38,7 +38,9 @@ def test_every_public_name_resolves():
     assert not missing
 
 
-@pytest.mark.parametrize("name", ["ask", "circuits", "evaluate", "statistics", "targets", "compat", "course", "zoo"])
+@pytest.mark.parametrize(
+    "name", ["ask", "circuits", "evaluate", "statistics", "targets", "compat", "course", "zoo"]
+)
 def test_completion_offers_what_is_public_and_all_of_it(name):
     module = getattr(aw, name)
     assert dir(module) == sorted(module.__all__)
