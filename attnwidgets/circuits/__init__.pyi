@@ -1,5 +1,7 @@
 # The public names of aw.circuits, each loaded on first use.
 
+from .lens import lens as lens
+from .lens_result import Lens as Lens
 from .patch import BothWays as BothWays
 from .patch import PatchedCells as PatchedCells
 from .patch import patch as patch

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from attnwidgets.figures.drawing import colour_scale, figure_of, font_size, heading, label_axis, put
+from attnwidgets.figures.drawing import (
+    FONTS,
+    colour_scale,
+    families,
+    figure_of,
+    font_size,
+    heading,
+    ink_on,
+    label_axis,
+    put,
+)
+from attnwidgets.figures.labels import printable
 from attnwidgets.figures.palettes import SCALE
 
 if TYPE_CHECKING:
@@ -16,10 +27,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from attnwidgets.circuits.lens_result import Lens, Measure
     from attnwidgets.circuits.patching import Patching
 
 _NAMES = {"state": "input of the block", "attention": "attention", "mlp": "MLP", "head": "heads"}
+_MEASURES = {
+    "probability": "probability of the answer",
+    "rank": "rank of the answer",
+    "entropy": "entropy (nats)",
+    "kl": "KL(model || lens) (nats)",
+}
 _LAYER, _CELL = 0.14, 0.24  # inches
+_WRITTEN_TOKENS, _WRITTEN_LAYERS = 20, 50  # of a lens whose cells have room for a token
 
 
 def patching_figure(shown: Patching, sites: Sequence[str], *, title: str | None) -> Figure:
@@ -61,3 +80,30 @@ def token_labels(shown: Patching) -> list[str]:
     """Return the tokens; where the texts differ, both."""
     pairs = zip(shown.clean_tokens, shown.corrupt_tokens, strict=True)
     return [clean if clean == corrupt else f"{clean} / {corrupt}" for clean, corrupt in pairs]
+
+
+def lens_figure(shown: Lens, colour: Measure, *, title: str | None) -> Figure:
+    """Return layers x tokens, layers from below, with the most probable token in cells that have room."""
+    values = getattr(shown, colour).astype(float)
+    n_layers, n_tokens = values.shape
+    width, height = max(2.4, min(12.0, 0.62 * n_tokens)), max(1.6, min(8.0, 0.17 * n_layers))
+    figure = figure_of(None, width + 1.6, height + 1.3)
+    axes = figure.subplots()
+    colours, norm = colour_scale(values, signed=False, cmap=None, vmin=None, vmax=None, scale=SCALE)
+    image = axes.imshow(
+        values, cmap=colours, norm=norm, aspect="auto", interpolation="nearest", origin="lower"
+    )
+    layer_axis(axes)
+    label_axis(axes.set_xticks, shown.tokens, rotation=90, fontsize=font_size(n_tokens))
+    if n_tokens <= _WRITTEN_TOKENS and n_layers <= _WRITTEN_LAYERS:
+        fonts = families(FONTS)
+        for layer, row in enumerate(shown.top(1)):
+            for token, (best,) in enumerate(row):
+                ink = ink_on(colours(norm(values[layer, token])))
+                options: dict[str, Any] = {"color": ink, "fontsize": 6, "family": fonts}
+                put(axes.text, token, layer, printable(best.label, 8), ha="center", va="center", **options)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
+    bar.ax.tick_params(labelsize=7, length=2)
+    put(bar.ax.set_ylabel, _MEASURES[colour], fontsize=8)
+    heading(axes, title or shown.title)
+    return figure
