@@ -75,7 +75,7 @@ def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
     head = head_of(traced, stack, "lens", target.position)
     blocks = captured(traced, stack, "lens")
     states = [block.hidden[0] for block in blocks.layers]
-    numbers = _read(head, states, int(cast("int", target.index)), top)
+    numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top)
     labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
     common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, notes=[target.note])
     return Lens(**numbers, answer=target.label, labels=labels, tokens=traced.axes(stack)[0].tokens, **common)

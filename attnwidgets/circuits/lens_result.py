@@ -89,6 +89,7 @@ class Lens(Explanation):
         floats = {"probability": probability, "entropy": entropy, "kl": kl}
         arrays: dict[str, Any] = {name: np.array(given, dtype=np.float32) for name, given in floats.items()}
         arrays["rank"] = np.array(rank, dtype=np.int64)
+        ids: Any
         ids, probabilities = np.array(top_ids, dtype=np.int64), np.array(top_probabilities, dtype=np.float32)
         shapes = {array.shape for array in arrays.values()} | {ids.shape[:2], probabilities.shape[:2]}
         if len(shapes) != 1 or next(iter(shapes))[1:] != (len(tokens),):
@@ -196,7 +197,7 @@ class Lens(Explanation):
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the lens that `to_description` described."""
-        numbers = {name: arrays[name] for name in (*MEASURES, *_TOP)}
+        numbers: dict[str, Any] = {name: arrays[name] for name in (*MEASURES, *_TOP)}
         labels = {int(index): label for index, label in described["labels"].items()}
         named = {"answer": described["answer"], "tokens": described["tokens"]}
         return cls(**numbers, **named, labels=labels, **restore_common(described))

@@ -108,7 +108,7 @@ def _traced(name: str, given: Any, function: str, model: Any, tokenizer: Any) ->
 
 
 def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
-    axes = [trace.axes(stack)[0] for trace in (clean, corrupt)]
+    axes = clean.axes(stack)[0], corrupt.axes(stack)[0]
     if len(axes[0]) == len(axes[1]):
         return
     columns = align(*axes)
@@ -129,7 +129,7 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
 def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
     """Return the positions at which the token ids of a stack differ; all of them if there are no ids."""
     name = "decoder_input_ids" if stack == "decoder" else "input_ids"
-    ids = [trace.inputs.get(name) for trace in (clean, corrupt)]
+    ids, others = clean.inputs.get(name), corrupt.inputs.get(name)
     count = len(clean.axes(stack)[0])
     same = set(clean.inputs) == set(corrupt.inputs) and all(
         torch.equal(value, corrupt.inputs[key])
@@ -141,9 +141,11 @@ def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
         raise ValueError(
             "clean and corrupt are the same input, so that no activation differs; change a token."
         )
-    if any(not isinstance(row, torch.Tensor) or row.shape != (1, count) for row in ids):
+    if not isinstance(ids, torch.Tensor) or not isinstance(others, torch.Tensor):
         return tuple(range(count))
-    places = tuple((ids[0] != ids[1])[0].nonzero().flatten().tolist())
+    if ids.shape != (1, count) or others.shape != (1, count):
+        return tuple(range(count))
+    places = tuple(torch.ne(ids, others)[0].nonzero().flatten().tolist())
     return places or tuple(range(count))
 
 

@@ -18,7 +18,7 @@ from attnwidgets.intervene.activation_sites import SITES, Site
 from attnwidgets.tracing.attention_modules import sites as attention_sites
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -210,7 +210,7 @@ def _chosen_sites(sites: Any) -> tuple[Site, ...]:
 def _cell(given: Any, pair: Pair) -> Cell:
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
     parts = tuple(given) if isinstance(given, (tuple, list)) else ()
-    site = parts[0] if parts else None
+    site: Any = parts[0] if parts else None
     require_choice("site", site, SITES)
     lengths = (3, 4) if site == "head" else (3,)
     if len(parts) not in lengths:
@@ -246,7 +246,7 @@ def _sweep(runs: SuffixRuns, pair: Pair, site: Site, base: int, batch_size: int)
             cells = [Cell(site, layer, token) for token in range(pair.first, width)]
         # What is the same in both runs changes nothing.
         cells = [cell for cell in cells if not runs.equal(cell)]
-        columns = [cell.token if cell.head is None else cell.head for cell in cells]
+        columns = np.array([cell.token if cell.head is None else cell.head for cell in cells], dtype=np.intp)
         raw[layer, columns] = runs.scores(base, [(cell,) for cell in cells], batch_size) - before
     return raw
 
@@ -255,7 +255,7 @@ def _result(
     runs: SuffixRuns,
     pair: Pair,
     targets: TargetSet,
-    raw: dict[Site, NDArray[np.float64]],
+    raw: Mapping[Any, NDArray[np.float64]],
     direction: Direction,
     options: dict[str, Any],
     **more: Any,
@@ -277,7 +277,7 @@ def _result(
     )
     names = targets.names()
     return Patching(
-        dict(raw),
+        raw,
         direction=direction,
         clean=clean,
         corrupt=corrupt,

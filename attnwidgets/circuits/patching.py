@@ -228,7 +228,9 @@ class Patching(Explanation):
         if site is not None:
             require_choice("site", site, self.sites)
         cells = [
-            RankedCell(name, layer, *((None, at) if name == "head" else (at, None)), float(share))
+            RankedCell(
+                name, layer, None if name == "head" else at, at if name == "head" else None, float(share)
+            )
             for name in self.sites
             if site in (None, name)
             for (layer, at), share in np.ndenumerate(self._shares(name))

@@ -227,8 +227,12 @@ class SuffixRuns:
                 self._twin, inputs, {"return_dict": True, "use_cache": True}, self._wide
             )
         cache = getattr(outputs, "past_key_values", None)
-        layered = hasattr(cache, "layers") and callable(getattr(cache, "batch_repeat_interleave", None))
-        if layered and cache.get_seq_length() == first:
+        if (
+            cache is not None
+            and hasattr(cache, "layers")
+            and hasattr(cache, "batch_repeat_interleave")
+            and cache.get_seq_length() == first
+        ):
             self.first, self._cache = first, cache
             self._before = getattr(outputs, "logits", None)
 
