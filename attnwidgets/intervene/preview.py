@@ -21,7 +21,7 @@ from attnwidgets.tracing.rerun_trace import own_logits, predictions_of
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
     from typing_extensions import Self
@@ -111,14 +111,16 @@ class Replay:
         if target is not None and target.hidden_states:
             # The states of skipped layers would be missing.
             options["output_hidden_states"], skipped = True, {}
-        inputs = {name: _copies(value, copies) for name, value in self._trace.inputs.items()}
+        inputs = {name: copies_of(value, copies) for name, value in self._trace.inputs.items()}
         outputs = self._outputs(skipped, copies)
         with ExitStack() as exits:
             for intervention in interventions:
                 exits.enter_context(intervention)
             # As when the first blocks were recorded, so that nothing differs by rounding.
             exits.enter_context(recording(self._model))
-            exits.enter_context(self._reusing(skipped, outputs, copies))
+            for stack, count in skipped.items():
+                names = self._names[stack][:count]
+                exits.enter_context(returning(self._model, names, outputs[stack], copies))
             self._store(skipped, outputs, exits)
             return self._trace.call(self._model, inputs, options, {})
 
@@ -136,24 +138,6 @@ class Replay:
             counts[stack] = min(changed, default=len(names)) if len(set(names)) == len(names) else 0
         return counts
 
-    @contextmanager
-    def _reusing(
-        self, skipped: Mapping[str, int], outputs: Mapping[str, list[Any]], copies: int
-    ) -> Iterator[None]:
-        """Let the first blocks return their stored outputs."""
-        patched: list[nn.Module] = []
-        try:
-            for stack, count in skipped.items():
-                for name, output in zip(self._names[stack][:count], outputs[stack], strict=False):
-                    module = self._model.get_submodule(name)
-                    # On the instance, so that `del` restores the method of the class.
-                    module.forward = lambda *_, output=output, **__: _copies(output, copies)
-                    patched.append(module)
-            yield
-        finally:
-            for module in patched:
-                del module.forward
-
     def _store(self, counts: Mapping[str, int], outputs: Mapping[str, list[Any]], exits: ExitStack) -> None:
         """Store the outputs of those first blocks that are not known yet."""
         for stack, count in counts.items():
@@ -161,7 +145,7 @@ class Replay:
             for name in self._names[stack][len(known) : count]:
 
                 def store(*given: Any, known: list[Any] = known) -> None:
-                    known.append(_copies(given[-1], 1))
+                    known.append(copies_of(given[-1], 1))
 
                 exits.callback(self._model.get_submodule(name).register_forward_hook(store).remove)
 
@@ -185,12 +169,28 @@ def pass_options(model: nn.Module) -> dict[str, Any]:
     return {"return_dict": True} | no_cache
 
 
-def _copies(value: Any, copies: int) -> Any:
+@contextmanager
+def returning(model: nn.Module, names: Sequence[str], outputs: Sequence[Any], copies: int) -> Iterator[None]:
+    """Let modules of a borrowed model return stored outputs, in copies, without running."""
+    patched: list[nn.Module] = []
+    try:
+        for name, output in zip(names, outputs, strict=False):
+            module = model.get_submodule(name)
+            # On the instance, so that `del` restores the method of the class.
+            module.forward = lambda *_, output=output, **__: copies_of(output, copies)
+            patched.append(module)
+        yield
+    finally:
+        for module in patched:
+            del module.forward
+
+
+def copies_of(value: Any, copies: int) -> Any:
     """Return copies of tensors with a batch of one, in new memory, because models may write into states."""
     if isinstance(value, torch.Tensor):
         if copies > 1 and value.dim() and len(value) == 1:
             return value.expand(copies, *value.shape[1:]).contiguous()
         return value.clone() if value.is_floating_point() else value
     if type(value) in (tuple, list):
-        return type(value)(_copies(item, copies) for item in value)
+        return type(value)(copies_of(item, copies) for item in value)
     return value

@@ -1,4 +1,4 @@
-"""Interventions: changes of a model's attention that are in force while `with` blocks run.
+"""Interventions: changes of what a model computes that are in force while `with` blocks run.
 
 Every intervention is entered on a model. The first one switches the model to the attention function that
 recording uses; the last one to exit restores everything. They are applied in the order in which they were
@@ -12,9 +12,9 @@ import asyncio
 import logging
 import threading
 import weakref
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -91,7 +91,7 @@ class Seen:
 
 
 class Intervention:
-    """A change of a model's attention, in force while its `with` block runs.
+    """A change of what a model computes, in force while its `with` block runs.
 
     It can be entered again after it was left, and together with others; `aw.interventions(model)` lists
     those in force.
@@ -99,13 +99,13 @@ class Intervention:
     Attributes:
         kind: The function that makes it ("ablate_heads").
         said: A description of what it does.
-        where: Stack and layer of every attention that it changes.
+        where: Stack and layer of every block that it changes something in.
     """
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
         self._model = unwrap(model.model if is_trace(model) else model)
-        self._entered: list[Session] = []
+        self._entered: list[tuple[Session, ExitStack]] = []
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:  # noqa: ARG002 - what a kind overrides
         """Return the weights [batch, head, query, key] that the call continues with."""
@@ -115,6 +115,17 @@ class Intervention:
         """Return the head outputs [batch, head, query, dim] that the call continues with."""
         return output
 
+    def attach(
+        self,
+        model: nn.Module,  # noqa: ARG002 - what a kind overrides
+        own: Callable[[], bool],  # noqa: ARG002
+    ) -> AbstractContextManager[Any]:
+        """Return a context in which a model, or a twin of it, has the hooks that act outside attention.
+
+        `own` returns whether the intervention is in force for the call that a hook sees.
+        """
+        return nullcontext()
+
     def __enter__(self) -> Self:
         before = _session_of(self._model)
         if before is not None and any(active is self for active in before.active):
@@ -123,18 +134,31 @@ class Intervention:
         if session is None or session.owner != _here():
             # A task inherits the interventions in force where it was started, and changes nothing there.
             session = Session(self._model, [] if before is None else [*before.active])
-            session.begin()
-            changers.set((*changers.get(), session))
-        session.active.append(self)
-        self._entered.append(session)
+        with ExitStack() as hooks:
+            for model in session.models():
+                hooks.enter_context(self.attach(model, partial(self._acts, session)))
+            if session is not before:
+                session.begin()
+                changers.set((*changers.get(), session))
+            session.active.append(self)
+            self._entered.append((session, hooks.pop_all()))
         return self
+
+    def _acts(self, session: Session) -> bool:
+        """Return whether a call is under the session that entered this intervention, or inherited it."""
+        current = _session_of(self._model)
+        if current is None or not any(active is self for active in current.active):
+            return False
+        return current is session or any(active is self for active in current.inherited)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        own = (session for session in reversed(self._entered) if session.owner == _here())
-        session = next(own, self._entered[-1])
-        self._entered.remove(session)
+        own = (entry for entry in reversed(self._entered) if entry[0].owner == _here())
+        entry = next(own, self._entered[-1])
+        self._entered.remove(entry)
+        session, hooks = entry
+        hooks.close()
         session.active = [active for active in session.active if active is not self]
         if len(session.active) == len(session.inherited):
             session.active = []
@@ -247,6 +271,11 @@ class Session:
         self._undo = ExitStack()
         self._own: Callable[[], bool] = bool
 
+    def models(self) -> tuple[nn.Module, ...]:
+        """Return the model and the twin of it that is borrowed here, if any."""
+        twin = held(self.model)
+        return (self.model,) if twin is None else (self.model, twin)
+
     def begin(self) -> None:
         """Switch the model, and the twin of it that is borrowed here, if any, for our own calls."""
         if any(other.model is not self.model and other.modules & self.modules for other in _sessions()):
@@ -261,11 +290,10 @@ class Session:
         register()
         with ExitStack() as undo:
             self._own = undo.enter_context(own_calls())
-            twin = held(self.model)
-            for model in (self.model,) if twin is None else (self.model, twin):
+            for model in self.models():
                 undo.callback(model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
                 undo.callback(model.register_forward_hook(self._after, with_kwargs=True).remove)
-            if twin is not None:
+            for twin in self.models()[1:]:
                 undo.enter_context(implementation(twin, NAME))
             undo.enter_context(own_uncompiled(self.model, self._own))
             undo.enter_context(own_implementation(configs_of(self.model), NAME, self._own))

@@ -1,0 +1,121 @@
+"""aw.circuits.lens: what the model would predict if it stopped after each layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from attnwidgets.circuits.lens_result import Lens
+from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.explanations.targets.resolve import TOKENS, spell
+from attnwidgets.tracing.algebra.output_heads import head_of
+from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.block_replay import captured
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnwidgets.tracing.algebra.output_heads import Head
+    from attnwidgets.tracing.trace import Trace
+
+PAPER = "nostalgebraist 2020, interpreting GPT: the logit lens"
+_BYTES = 2**25  # of one layer's logits that are held at a time
+
+
+def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
+    """Return what the model would predict at every token if it stopped after each layer: the logit lens.
+
+        p_l = softmax(W_U norm(h_l))
+
+    h_l is the input of block l; row L is the model's own output, bit for bit. In layers far from the last one
+    states are written in other directions than those the head reads, so that the lens can show tokens that
+    mean nothing (in SmolLM2, "," and "." until the last layers): a low rank of the answer there does not say
+    that the model lacks it. Decoded in float32, some tokens at a time.
+
+    Args:
+        trace: What `aw.trace` returned, of a model that predicts tokens.
+        answer: A token, by its string or id, whose rank and probability are followed; by default the model's
+            prediction.
+        top: Number of the most probable tokens that are kept for each layer and token.
+
+    Returns:
+        Lens: `.rank` (0 for the most probable), `.probability`, `.entropy` (nats) and `.kl`,
+        KL(model || lens) in nats, each [layer, token] with layers 0 to L; `.top(k)` the most probable tokens.
+
+    Raises:
+        ValueError: If the answer is not one token, or `top` is below 1.
+        UnsupportedModelError: If the model has no head that predicts tokens, or one that is not described.
+        TypeError: If `trace` is not a trace.
+
+    Source: nostalgebraist 2020, interpreting GPT: the logit lens; Belrose et al. 2023, section 2.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> lens = aw.circuits.lens(aw.trace(model, tokenizer, "fadebcfadeb"), "c")
+        >>> lens.rank[:, -1].tolist()
+        [0, 0, 0]
+        >>> lens.probability[:, -1].round(2).tolist()
+        [0.11, 0.11, 1.0]
+    """
+    require_trace(trace, "lens")
+    if top < 1:
+        raise ValueError(f"top must be 1 or more, not {top}.")
+    traced = cast("Trace", trace)
+    if traced.logits is None or traced.logits.dim() != TOKENS:
+        what = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
+        raise UnsupportedModelError(
+            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {what}."
+        )
+    target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
+    stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
+    head = head_of(traced, stack, "lens", target.position)
+    blocks = captured(traced, stack, "lens")
+    states = [block.hidden[0] for block in blocks.layers]
+    numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top)
+    labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
+    common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, notes=[target.note])
+    return Lens(**numbers, answer=target.label, labels=labels, tokens=traced.axes(stack)[0].tokens, **common)
+
+
+def _read(head: Head, states: list[Tensor], answer: int, top: int) -> dict[str, np.ndarray]:
+    """Return the numbers of every layer [layer, token] and the most probable tokens [layer, token, k]."""
+    n_tokens, n_words = head.logits.shape
+    shape = (len(states) + 1, n_tokens)
+    top = min(top, n_words)
+    numbers: dict[str, np.ndarray] = {name: np.zeros(shape) for name in ("probability", "entropy", "kl")}
+    numbers["rank"] = np.zeros(shape, dtype=np.int64)
+    numbers |= {
+        "top_ids": np.zeros((*shape, top), dtype=np.int64),
+        "top_probabilities": np.zeros((*shape, top)),
+    }
+    size = max(1, _BYTES // (4 * n_words))
+    with torch.no_grad():
+        for start in range(0, n_tokens, size):
+            rows = slice(start, start + size)
+            final = head.logits[rows].float().log_softmax(-1)
+            for layer in range(shape[0]):
+                logits = head.logits[rows].float()
+                if layer < len(states):
+                    state = states[layer][rows].to(head.hidden)
+                    logits = apply_steps((*head.before, *head.steps), state).float().cpu()
+                for name, value in _row_numbers(logits, final, answer, top).items():
+                    numbers[name][layer, rows] = value.numpy()
+    return numbers
+
+
+def _row_numbers(logits: Tensor, final: Tensor, answer: int, top: int) -> dict[str, Tensor]:
+    """Return the numbers of some tokens from their logits [token, vocabulary] and the model's log p."""
+    log_p, p = logits.log_softmax(-1), logits.softmax(-1)  # bit for bit what the model's predictions are
+    best = p.topk(top, dim=-1)
+    return {
+        "probability": p[:, answer],
+        "rank": (logits > logits[:, [answer]]).sum(-1),
+        "entropy": -torch.special.xlogy(p, p).sum(-1),
+        "kl": (final.exp() * (final - log_p)).sum(-1),
+        "top_ids": best.indices,
+        "top_probabilities": best.values,
+    }

@@ -1,0 +1,203 @@
+"""Lens: what a model would predict after each layer, at every token."""
+
+from __future__ import annotations
+
+import base64
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets._selecting import pick
+from attnwidgets.explanations.explanation import Explanation, restore_common
+from attnwidgets.explanations.results.arrays import Array, read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from attnwidgets._tables import Columns
+
+Measure = Literal["probability", "rank", "entropy", "kl"]
+MEASURES: tuple[Measure, ...] = ("probability", "rank", "entropy", "kl")
+_TOP = ("top_ids", "top_probabilities")
+
+
+class TopToken(NamedTuple):
+    """A token that the lens shows.
+
+    Attributes:
+        label: Its display string.
+        probability: Its probability.
+        id: Its id.
+    """
+
+    label: str
+    probability: float
+    id: int
+
+
+class Lens(Explanation):
+    """What a model would predict if it stopped before each block; the last row is what it does predict.
+
+    Args:
+        probability: Probability of the answer [layer, token].
+        rank: Number of tokens with a larger logit than the answer's [layer, token]; 0 for the most probable.
+        entropy: Entropy of the prediction in nats [layer, token].
+        kl: KL(model || lens) in nats [layer, token]; 0 in the last row.
+        top_ids: Ids of the most probable tokens [layer, token, k].
+        top_probabilities: Their probabilities [layer, token, k].
+        answer: Name of the answer.
+        labels: Display strings of the ids.
+        tokens: The tokens of the text.
+        **common: See `Explanation`.
+
+    Raises:
+        ValueError: If shapes do not match.
+    """
+
+    kind = "Lens"
+    probability: Array
+    rank: NDArray[np.int64]
+    entropy: Array
+    kl: Array
+    answer: str
+    tokens: tuple[str, ...]
+    _labels: Mapping[int, str]
+    _top: tuple[NDArray[np.int64], Array]
+
+    def __init__(
+        self,
+        *,
+        probability: Any,
+        rank: Any,
+        entropy: Any,
+        kl: Any,
+        top_ids: Any,
+        top_probabilities: Any,
+        answer: str,
+        labels: Mapping[int, str],
+        tokens: Sequence[str],
+        method: str = "circuits.lens",
+        unit: str = "token",
+        **common: Any,
+    ) -> None:
+        floats = {"probability": probability, "entropy": entropy, "kl": kl}
+        arrays: dict[str, Any] = {name: np.array(given, dtype=np.float32) for name, given in floats.items()}
+        arrays["rank"] = np.array(rank, dtype=np.int64)
+        ids: Any
+        ids, probabilities = np.array(top_ids, dtype=np.int64), np.array(top_probabilities, dtype=np.float32)
+        shapes = {array.shape for array in arrays.values()} | {ids.shape[:2], probabilities.shape[:2]}
+        if len(shapes) != 1 or next(iter(shapes))[1:] != (len(tokens),):
+            raise ValueError(f"arrays have shapes {sorted(shapes)}; all are [layer, {len(tokens)} tokens].")
+        self._set_common(method=method, unit=unit, **common)
+        self._set(
+            **{name: read_only(array) for name, array in arrays.items()},
+            answer=answer,
+            tokens=tuple(tokens),
+            _labels=MappingProxyType({int(index): label for index, label in labels.items()}),
+            _top=(read_only(ids), read_only(probabilities)),
+        )
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("layer", "token"); layer l is the input of block l, the last one the model's output."""
+        return ("layer", "token")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes: one layer more than the model has blocks."""
+        return tuple(self.rank.shape)
+
+    @property
+    def values(self) -> Array:
+        """Probability of the answer [layer, token]."""
+        return self.probability
+
+    def top(
+        self, k: int | None = None, *, layer: Any = None, token: Any = None
+    ) -> list[list[list[TopToken]]]:
+        """Return the most probable tokens, the most probable first: a list for each layer and token.
+
+        Args:
+            k: Largest number of tokens; all that were kept by default.
+            layer: Number of a layer, several, or a slice; all by default.
+            token: The same for tokens.
+
+        Raises:
+            IndexError: If there is no such layer or token.
+            ValueError: If more are wanted than were kept.
+        """
+        ids, probabilities = self._top
+        if k is not None and not 1 <= k <= ids.shape[-1]:
+            raise ValueError(
+                f"k is {k}, and {ids.shape[-1]} tokens were kept: aw.circuits.lens(..., top={k})."
+            )
+        layers, tokens = (
+            range(size) if chosen is None else pick(chosen, range(size), what)
+            for size, chosen, what in zip(self.shape, (layer, token), self.axis_names, strict=True)
+        )
+        return [
+            [
+                [
+                    TopToken(self._labels[int(index)], float(p), int(index))
+                    for index, p in zip(ids[row, at, :k], probabilities[row, at, :k], strict=True)
+                ]
+                for at in tokens
+            ]
+            for row in layers
+        ]
+
+    @property
+    def title(self) -> str:
+        """What is followed."""
+        return f"logit lens, answer {self.answer}"
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, token, its string, the four measures, and the most probable token."""
+        layer, token = (index.reshape(-1) for index in np.indices(self.shape))
+        columns: dict[str, Any] = {"layer": layer, "token": token, "text": [self.tokens[at] for at in token]}
+        columns |= {name: getattr(self, name).reshape(-1) for name in MEASURES}
+        yield columns | {"top": [self._labels[int(index)] for index in self._top[0][..., 0].reshape(-1)]}
+
+    def plot(self, colour: Measure = "probability", *, title: str | None = None) -> Figure:
+        """Return a matplotlib figure: layers x tokens, the most probable token in every cell.
+
+        Args:
+            colour: What colours show: "probability" or "rank" of the answer, "entropy", or "kl".
+            title: Heading; by default the answer.
+
+        Raises:
+            ValueError: If `colour` is unknown.
+        """
+        from attnwidgets.circuits.pictures import lens_figure
+
+        require_choice("colour", colour, MEASURES)
+        return lens_figure(self, colour, title=title)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": repr(self)} | self._attempt("picture", self._png)
+
+    def _png(self) -> dict[str, Any]:
+        from attnwidgets.figures.maps import small_png
+
+        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the arrays."""
+        labels = {str(index): label for index, label in self._labels.items()}
+        described = {"answer": self.answer, "tokens": list(self.tokens), "labels": labels}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in MEASURES}
+        return self._describe_common() | described, arrays | dict(zip(_TOP, self._top, strict=True))
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the lens that `to_description` described."""
+        numbers: dict[str, Any] = {name: arrays[name] for name in (*MEASURES, *_TOP)}
+        labels = {int(index): label for index, label in described["labels"].items()}
+        named = {"answer": described["answer"], "tokens": described["tokens"]}
+        return cls(**numbers, **named, labels=labels, **restore_common(described))

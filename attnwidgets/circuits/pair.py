@@ -1,0 +1,155 @@
+"""Two runs that are compared: traces of two texts of equal length by one model, and where they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.explanations.results.trace_protocol import is_trace, require_trace, resolve_stack
+from attnwidgets.figures.labels import printable
+from attnwidgets.intervene.head_selection import spoken
+from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.text.alignment import align
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A clean run and a corrupt one.
+
+    Attributes:
+        clean: The trace of the clean text.
+        corrupt: The trace of the corrupt one.
+        stack: The stack whose activations are patched.
+        differs: Positions of the tokens in which they differ; of inputs without token ids, all.
+        first: Position from which on activations can differ: in a causal stack that of the first token that
+            does, otherwise 0.
+    """
+
+    clean: Trace
+    corrupt: Trace
+    stack: str
+    differs: tuple[int, ...]
+    first: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens of either."""
+        return len(self.clean.axes(self.stack)[0])
+
+    @property
+    def sides(self) -> tuple[Trace, Trace]:
+        """The clean and the corrupt run."""
+        return self.clean, self.corrupt
+
+
+def pair_of(
+    clean: Any, corrupt: Any, stack: str | None, function: str, model: Any = None, tokenizer: Any = None
+) -> Pair:
+    """Return two runs that can be patched into each other.
+
+    Args:
+        clean: A trace, or a text.
+        corrupt: The same.
+        stack: Name of the stack; None for the default one.
+        function: Name of the public function, for messages.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        ValueError: If the runs are of different models or lengths, or of the same tokens, or were recorded
+            under other interventions than are active now.
+        TypeError: If they are neither traces nor texts with a model.
+    """
+    traces = tuple(
+        _traced(name, given, function, model, tokenizer)
+        for name, given in (("clean", clean), ("corrupt", corrupt))
+    )
+    for trace in traces:
+        require_same_interventions(trace, function)
+        sites(trace)  # raises if its attention was not recorded
+    first, second = traces
+    if unwrap(first.model) is not unwrap(second.model):
+        raise ValueError("clean and corrupt are traces of two models; patching needs two texts of one model.")
+    stack = resolve_stack(first, stack)
+    if stack not in second.stacks:
+        raise ValueError(f"corrupt has no stack {stack!r}.")
+    _require_same_length(first, second, stack)
+    differs = _differing(first, second, stack)
+    start = differs[0] if stack == "self" and first.is_causal(stack) and second.is_causal(stack) else 0
+    return Pair(first, second, stack, differs, start)
+
+
+def _traced(name: str, given: Any, function: str, model: Any, tokenizer: Any) -> Trace:
+    if isinstance(given, str):
+        if model is None:
+            raise TypeError(
+                f"{name} is a text, and model is missing: {function}(..., model=model, tokenizer=tokenizer), "
+                "or pass aw.trace(model, tokenizer, text)."
+            )
+        from attnwidgets.tracing.recording.run import trace
+
+        return trace(model, tokenizer, given)
+    if not is_trace(given):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}; pass a trace, aw.trace(model, tokenizer, text)."
+        )
+    require_trace(given, function)
+    if given.model is None:
+        raise ValueError(f"{name} has no model, which {function} runs; make it with aw.trace(model, ...).")
+    traced: Trace = given
+    return traced
+
+
+def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
+    axes = clean.axes(stack)[0], corrupt.axes(stack)[0]
+    if len(axes[0]) == len(axes[1]):
+        return
+    columns = align(*axes)
+    changes = "; ".join(
+        f"{one or 'nothing'!r} for {other or 'nothing'!r}" for one, other in columns.changes()
+    )
+    rows = "\n".join(
+        f"  {name}: {' | '.join(map(printable, axis.tokens))}"
+        for name, axis in zip(("clean  ", "corrupt"), axes, strict=True)
+    )
+    raise ValueError(
+        f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
+        f"{rows}\nAligned, they differ in {changes}. Choose words of as many tokens (a name for a name of "
+        "one token), or fill the shorter text up."
+    )
+
+
+def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:
+    """Return the positions at which the token ids of a stack differ; all of them if there are no ids."""
+    name = "decoder_input_ids" if stack == "decoder" else "input_ids"
+    ids, others = clean.inputs.get(name), corrupt.inputs.get(name)
+    count = len(clean.axes(stack)[0])
+    same = set(clean.inputs) == set(corrupt.inputs) and all(
+        torch.equal(value, corrupt.inputs[key])
+        if isinstance(value, torch.Tensor)
+        else value is corrupt.inputs[key]
+        for key, value in clean.inputs.items()
+    )
+    if same:
+        raise ValueError(
+            "clean and corrupt are the same input, so that no activation differs; change a token."
+        )
+    if not isinstance(ids, torch.Tensor) or not isinstance(others, torch.Tensor):
+        return tuple(range(count))
+    if ids.shape != (1, count) or others.shape != (1, count):
+        return tuple(range(count))
+    places = tuple(torch.ne(ids, others)[0].nonzero().flatten().tolist())
+    return places or tuple(range(count))
+
+
+def said_difference(pair: Pair) -> str:
+    """Return where the texts differ, in words: "tokens 3, 7 to 8"."""
+    several = "s" if len(pair.differs) != 1 else ""
+    return f"token{several} {spoken(pair.differs)}"

@@ -1,0 +1,291 @@
+"""aw.circuits.patch: the activations of one run in the place of those of another, and what that changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets._progress import progress
+from attnwidgets.circuits.estimate import estimated
+from attnwidgets.circuits.pair import Pair, pair_of, said_difference
+from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction, Patching
+from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
+from attnwidgets.intervene.activation_sites import SITES, Site
+from attnwidgets.tracing.attention_modules import sites as attention_sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+How = Literal["denoise", "noise", "both"]
+HOWS: tuple[How, ...] = ("denoise", "noise", "both")
+PAPER = (
+    "Vig et al. 2020; Meng et al. 2022; Zhang and Nanda 2024, Towards Best Practices of Activation Patching"
+)
+PAPER_OF_ESTIMATES = "Nanda 2023, Attribution Patching; Syed et al. 2023"
+_CHECKED = 6  # places of a site whose estimates are checked: half of them the largest
+
+
+class BothWays(NamedTuple):
+    """Patching in both directions.
+
+    Attributes:
+        denoise: The clean run's activations in the corrupt run: what suffices to bring the answer back.
+        noise: The corrupt run's activations in the clean run: what is needed to keep it.
+    """
+
+    denoise: Patching
+    noise: Patching
+
+
+def patch(
+    clean: Any,
+    corrupt: Any,
+    target: Any = None,
+    *,
+    foil: Any = None,
+    sites: Site | Sequence[Site] = SITES,
+    how: How = "denoise",
+    estimate: bool = False,
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+    batch_size: int = 32,
+) -> Patching | BothWays:
+    """Return which places carry the difference between a clean and a corrupt run.
+
+        share = (m(patched) - m(base)) / (m(source) - m(base))
+
+    m is the target less its foil. "denoise" patches the clean run's activations into the corrupt run, "noise"
+    the corrupt run's into the clean one. A cell of "state", "attention" and "mlp" is one token of one layer;
+    a head is patched at all tokens. In causal models only tokens from the first different one on run, over
+    the keys and values of those before it, and only layers from the patched one on; cells before it are 0
+    exactly. With L layers, n tokens and m of them from the first different one on, the states cost
+    (L + 1) / 2 * m^2 / n forward passes. Models in half precision compute in float32.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with, such as the answer to the corrupt text.
+        sites: "state" (the input of a block), "attention" and "mlp" (what they add to the residual stream),
+            "head" (outputs of heads, at all tokens): one or several.
+        how: "denoise", "noise", or "both" for two results.
+        estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with one backward pass, and
+            check some cells by patching them: `.checked`, `.agreement`. Estimates of states can be far off.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+        batch_size: Number of patches in one call of the model.
+
+    Returns:
+        Patching: `.values[site]` [layer, token] and `.heads` [layer, head] hold shares (1: the place alone
+        turns the answer; 0: it changes nothing; they need not sum to one), `.raw` m(patched) - m(base) in
+        units of the target. For how="both" a pair of them, `.denoise` and `.noise`.
+
+    Raises:
+        ValueError: If a site or `how` is unknown, the texts have different numbers of tokens or are the same,
+            the traces are of two models or were recorded under other interventions, or the target is several
+            tokens.
+        TypeError: If `clean` or `corrupt` is neither a trace nor a text with a model.
+        UnsupportedModelError: If a site is not known in this family of models, or the model has no head.
+
+    Source: Vig et al. 2020; Meng et al. 2022, section 2; Zhang and Nanda 2024 (directions, logit difference);
+    Nanda 2023, Attribution Patching (estimate).
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
+        >>> patching = aw.circuits.patch(clean, corrupt, "c", foil="a")
+        >>> patching.values["state"].shape, patching.heads.round(2).tolist()
+        ((2, 12), [[0.0, 0.0], [1.0, 0.0]])
+    """
+    require_choice("how", how, HOWS)
+    chosen = _chosen_sites(sites)
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
+    pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "patch").single("patch")
+    directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)
+    with SuffixRuns(pair, targets, chosen, "circuits.patch") as runs:
+        results = []
+        for direction in directions:
+            base = DIRECTIONS.index(direction) ^ 1
+            more: dict[str, Any] = {}
+            if estimate:
+                raw, more["checked"] = estimated(runs, pair, chosen, base, _CHECKED, batch_size)
+            else:
+                raw = {site: _sweep(runs, pair, site, base, batch_size) for site in chosen}
+            options = {"how": direction, "sites": list(chosen), "estimate": estimate}
+            results.append(_result(runs, pair, targets, raw, direction, options, estimate=estimate, **more))
+    return BothWays(*results) if how == "both" else results[0]
+
+
+class PatchedCells(NamedTuple):
+    """Cells that were patched together.
+
+    Attributes:
+        share: Share of the difference of the two runs; NaN if there is none.
+        before: The target, less its foil, in the run that was changed.
+        after: The same with the cells patched.
+        source: The same in the run that the activations are from.
+    """
+
+    share: float
+    before: float
+    after: float
+    source: float
+
+
+def patch_cells(
+    clean: Any,
+    corrupt: Any,
+    cells: Iterable[tuple[Any, ...]],
+    target: Any = None,
+    *,
+    foil: Any = None,
+    how: Direction = "denoise",
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+) -> PatchedCells:
+    """Return what several places carry when they are patched together.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        cells: Places: (site, layer, token) for "state", "attention" and "mlp"; ("head", layer, head), or
+            ("head", layer, head, token) for one position of a head. A token of None means all tokens.
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with.
+        how: "denoise" patches the clean run's activations into the corrupt run, "noise" the reverse.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+
+    Raises:
+        ValueError: If a cell has another form, or there are none; see also `patch`.
+        IndexError: If there is no such layer, token or head.
+
+    Source: Meng et al. 2022, section 2; Wang et al. 2023, section 3.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb")]
+        >>> cells = [("head", 1, 0, -1), ("state", 0, 6)]
+        >>> round(aw.circuits.patch_cells(*texts, cells, "c", foil="a").share, 3)
+        1.0
+    """
+    require_choice("how", how, DIRECTIONS)
+    pair = pair_of(clean, corrupt, stack, "patch_cells", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "patch_cells").single("patch_cells")
+    wanted = [_cell(cell, pair) for cell in cells]
+    if not wanted:
+        raise ValueError('cells is empty: name one, as ("state", 3, 5) or ("head", 3, 1).')
+    base = DIRECTIONS.index(how) ^ 1
+    with SuffixRuns(
+        pair, targets, dict.fromkeys(cell.site for cell in wanted), "circuits.patch_cells"
+    ) as runs:
+        after = float(runs.scores(base, [wanted], 1)[0])
+        before, source = runs.recorded[base].score, runs.recorded[1 - base].score
+    gap = source - before
+    share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(source)) else np.nan
+    return PatchedCells(float(share), before, after, source)
+
+
+def _chosen_sites(sites: Any) -> tuple[Site, ...]:
+    named = (sites,) if isinstance(sites, str) else tuple(sites)
+    for site in named:
+        require_choice("site", site, SITES)
+    if not named:
+        raise ValueError(f"sites is empty; there are {', '.join(map(repr, SITES))}.")
+    return tuple(dict.fromkeys(named))
+
+
+def _cell(given: Any, pair: Pair) -> Cell:
+    form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
+    parts = tuple(given) if isinstance(given, (tuple, list)) else ()
+    site: Any = parts[0] if parts else None
+    require_choice("site", site, SITES)
+    lengths = (3, 4) if site == "head" else (3,)
+    if len(parts) not in lengths:
+        raise ValueError(f"{form}, not {given!r}.")
+    layer = _index(parts[1], pair.clean.n_layers(pair.stack), "layer")
+    if site == "head":
+        head = _index(parts[2], pair.clean.n_heads(pair.stack, layer), "head")
+        token = parts[3] if len(parts) == lengths[-1] else None
+        return Cell("head", layer, None if token is None else _index(token, pair.n_tokens, "token"), head)
+    return Cell(site, layer, None if parts[2] is None else _index(parts[2], pair.n_tokens, "token"))
+
+
+def _index(number: Any, count: int, what: str) -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(f"{what} takes an integer, not {number!r}.")
+    if not -count <= int(number) < count:
+        raise IndexError(f"{what} {number} is out of range: there are {what}s 0 to {count - 1}.")
+    return int(number) % count
+
+
+def _sweep(runs: SuffixRuns, pair: Pair, site: Site, base: int, batch_size: int) -> NDArray[np.float64]:
+    """Return m(patched) - m(base) of every cell of a site: [layer, token], of heads [layer, head]."""
+    n_layers = pair.clean.n_layers(pair.stack)
+    width = pair.clean.n_heads(pair.stack) if site == "head" else pair.n_tokens
+    raw = np.zeros((n_layers, width))
+    before = runs.recorded[base].score
+    for layer in progress(range(n_layers), f"patching {site}"):
+        if site == "head":
+            count = attention_sites(pair.clean)[pair.stack][layer].n_heads or 0
+            raw[layer, count:] = np.nan  # heads that the layer does not have
+            cells = [Cell(site, layer, None, head) for head in range(count)]
+        else:
+            cells = [Cell(site, layer, token) for token in range(pair.first, width)]
+        # What is the same in both runs changes nothing.
+        cells = [cell for cell in cells if not runs.equal(cell)]
+        columns = np.array([cell.token if cell.head is None else cell.head for cell in cells], dtype=np.intp)
+        raw[layer, columns] = runs.scores(base, [(cell,) for cell in cells], batch_size) - before
+    return raw
+
+
+def _result(
+    runs: SuffixRuns,
+    pair: Pair,
+    targets: TargetSet,
+    raw: Mapping[Any, NDArray[np.float64]],
+    direction: Direction,
+    options: dict[str, Any],
+    **more: Any,
+) -> Patching:
+    clean, corrupt = (recorded.score for recorded in runs.recorded)
+    notes = [*targets.notes]
+    if abs(clean - corrupt) <= UNDEFINED * max(1.0, abs(clean), abs(corrupt)):
+        notes.append(
+            "the runs do not differ in the target, so that there are no shares; see .raw, or name a foil"
+        )
+    common = provenance_of(
+        pair.clean,
+        pair.stack,
+        "circuits.patch",
+        paper=PAPER_OF_ESTIMATES if more.get("estimate") else PAPER,
+        options=options,
+        notes=notes,
+        facts={"corrupt": pair.corrupt.text, "differs": said_difference(pair)},
+    )
+    names = targets.names()
+    return Patching(
+        raw,
+        direction=direction,
+        clean=clean,
+        corrupt=corrupt,
+        clean_tokens=pair.clean.axes(pair.stack)[0].tokens,
+        corrupt_tokens=pair.corrupt.axes(pair.stack)[0].tokens,
+        differs=pair.differs,
+        target=names["target"],
+        foil=names["foil"],
+        **(common | {"dtype": "float64"}),
+        **more,
+    )

@@ -1,0 +1,401 @@
+"""Runs of two inputs from a block on, and over the tokens alone that can differ.
+
+In a causal model, what stands before the first different token is the same in both runs, and stays the same
+whatever is patched after it. Its keys and values are computed once, in the model's own cache; a run then
+reads the later tokens alone, from the first patched block on, in as many copies as there are patches.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from attnwidgets._tensors import is_half
+from attnwidgets.explanations.targets.resolve import TOKENS
+from attnwidgets.intervene.activation_sites import (
+    ActivationIntervention,
+    Site,
+    points_of,
+    reading_activations,
+)
+from attnwidgets.intervene.preview import copies_of, returning
+from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.gradients.differentiability import require_gradients
+from attnwidgets.tracing.gradients.differentiable import gradients
+from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+    from typing_extensions import Self
+
+    from attnwidgets.circuits.pair import Pair
+    from attnwidgets.explanations.targets.target_set import TargetSet
+
+# Inputs with an axis of tokens of which the later part can be taken; any other input rules a cache out.
+_BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
+_CUT = _BY_TOKEN | {"attention_mask"}
+_CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
+
+
+class Cell(NamedTuple):
+    """One place whose activations are patched.
+
+    Attributes:
+        site: "state", "attention", "mlp" or "head".
+        layer: Number of the layer.
+        token: Position of the token; None for all.
+        head: Number of the head, of site "head".
+    """
+
+    site: Site
+    layer: int
+    token: int | None = None
+    head: int | None = None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One unchanged run, over the tokens from the first different one on.
+
+    Attributes:
+        score: The target, less its foil.
+        blocks: What every block returned, to be returned again by blocks that need not run.
+        activations: By site and layer, [1, token, width], of heads [1, head, token, dim].
+    """
+
+    score: float
+    blocks: list[Any]
+    activations: dict[tuple[Site, int], Tensor]
+
+
+class SuffixRuns:
+    """Context manager: runs of a pair, from a block and from the first different token on.
+
+    Args:
+        pair: The pair.
+        targets: The target, with its foil.
+        sites: Sites whose activations are recorded.
+        purpose: Name of the public function, for messages.
+
+    Attributes:
+        first: Position of the first token that runs; 0 if there is no cache to be used.
+        recorded: The clean run and the corrupt one.
+    """
+
+    def __init__(self, pair: Pair, targets: TargetSet, sites: Iterable[Site], purpose: str) -> None:
+        self._pair, self._targets, self._purpose = pair, targets, purpose
+        self._model = unwrap(pair.clean.model)
+        self._twin = self._model
+        layers = range(pair.clean.n_layers(pair.stack))
+        self._wanted: list[tuple[Site, int]] = [(site, layer) for site in sites for layer in layers]
+        # Gradients end at the first state.
+        self._points = points_of(pair.clean, {("state", 0), *self._wanted}, pair.stack)
+        self._heads = [layer for site, layer in self._wanted if site == "head"]
+        self._slots = {place: _Slot() for place in self._wanted}
+        names = block_names(pair.clean, self._model).get(pair.stack, ())
+        # A block shared by several layers counts its calls, and another stack runs in between.
+        alone = len(pair.clean.stacks) == 1 and len(set(names)) == len(names)
+        self._blocks = names if alone else ()
+        self._stack = ExitStack()
+        self._wide: dict[str, Tensor] = {}
+        self._cache: Any = None
+        self._before: Tensor | None = None
+        self.first = 0
+        self.recorded: tuple[Recorded, Recorded]
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            self._twin = exits.enter_context(borrowed(self._model))
+            exits.enter_context(torch.inference_mode(mode=False))
+            exits.enter_context(torch.no_grad())
+            self._widen(self._twin)
+            if self._can_cache():
+                self._read_prefix()
+            runs = self._both()
+            if runs is None and self.first:
+                self.first, self._cache, self._before = 0, None, None
+                runs = self._both()
+            if runs is None:
+                raise UnsupportedModelError(
+                    f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it "
+                    "did when it was traced; trace the texts again."
+                )
+            self.recorded = runs
+            for site in dict.fromkeys(site for site, _ in self._wanted):
+                exits.enter_context(self._slotted(site))
+            self._stack = exits.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def scores(self, base: int, patches: Sequence[Sequence[Cell]], batch_size: int) -> NDArray[np.float64]:
+        """Return the target of one run with cells of the other patched into it.
+
+        Args:
+            base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
+            patches: Cells that are patched together, for every patch.
+            batch_size: Number of patches in one call of the model.
+
+        Returns:
+            [patch].
+        """
+        scores = [
+            self._scores(base, patches[start : start + batch_size])
+            for start in range(0, len(patches), batch_size)
+        ]
+        return np.concatenate(scores) if scores else np.zeros(0)
+
+    def gradients(self, base: int) -> dict[tuple[Site, int], Tensor]:
+        """Return the target's gradient at the activations of one run, shaped as `Recorded.activations`.
+
+        Raises:
+            ValueError: If the model cannot be differentiated.
+        """
+        require_gradients(self._model, self._purpose)
+        kept: dict[tuple[Site, int], Tensor] = {}
+
+        def keep(site: Site, layer: int, activations: Tensor) -> Tensor:
+            if not activations.requires_grad:
+                # Here gradients end.
+                activations = activations.detach().clone().requires_grad_()
+            kept[site, layer] = activations
+            # The model may write into what it is given.
+            return activations.clone()
+
+        with torch.enable_grad(), self._reading(keep):
+            score = self._score(self._call(base, 1))
+            tensors = [kept[place] for place in self._wanted]
+            return dict(zip(self._wanted, gradients(score, tensors), strict=True))
+
+    def equal(self, cell: Cell) -> bool:
+        """Return whether a cell holds the same in both runs."""
+        first, second = (self._at(run.activations[cell.site, cell.layer], cell) for run in self.recorded)
+        return torch.equal(first, second)
+
+    def _at(self, activations: Tensor, cell: Cell) -> Tensor:
+        if cell.head is not None:
+            activations = activations[:, cell.head]
+        return activations if cell.token is None else activations[:, [cell.token - self.first]]
+
+    def _reading(self, keep: Any) -> AbstractContextManager[None]:
+        pair = self._pair
+        return reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
+
+    def _slotted(self, site: Site) -> ActivationIntervention:
+        """Return an intervention that changes one site by what its slots hold at the time."""
+        slots = {layer: slot for (of, layer), slot in self._slots.items() if of == site}
+        return ActivationIntervention(
+            self._pair.clean, self._purpose, f"{site} patched", self._pair.stack, site, slots, self._points
+        )
+
+    def _widen(self, model: nn.Module) -> None:
+        """Let a model in half precision compute in float32: differences of runs are below its resolution."""
+        tensors = [*model.named_parameters(), *model.named_buffers()]
+        self._wide = {name: tensor.detach().float() for name, tensor in tensors if is_half(tensor)}
+
+    def _can_cache(self) -> bool:
+        takes = forward_parameters(self._model)
+        inputs = self._pair.clean.inputs
+        return (
+            self._pair.first > 0
+            and {"past_key_values", "use_cache"} <= takes
+            and "input_ids" in inputs
+            and set(inputs) <= _CUT
+            and not self._targets.hidden_states
+            and torch.equal(*(side.inputs.get("attention_mask", torch.ones(0)) for side in self._pair.sides))
+        )
+
+    def _read_prefix(self) -> None:
+        """Compute keys and values of the tokens before the first different one, in the model's own cache."""
+        first = self._pair.first
+        inputs = {name: value[:, :first] for name, value in self._pair.clean.inputs.items()}
+        with recording(self._twin):
+            outputs = self._pair.clean.call(
+                self._twin, inputs, {"return_dict": True, "use_cache": True}, self._wide
+            )
+        cache = getattr(outputs, "past_key_values", None)
+        if (
+            cache is not None
+            and hasattr(cache, "layers")
+            and hasattr(cache, "batch_repeat_interleave")
+            and cache.get_seq_length() == first
+        ):
+            self.first, self._cache = first, cache
+            self._before = getattr(outputs, "logits", None)
+
+    def _both(self) -> tuple[Recorded, Recorded] | None:
+        """Return both runs unchanged; None if their logits are not those of the traces."""
+        clean, corrupt = self._record(0), self._record(1)
+        return None if clean is None or corrupt is None else (clean, corrupt)
+
+    def _record(self, side: int) -> Recorded | None:
+        activations: dict[tuple[Site, int], Tensor] = {}
+        blocks: list[Any] = []
+
+        def keep(site: Site, layer: int, given: Tensor) -> None:
+            activations[site, layer] = given.detach().clone()
+
+        def store(*given: Any) -> None:
+            blocks.append(copies_of(given[-1], 1))
+
+        with ExitStack() as exits:
+            for name in self._blocks:
+                exits.callback(self._twin.get_submodule(name).register_forward_hook(store).remove)
+            exits.enter_context(self._reading(keep))
+            outputs = self._call(side, 1)
+        if not self._as_traced(side, outputs):
+            return None
+        return Recorded(float(self._score(outputs).double()[0]), blocks, activations)
+
+    def _as_traced(self, side: int, outputs: Any) -> bool:
+        """Return whether a run's logits are those of its trace."""
+        trace = self._pair.sides[side]
+        logits = getattr(outputs, "logits", None)
+        if trace.logits is None or logits is None:
+            return True
+        found = widened(logits[0]).cpu()
+        expected = widened(trace.logits)
+        expected = expected[-len(found) :] if found.dim() > 1 else expected
+        close = _CLOSE_IN_HALF if is_half(trace.logits) else _CLOSE
+        return found.shape == expected.shape and bool(
+            (found - expected).norm() <= close * expected.norm().clamp_min(1e-6)
+        )
+
+    def _scores(self, base: int, patches: Sequence[Sequence[Cell]]) -> NDArray[np.float64]:
+        source = self.recorded[1 - base].activations
+        changes: dict[tuple[Site, int], _FromOther] = {}
+        for copied, cells in enumerate(patches):
+            for cell in cells:
+                place = (cell.site, cell.layer)
+                if place not in changes:
+                    changes[place] = _FromOther(source[place], len(patches))
+                changes[place].add(copied, cell, self.first)
+        start = min((layer for _, layer in changes), default=0)
+        names, outputs = self._blocks[:start], self.recorded[base].blocks
+        try:
+            for place, change in changes.items():
+                self._slots[place].change = change
+            with recording(self._twin), returning(self._twin, names, outputs, len(patches)):
+                return self._score(self._call(base, len(patches))).double().cpu().numpy()
+        finally:
+            for place in changes:
+                self._slots[place].change = None
+
+    def _call(self, side: int, copies: int) -> Any:
+        """Return the outputs of a run over the tokens from the first different one on."""
+        trace, takes = self._pair.sides[side], forward_parameters(self._model)
+        inputs = {name: copies_of(self._cut(name, value), copies) for name, value in trace.inputs.items()}
+        options: dict[str, Any] = {"return_dict": True}
+        if "use_cache" in takes:
+            options["use_cache"] = self._cache is not None
+        if self._cache is not None:
+            options["past_key_values"] = _cache_copies(self._cache, copies)
+        if self._targets.hidden_states:
+            options["output_hidden_states"] = True
+        if self._only_last and "logits_to_keep" in takes:
+            options["logits_to_keep"] = 1
+        return trace.call(self._twin, inputs, options, self._wide)
+
+    def _cut(self, name: str, value: Any) -> Any:
+        if self._wide and isinstance(value, torch.Tensor):
+            value = widened(value)
+        return value[:, self.first :] if self.first and name in _BY_TOKEN else value
+
+    @property
+    def _only_last(self) -> bool:
+        """Whether the target is read from the last row of the logits alone."""
+        members = (*self._targets.targets, *(self._targets.foils or ()))
+        last = self._pair.n_tokens - 1
+        return all(member.index is not None and member.position == last for member in members)
+
+    def _score(self, outputs: Any) -> Tensor:
+        """Return the target, less its foil [copy]."""
+        logits = getattr(outputs, "logits", None)
+        if isinstance(logits, torch.Tensor) and logits.dim() > TOKENS:
+            missing = self._pair.n_tokens - logits.shape[1]
+            if missing > 0 and self._only_last:
+                return self._targets.scores(_LastRow(_Rows(logits, missing)))[0]
+            if missing > 0 and self._before is not None:
+                before = self._before.expand(len(logits), -1, -1)
+                outputs["logits"] = torch.cat([before, logits], dim=1)
+        return self._targets.scores(outputs)[0]
+
+
+def _cache_copies(cache: Any, copies: int) -> Any:
+    """Return a cache to append to, in copies; its tensors are replaced, never written into."""
+    duplicate = copy.copy(cache)
+    duplicate.layers = [copy.copy(layer) for layer in cache.layers]
+    duplicate.batch_repeat_interleave(copies)
+    return duplicate
+
+
+class _Slot:
+    """What is done to one site of one layer at the moment; nothing while it is empty."""
+
+    change: _FromOther | None = None
+
+    def __call__(self, activations: Tensor, positions: Tensor) -> Tensor:
+        return activations if self.change is None else self.change(activations, positions)
+
+
+class _FromOther:
+    """Replaces cells of copies of a run by what they hold in the other run.
+
+    Args:
+        source: Activations of the other run, [1, token, width] or [1, head, token, dim].
+        copies: Number of copies.
+    """
+
+    def __init__(self, source: Tensor, copies: int) -> None:
+        self._source = source
+        # [copy, token], of heads [copy, head, token].
+        self._mask = torch.zeros((copies, *source.shape[1:-1]), dtype=torch.bool, device=source.device)
+
+    def add(self, copied: int, cell: Cell, first: int) -> None:
+        """Replace one cell of one copy."""
+        mask = self._mask[copied]
+        mask = mask if cell.head is None else mask[cell.head]
+        if cell.token is None:
+            mask[...] = True
+        elif cell.token >= first:  # before that, both runs are the same
+            mask[..., cell.token - first] = True
+
+    def __call__(self, activations: Tensor, _: Tensor) -> Tensor:
+        return torch.where(self._mask[..., None], self._source, activations)
+
+
+@dataclass(frozen=True)
+class _LastRow:
+    """Outputs of which a target reads the last row of logits."""
+
+    logits: _Rows
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The last rows of logits, indexed as if those before them were there.
+
+    Attributes:
+        rows: [batch, token, vocabulary].
+        missing: Number of rows before them.
+    """
+
+    rows: Tensor
+    missing: int
+
+    def __getitem__(self, key: tuple[Any, int, Any]) -> Tensor:
+        batch, row, column = key
+        return self.rows[batch, row - self.missing, column]

@@ -1,0 +1,190 @@
+"""The places in a block whose activations are read and replaced: its input, what it adds, and its heads."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from attnwidgets.tracing.attention_modules import Turns, sites
+from attnwidgets.tracing.block_names import block_lists
+from attnwidgets.tracing.hooks.hook import Hook
+from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
+from attnwidgets.tracing.hooks.running_pass import PassWatch
+from attnwidgets.tracing.interventions import Intervention
+from attnwidgets.tracing.layers import is_trace
+from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.recorder import recording
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.interventions import Seen
+
+    # activations [batch, token, width] (of heads [batch, head, token, dim]) and the positions of their tokens
+    # [batch or 1, token] -> activations to continue with
+    Change = Callable[[Tensor, Tensor], Tensor]
+
+Site = Literal["state", "attention", "mlp", "head"]
+SITES: tuple[Site, ...] = ("state", "attention", "mlp", "head")
+"""The input of a block, what its attention and its MLP add to the residual stream, and the outputs of its
+heads before the output projection."""
+
+_HOOKS = {"state": "hook_resid_pre", "attention": "hook_attn_out", "mlp": "hook_mlp_out"}
+_BLOCKS = {"self": "blocks", "encoder": "encoder", "decoder": "decoder"}
+
+
+def site_of(model: nn.Module, site: Site, layer: int, stack: str) -> HookPoint:
+    """Return the hook point of a site other than "head".
+
+    Raises:
+        UnsupportedModelError: If the family of models is not described there, or the stack has no such sites.
+    """
+    if stack not in _BLOCKS:
+        raise UnsupportedModelError(
+            f"site {site!r} is not known of stack {stack!r}; it is of {', '.join(map(repr, _BLOCKS))}. "
+            "Site 'head' is known of every stack."
+        )
+    try:
+        return resolve_hook_point(model, f"{_BLOCKS[stack]}.{layer}.{_HOOKS[site]}")
+    except ValueError as error:
+        raise UnsupportedModelError(f"site {site!r} of layer {layer} is not found: {error}") from error
+
+
+def points_of(
+    model: Any, wanted: Iterable[tuple[Site, int]], stack: str
+) -> dict[tuple[Site, int], HookPoint]:
+    """Return the hook points of sites in layers of a model, or of a trace's model; heads have none."""
+    inner = unwrap(model.model if is_trace(model) else model)
+    return {(site, layer): site_of(inner, site, layer, stack) for site, layer in wanted if site != "head"}
+
+
+class ActivationIntervention(Intervention):
+    """An intervention on the activations at one site, in some layers.
+
+    Args:
+        model: A model, or a trace of one.
+        kind: Name of the public function that makes it.
+        said: What it does, in words.
+        stack: Name of the stack.
+        site: The site.
+        changes: What is done to the activations, by layer.
+        points: Hook points of the site in these layers, if they are known already.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        kind: str,
+        said: str,
+        stack: str,
+        site: Site,
+        changes: Mapping[int, Change],
+        points: Mapping[tuple[Site, int], HookPoint] | None = None,
+    ) -> None:
+        super().__init__(model, kind, said, frozenset((stack, layer) for layer in changes))
+        self._changes = dict(changes)
+        self._at_heads = site == "head"
+        places: list[tuple[Site, int]] = [(site, layer) for layer in changes]
+        points = points_of(self._model, places, stack) if points is None else points
+        self._points = {} if self._at_heads else {layer: points[site, layer] for _, layer in places}
+
+    def write(self, seen: Seen, output: Tensor) -> Tensor:
+        """Return the outputs of heads to continue with."""
+        if not self._at_heads:
+            return output
+        positions = torch.arange(output.shape[2], device=output.device) + seen.first_query
+        return self._changes[seen.layer](output, positions[None])
+
+    @contextmanager
+    def attach(self, model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
+        """Hook a model, or a twin of it, for as long as the block runs."""
+        with ExitStack() as undo:
+            if self._points:
+                watch = PassWatch(model, next(iter(self._points.values())), own)
+                undo.callback(watch.remove)
+                hook = _hooks(model, self._points.values(), undo, own)
+                for layer, point in self._points.items():
+                    hook(point, partial(_at_positions, self._changes[layer], watch))
+            yield
+
+
+def _at_positions(change: Change, watch: PassWatch, states: Tensor) -> Tensor:
+    return change(states, watch.positions(states))
+
+
+def _hooks(
+    model: nn.Module, points: Iterable[HookPoint], undo: ExitStack, own: Callable[[], bool] = lambda: True
+) -> Callable[[HookPoint, Callable[[Tensor], Tensor | None]], None]:
+    """Return what hooks points so that every change sees states [batch, token, width].
+
+    Some MLPs (OPT's) compute on the tokens of all texts in one row: their states get the axes of the block's.
+    """
+    shape: list[int] = []
+
+    def remember(states: Tensor) -> None:
+        shape[:] = states.shape[:-1]
+
+    blocks = {blocks_around(model, point) for point in points}
+    for module in blocks:
+        undo.callback(Hook(model, HookPoint("block", module, "input"), remember, own=own).remove)
+
+    def hook(point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
+        def shaped(states: Tensor) -> Tensor | None:
+            if states.dim() == len(shape) + 1:
+                return change(states)
+            changed = change(states.reshape(*shape, states.shape[-1]))
+            return None if changed is None else changed.reshape(states.shape)
+
+        undo.callback(Hook(model, point, shaped, own=own).remove)
+
+    return hook
+
+
+def blocks_around(model: nn.Module, point: HookPoint) -> str:
+    """Return the path of the block that a hook point is in, or is."""
+    lists = (path for path in block_lists(model) if point.module.startswith(f"{path}."))
+    path = next(lists)
+    return f"{path}.{point.module.removeprefix(f'{path}.').split('.')[0]}"
+
+
+@contextmanager
+def reading_activations(
+    twin: nn.Module,
+    model: Any,
+    stack: str,
+    points: Mapping[tuple[Site, int], HookPoint],
+    heads: Iterable[int],
+    keep: Callable[[Site, int, Tensor], Tensor | None],
+) -> Iterator[None]:
+    """Let `keep` see activations of a stack in every pass of a borrowed model, while the block runs.
+
+    Args:
+        twin: The borrowed model, which runs.
+        model: The model, or a trace of one, by which layers are counted.
+        stack: Name of the stack.
+        points: Hook points by site and layer, from `points_of`.
+        heads: Layers whose heads are read.
+        keep: Takes site, layer and activations [batch, token, width], for heads [batch, head, token, dim];
+            may return what to continue with, except for heads.
+    """
+    wanted = frozenset(heads)
+    turns = Turns(sites(model))
+
+    def listen(module: nn.Module, output: Tensor) -> None:
+        place = turns.of(module)
+        if place is not None and place[0] == stack and place[1] in wanted:
+            keep("head", place[1], output)
+
+    with ExitStack() as undo:
+        undo.callback(twin.register_forward_pre_hook(lambda *_: turns.start()).remove)
+        hook = _hooks(twin, points.values(), undo)
+        for (site, layer), point in points.items():
+            hook(point, partial(keep, site, layer))
+        undo.enter_context(recording(twin, (), [listen]))
+        yield
