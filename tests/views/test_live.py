@@ -352,15 +352,6 @@ def test_the_page_holds_weights_of_two_bytes_and_little_else(tmp_path):
     assert state["live"][0]["parameters"] == parameters
 
 
-def test_a_pass_over_64_tokens_at_300_000_parameters_takes_three_frames_at_most(code, tmp_path):
-    model, tokenizer = aw.zoo.trained("alice")
-    text = ("alice was beginning to get very tired of sitting by her sister on the bank")[:63]
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "alice")))
-    other = [text[:k] + "z" + text[k + 1 :] for k in range(12)]
-    times = [answer.ms for answer in page.answers(*(asks("preview", text=one) for one in [text, *other]))]
-    assert min(times[3:]) < 50
-
-
 def test_what_cannot_run_in_a_page_is_refused_by_name(tmp_path, minilm_trace):
     def refused(*views):
         with pytest.raises(ValueError, match="live=True") as error:
