@@ -71,7 +71,7 @@ def valid(kind: str, value: Any, places: Places, options: Sequence[str] | None, 
     """Return an answer as it is kept.
 
     Raises:
-        AnswerError: It is none of its kind, or not among the options.
+        AnswerError: It does not fit its kind, or not among the options.
         IndexError: The view has no such layer, head or position; the message names the range.
     """
     found = checked(kind, value)

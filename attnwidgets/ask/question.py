@@ -141,7 +141,7 @@ class Question(StandaloneView):
         Setting it answers the question, as submitting it does; None takes the answer back.
 
         Raises:
-            AnswerError: The value is none of this kind, or not among the options (a ValueError).
+            AnswerError: The value does not fit this kind, or not among the options (a ValueError).
             IndexError: The view has no such layer, head or position; the message names the range.
         """
         return self._value

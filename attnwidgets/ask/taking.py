@@ -39,7 +39,7 @@ def taken(question: Question) -> Any:
         return [min(tokens), max(tokens) + 1]
     if kind in ("tokens", "cell"):
         return _pinned(question, state)
-    raise ValueError(f"An answer of the kind {kind!r} is not taken from a view: set answer.")
+    raise ValueError(f"An answer of the kind {kind!r} cannot be read from a view: set answer.")
 
 
 def _pinned(question: Question, state: Selection) -> Any:

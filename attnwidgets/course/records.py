@@ -81,7 +81,7 @@ def check_record(record: Any) -> Record:
 
     Raises:
         NewerVersionError: A later version wrote it.
-        AnswerError: It is not a record, or its value is none of its kind.
+        AnswerError: It is not a record, or its value does not fit its kind.
     """
     if not isinstance(record, Mapping):
         raise AnswerError(f"{quoted(str(record))} is not the record of an answer")

@@ -27,7 +27,7 @@ def checked(kind: str, value: Any) -> Any:
         value: The value. Sets of heads, layers, tokens and choices are sorted, and repeated ones dropped.
 
     Raises:
-        AnswerError: The kind is unknown, or the value is none of its kind.
+        AnswerError: The kind is unknown, or the value does not fit its kind.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         near = suggest(str(kind), KINDS)

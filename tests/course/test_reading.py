@@ -141,7 +141,7 @@ def test_an_archive_is_one_submission_or_several(tmp_path):
     with zipfile.ZipFile(one, "w") as archive:
         archive.writestr("work/ps1.ipynb", json.dumps(notebook([], [NUMBER])))
         archive.writestr("work/ps1.answers.json", json.dumps(sidecar(HEAD)))
-        archive.writestr("__MACOSX/work/._ps1.ipynb", b"\x00")
+        archive.writestr("__MACOSX/hw/._ps1.ipynb", b"\x00")
     assert values(aw.course.read_answers(one)) == BOTH
     several = tmp_path / "all.zip"
     with zipfile.ZipFile(several, "w") as archive:

@@ -21,7 +21,8 @@ from .every import every_view, kind_of, make
 
 @pytest.fixture(scope="module")
 def wire(root):
-    return (root / "js" / "src" / "wire" / "wire.ts").read_text(encoding="utf-8")
+    folder = root / "js" / "src" / "wire"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in ("wire.ts", "questions.ts"))
 
 
 def interface(wire, name):

@@ -156,7 +156,7 @@ def checked_key(key: Mapping[str, Rule]) -> dict[str, Rule]:
 def _checked_marks(marks: Mapping[str, float], rules: Mapping[str, Rule]) -> dict[str, float]:
     for name, share in marks.items():
         if name not in rules:
-            raise AnswerError(f"marks names {name!r}, which is no question of the key.{suggest(name, rules)}")
+            raise AnswerError(f"marks names {name!r}, which the key does not have.{suggest(name, rules)}")
         if not 0 <= share <= 1:
             raise AnswerError(f"the mark of {name!r} is {share}, not a share from 0 to 1")
     return {name: float(share) for name, share in marks.items()}

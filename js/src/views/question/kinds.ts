@@ -1,6 +1,6 @@
 /** The kinds of answers: how each is said, read from a typed line, and written as Python; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
-import type { AnswerRecord } from "../../wire/wire.ts";
+import type { AnswerRecord } from "../../wire/questions.ts";
 import type { Places } from "./places.ts";
 
 /** What the reader does first, and the form of a typed answer. */

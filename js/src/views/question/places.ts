@@ -1,6 +1,7 @@
 /** What can be chosen in the view of a question, and what is chosen there now: the twin of attnwidgets/ask/taking.py. */
 import type { ViewContext } from "../../context.ts";
-import type { AnswerRecord, Axis, Source } from "../../wire/wire.ts";
+import type { AnswerRecord } from "../../wire/questions.ts";
+import type { Axis, Source } from "../../wire/wire.ts";
 
 /** What the view has; empty without a view. */
 export interface Places {

@@ -1,5 +1,5 @@
 /** The record of an answer as a line to hand in: the twin of attnwidgets/course/canonical.py and receipts.py. */
-import type { AnswerRecord } from "../../wire/wire.ts";
+import type { AnswerRecord } from "../../wire/questions.ts";
 
 /** Significant digits of a number: more than the numbers of two machines share. */
 const DIGITS = 6;

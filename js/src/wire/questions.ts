@@ -1,0 +1,42 @@
+/** What Python says of a question; the twin of attnwidgets/ask. */
+
+import type { ViewOptions } from "./wire.ts";
+
+/** Additional options of a Question. */
+export interface QuestionOptions extends ViewOptions {
+  question: AskedQuestion;
+  /** The views that it shows inside: name, and a reference to the model. */
+  inner: { name: string; model: string }[];
+}
+
+/** A question, its answer, and what is said of it. */
+export interface AskedQuestion {
+  prompt: string;
+  /** What stands beside the points. */
+  about: string;
+  points: number;
+  /** What can be chosen or put into an order; null: anything. */
+  choices: string[] | null;
+  multiple: boolean;
+  record: AnswerRecord;
+  /** Where the answer is kept, in words; "": nowhere. */
+  saved: string;
+  /** What the reader must know, or "". */
+  problem: string;
+  /** What the teacher's feedback says; `right` is null where it says nothing of that. */
+  feedback: string;
+  right: boolean | null;
+}
+
+/** The record of an answer; its twin is attnwidgets/course/records.py. */
+export interface AnswerRecord {
+  v: number;
+  id: string;
+  kind: string;
+  /** null: not answered. */
+  value: unknown;
+  unit: string | null;
+  /** Hash of the model and text that the question is about. */
+  subject: string | null;
+  package: string;
+}
