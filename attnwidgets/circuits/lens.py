@@ -58,7 +58,7 @@ def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
         >>> lens = aw.circuits.lens(aw.trace(model, tokenizer, "fadebcfadeb"), "c")
         >>> lens.rank[:, -1].tolist()
         [0, 0, 0]
-        >>> lens.probability[:, -1].round(2).tolist()
+        >>> [round(float(share), 2) for share in lens.probability[:, -1]]
         [0.11, 0.11, 1.0]
     """
     require_trace(trace, "lens")

@@ -119,7 +119,15 @@ function attentionRow(asked: Asked): Answer {
   const kvHead = Math.floor((head * sources) / heads);
   const at = (query * heads + head) * size;
   const own = text.pass().queries[layer]?.slice(at, at + size) as Float32Array;
-  const meta = { dim: size, kvHead, scaling, softcap: null, series: Object.keys(series), dtype: "float32" };
+  const meta = {
+    dim: size,
+    kvHead,
+    scaling,
+    softcap: null,
+    series: Object.keys(series),
+    additive: false,
+    dtype: "float32",
+  };
   return [meta, [own, ...Object.values(series)]];
 }
 
