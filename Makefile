@@ -221,8 +221,8 @@ pytest: $(STAMP)/dev
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
 
 browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
-	@echo "== pytest, in a browser, in $(WORKERS) processes"
-	@$(BROWSER_TESTS) -m "browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
+	@echo "== pytest, in a browser"
+	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
 
 # Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
 # gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses;
