@@ -99,9 +99,12 @@ function borrowing(root, core, list, own) {
   ];
 }
 
+/** What a part may export. */
+const EXPORTS = new Set(["views", "style", "around", "session"]);
+
 /**
  * How to build the core and the parts: plugins for the first, and a function that returns a part as the text of a
- * function `shared => ({style, views})`, with a `session` where a part has one.
+ * function `shared => ({style, views})`, with `around` and a `session` where a part has them.
  */
 export async function planned(root, options) {
   const names = await partNames(root);
@@ -120,12 +123,13 @@ export async function planned(root, options) {
         write: false,
       });
       const text = outputFiles[0].text.trim();
-      const returned = /export\{(?:([\w$]+) as session,)?(?:([\w$]+) as style,)?([\w$]+) as views\};$/;
-      const [exported, session, style, views] = text.match(returned) ?? [];
-      if (!exported)
-        throw new Error(`src/parts/${name}.ts exports views, a style or session if it has one, and nothing else`);
-      const more = session ? `,session:${session}` : "";
-      return `${FREE}=>{${text.replace(returned, `return{style:${style ?? '""'},views:${views}${more}}`)}}\n`;
+      const returned = /export\{([^{}]*)\};$/;
+      const exported = (text.match(returned)?.[1] ?? "").split(",").map((one) => one.split(" as ").reverse());
+      const found = { style: '""', ...Object.fromEntries(exported) };
+      if (!found.views || Object.keys(found).some((one) => !EXPORTS.has(one)))
+        throw new Error(`src/parts/${name}.ts may export ${[...EXPORTS].join(", ")}, and must export views`);
+      const fields = Object.entries(found).map(([key, value]) => `${key}:${value}`);
+      return `${FREE}=>{${text.replace(returned, `return{${fields}}`)}}\n`;
     },
   };
 }

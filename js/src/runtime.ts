@@ -112,6 +112,8 @@ function mount(name: string, common: Common): Renderer {
 /** Views that are sent separately from the core. */
 export interface Part {
   style: string;
+  /** Rules for what stands around its views. */
+  around?: string;
   views: Record<string, RenderView>;
 }
 
@@ -147,7 +149,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
     if (added.has(code)) return;
     added.add(code);
     const part = code(shared);
-    sheet.add(part.style);
+    sheet.add(part.style, part.around);
     Object.assign(views, part.views);
   };
   return {

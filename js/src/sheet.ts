@@ -9,7 +9,8 @@ const COPY = "data-aw-copy";
 
 export interface Sheet {
   text(): string;
-  add(css: string): void;
+  /** Add rules of views, and rules for what stands `around` them, which no view's scope reaches. */
+  add(css: string, around?: string): void;
   /** Style a view wherever it is put: in a document or a shadow root. */
   dress(root: HTMLElement, signal: AbortSignal): void;
 }
@@ -22,17 +23,18 @@ function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolea
 
 /** A sheet whose views stand in elements marked with `name`: what all of them need, and what is added. */
 export function createSheet(name: string, core: string): Sheet {
-  let added = "";
+  let [added, outside] = ["", ""];
   let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
   const mine = `[${COPY}="${name}"]`;
   /** The first rule says whose it is. The rules of another version, whose classes are called the same, are not ours. */
-  const write = (sheet: CSSStyleSheet | undefined, css: string): void =>
-    sheet?.replaceSync(`${mine} {}${"CSSScopeRule" in window ? `@scope(${mine}){${css}}` : css}`);
+  const write = (sheet: CSSStyleSheet | undefined, css: string, around = ""): void =>
+    sheet?.replaceSync(`${mine} {}${"CSSScopeRule" in window ? `@scope(${mine}){${css}}` : css}${around}`);
   return {
     text: () => core + added,
-    add(css) {
+    add(css, around = "") {
       added += css;
-      write(sheets?.[1], added);
+      outside += around;
+      write(sheets?.[1], added, outside);
     },
     dress(root, signal) {
       root.parentElement?.setAttribute(COPY, name); // rules in a scope are for what is inside its element
@@ -40,7 +42,7 @@ export function createSheet(name: string, core: string): Sheet {
         if (!sheets) {
           sheets = [new CSSStyleSheet(), new CSSStyleSheet()];
           write(sheets[0], core);
-          write(sheets[1], added);
+          write(sheets[1], added, outside);
         }
         const at = root.getRootNode();
         const place = at instanceof ShadowRoot ? at : document;
