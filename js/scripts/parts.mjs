@@ -100,11 +100,11 @@ function borrowing(root, core, list, own) {
 }
 
 /** What a part may export. */
-const EXPORTS = new Set(["views", "style", "around", "session"]);
+const EXPORTS = new Set(["views", "style", "around", "session", "standIn"]);
 
 /**
  * How to build the core and the parts: plugins for the first, and a function that returns a part as the text of a
- * function `shared => ({style, views})`, with `around` and a `session` where a part has them.
+ * function `shared => ({style, views})`, with `around`, a `session` and a `standIn` where a part has them.
  */
 export async function planned(root, options) {
   const names = await partNames(root);

@@ -11,6 +11,7 @@ import { counterpart, createSelection, layered, type Resolved, resolve, type Sel
 import type { Sheet } from "./sheet.ts";
 import { asDeclared } from "./wire/binary.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
+import { joinStandIn, type Place, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
 import type {
@@ -89,6 +90,9 @@ export interface Common {
   /** The number of this page among those of the kernel, drawn at random. */
   page: number;
   sheet: Sheet;
+  /** Where what stands in for the kernel is, and what parts borrow from the core. */
+  place: Place;
+  lent: readonly unknown[];
 }
 
 /** A view inside a root element; returns its cleanup. */
@@ -128,19 +132,23 @@ const DEFAULT_OPTIONS: ViewOptions = {
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
 export async function createContext(
   props: ViewProps,
-  { pool, views, learned, page, sheet }: Common,
+  { pool, views, learned, page, sheet, place, lent }: Common,
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { el, signal, host } = props;
-  const model = asDeclared(props.model as unknown as AnyModel) as unknown as AnyModel<ViewState>;
+  const modelOf = async <T>(ref: string): Promise<AnyModel<StateOf<T>>> =>
+    place.standIn?.modelOf(ref, signal) ?? host.getModel<StateOf<T>>(ref);
+  const declared = asDeclared(props.model as unknown as AnyModel<StateOf<ViewState>>);
+  const model = declared as unknown as AnyModel<ViewState>;
   const opening = unpackAnswers(model.get("opening"));
   const storeRef = model.get("store");
   const [given, selectionModel] = await Promise.all([
-    host.getModel<StoreState & Record<string, unknown>>(storeRef),
-    host.getModel<SelectionState & Record<string, unknown>>(model.get("selection")),
+    modelOf<StoreState>(storeRef),
+    modelOf<SelectionState>(model.get("selection")),
   ]);
   const store = asDeclared(given);
   const tiles = pool(storeRef, store, signal);
+  await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, place, lent);
   const selection = createSelection(asDeclared(selectionModel), page);
   const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;

@@ -13,6 +13,7 @@ import { createBlank } from "./views/base/blank.ts";
 import { renderHeatmap } from "./views/maps/Heatmap.ts";
 import { renderLayerSlider } from "./views/maps/LayerSlider.ts";
 import { renderTokenStrip } from "./views/text/TokenStrip.ts";
+import type { StandIn } from "./wire/standIn.ts";
 import { createPool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
@@ -115,6 +116,8 @@ export interface Part {
   /** Rules for what stands around its views. */
   around?: string;
   views: Record<string, RenderView>;
+  /** What answers when the kernel is gone. */
+  standIn?(): StandIn;
 }
 
 /** A part as it is sent: it refers to the core's functions by number. */
@@ -144,7 +147,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   };
   const page = Math.floor(Math.random() * 2 ** 40);
   const sheet = createSheet(String(page), CSS);
-  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet };
+  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet, place: {}, lent: shared };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;
     added.add(code);

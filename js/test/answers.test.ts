@@ -35,6 +35,7 @@ function twin(): Twin {
     off: () => undefined,
   };
   const tiles = {
+    patience: () => 8000,
     status: () => ({ state: "ok" }),
     lose: () => {
       it.missed += 1;

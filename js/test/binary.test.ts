@@ -43,7 +43,7 @@ function tiles() {
 
 function answers() {
   const model = asDeclared(kernel.model() as never);
-  const context = { model, opening: [], tiles: { status: () => ({ state: "ok" }), lose: () => undefined } };
+  const context = { model, opening: [], tiles: { status: () => ({ state: "ok" }), patience: () => 8000 } };
   return createAnswers(
     { ...context, onChange: () => undefined } as unknown as ViewContext,
     life.signal,

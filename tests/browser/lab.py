@@ -53,7 +53,11 @@ def switch(page, view, label, name):
 def shares(chips):
     """Before and after, in percent, by outcome."""
     texts = [[part.inner_text() for part in chip.locator("bdi, span, b").all()] for chip in chips.all()]
-    return {label: (float(before[:-2]), float(after[:-2])) for _, label, before, _, after, *_ in texts}
+    percent = [
+        [label, *(float(share[:-2].lstrip("<> ")) for share in (before, after))]
+        for _, label, before, _, after, *_ in texts
+    ]
+    return {label: (before, after) for label, before, after in percent}
 
 
 def shares_after(compared, kernel, changes):

@@ -11,6 +11,7 @@ from attnwidgets.views.base.accepts import accept, check_units
 from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
+from attnwidgets.views.base.stand_in import may_stand_in
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
@@ -75,7 +76,10 @@ class LinkedView(AnyWidget):
         """
         main = self._explanations[0]
         key = session(), self._trace_id
-        store = STORES.get(key) or STORES.keep(key, TileStore())
+        stand_in = {} if may_stand_in(self._trace) else None
+        store = STORES.get(key) or STORES.keep(key, TileStore(stand_in=stand_in))
+        if store.stand_in is None and stand_in is not None:  # made for a view that was given no trace
+            store.stand_in = stand_in
         store.acquire(self._holder)
         selection = SELECTIONS.get(key)
         opening = self._opens(selection)

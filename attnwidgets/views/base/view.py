@@ -31,6 +31,7 @@ from attnwidgets.views.base.options import (
     checked_names,
     write_out,
 )
+from attnwidgets.views.base.stand_in import send_stand_in
 from attnwidgets.views.base.texts import Texts, follow, show
 from attnwidgets.views.still.drawn_view import DrawnView
 from attnwidgets.views.wire.handlers import Handler, RequestHandlers
@@ -179,6 +180,7 @@ class View(DrawnView):
             "csv": Handler(self._csv),
             "figure": Handler(self._figure_file, runs_model=True),
             "page": Handler(self._copy, runs_model=True),
+            "stand_in": Handler(self._send_stand_in, runs_model=True),
             "expression": Handler(
                 partial(expression, self._expressible), for_page=self._expressions, prefetched=tuple
             ),
@@ -199,6 +201,11 @@ class View(DrawnView):
         from attnwidgets.views.page.frame import copy_of
 
         return copy_of(self, str(why)), []
+
+    def _send_stand_in(self) -> Answer:
+        """Send what the browser computes with when the kernel is gone, where the model is small enough."""
+        send_stand_in(self.store, self._trace)
+        return None, []
 
     def _own_options(self) -> dict[str, Any]:
         """Return the options that only this view has, checked against `self._explanations`."""

@@ -41,8 +41,10 @@ class TileStore(SharedModel):
 
     header = Dict().tag(sync=True, echo_update=False)
     eager = Bytes(b"").tag(sync=True, echo_update=False)
+    # How to reach what computes without a kernel; empty until the browser asks for it; None for large models.
+    stand_in: Any = Dict(None, allow_none=True).tag(sync=True, echo_update=False)
 
-    def __init__(self) -> None:
+    def __init__(self, **traits: Any) -> None:
         self._lock = RLock()
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
@@ -57,7 +59,7 @@ class TileStore(SharedModel):
         self._overview = False
         self._special: set[bool] = set()
         self._opens: str | None = None
-        super().__init__()
+        super().__init__(**traits)
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
 

@@ -7,8 +7,8 @@ import type { ViewProps } from "../context.ts";
 import type { Host as LiveHost, PackedLive, Session } from "../live/session.ts";
 import { createRenderers, type Part, type PartCode } from "../runtime.ts";
 import { shared } from "../shared.ts";
+import { inflate, joined } from "../wire/inflate.ts";
 import type {
-  ExplorerOptions,
   Header,
   HeadKey,
   Placed,
@@ -18,16 +18,13 @@ import type {
   Request,
   Thumbs,
   TileMeta,
-  ViewOptions,
   ViewState,
 } from "../wire/wire.ts";
 import { followAddress } from "./address.ts";
-import { carriedOver } from "./carrying.ts";
+import { type Group, nameIn, showIn } from "./groups.ts";
+import { PageModel, type State } from "./pageModel.ts";
 
 const VIEWS = ".aw-view[data-model]";
-
-type State = Record<string, unknown>;
-type Listener = (...args: never[]) => void;
 
 /** What a page holds in addition to the eager bytes of a store. */
 interface Archive {
@@ -62,76 +59,6 @@ interface Scripts {
   awLive?: (lent: readonly unknown[]) => Part & { session(all: readonly PackedLive[], host: LiveHost): Session };
 }
 
-/**
- * Views that show the same text, and go to another one together: for each of them the models that stand for it, by text;
- * null where it stays as it is. `shown` is the place of the text.
- */
-interface Group {
-  shown: number;
-  views: (string | null)[][];
-}
-
-/** A model with the interface of ipywidgets: change events when a value differs, and messages. */
-class PageModel {
-  readonly #state: State;
-  readonly #listeners = new Map<string, Set<Listener>>();
-  onSend: (request: Request | Question) => void = () => undefined;
-  /** Whether it is a view of the page, not one that stands for it with another text. */
-  isDrawn = false;
-
-  constructor(state: State) {
-    this.#state = state;
-  }
-
-  get(key: string): unknown {
-    return this.#state[key];
-  }
-
-  set(key: string, value: unknown): void {
-    this.setAll({ [key]: value });
-  }
-
-  /** Set several values, and then say which of them differ. */
-  setAll(values: State): void {
-    const changed = Object.entries(values).filter(([key, value]) => {
-      const old = this.#state[key];
-      return old !== value && (ArrayBuffer.isView(value) || JSON.stringify(old) !== JSON.stringify(value));
-    });
-    Object.assign(this.#state, Object.fromEntries(changed));
-    for (const [key] of changed) this.emit(`change:${key}`);
-    if (changed.length > 0) this.emit("change");
-  }
-
-  on(name: string, callback: Listener): void {
-    const known = this.#listeners.get(name);
-    if (known) known.add(callback);
-    else this.#listeners.set(name, new Set([callback]));
-  }
-
-  off(name: string, callback: Listener): void {
-    this.#listeners.get(name)?.delete(callback);
-  }
-
-  emit(name: string, ...args: unknown[]): void {
-    for (const callback of [...(this.#listeners.get(name) ?? [])]) callback(...(args as never[]));
-  }
-
-  /** The model as one view sees it: its listeners are removed when the signal aborts. */
-  proxy(signal: AbortSignal): AnyModel {
-    return {
-      get: (key: string) => this.get(key),
-      set: (key: string, value: unknown) => this.set(key, value),
-      save_changes: () => undefined,
-      send: (request: Request | Question) => this.onSend(request),
-      on: (name: string, callback: Listener) => {
-        this.on(name, callback);
-        signal.addEventListener("abort", () => this.off(name, callback));
-      },
-      off: (name: string, callback: Listener) => this.off(name, callback),
-    } as unknown as AnyModel;
-  }
-}
-
 /** The browser's own decoder: Chromium 140, Firefox 133, Safari 18.2 and later. */
 type Decoder = { fromBase64?(text: string): Uint8Array<ArrayBuffer> };
 
@@ -147,29 +74,6 @@ export function base64Slice(text: string, offset: number, length: number): Uint8
   const out = new Uint8Array(length);
   for (let i = 0; i < length; i += 1) out[i] = binary.charCodeAt(skip + i);
   return out;
-}
-
-/** One block of several. */
-function joined(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
-}
-
-/** Inflate bytes without a `Blob` or a `Response`, each of which would cost messages between processes. */
-async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
-  const { readable, writable } = new DecompressionStream("deflate");
-  const writer = writable.getWriter();
-  // Damaged bytes make reading fail as well, which the caller hears of.
-  for (const written of [writer.write(bytes), writer.close()]) written.catch(() => undefined);
-  const reader = readable.getReader();
-  const parts: Uint8Array[] = [];
-  for (let next = await reader.read(); !next.done; next = await reader.read()) parts.push(next.value);
-  return joined(parts);
 }
 
 /** Decoded length of base64 text. */
@@ -201,8 +105,6 @@ async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   return text ? inflate(base64Slice(text, 0, decodedLength(text))) : new Uint8Array(0);
 }
 
-const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
-
 /** Let the views of a group show another text. Its numbers are unpacked first, if it was not shown before. */
 async function showText(
   group: Group,
@@ -220,25 +122,12 @@ async function showText(
     const header = JSON.parse(new TextDecoder().decode(await unpacked(`aw-head-${id}`))) as Header;
     store.setAll({ header, eager: await unpacked(`aw-data-${id}`) });
   }
-  if (index === left || group.shown !== left) return;
-  group.shown = index;
-  for (const line of group.views) {
-    const [before, after] = [stateOf(line[left]), stateOf(line[index])];
-    const model = models.get(line.find((name) => name !== null && models.get(name)?.isDrawn) ?? "");
-    if (!before || !after || !model) continue;
-    const partOf = (state: State, name: string): PageModel | undefined => models.get(nameIn(state[name]));
-    const [from, to] = [partOf(before, "selection"), partOf(after, "selection")];
-    const headers = [before, after].map((state) => partOf(state, "store")?.get("header") as Header);
-    if (from && to) to.setAll(carriedOver(from, headers[0] as Header, to, headers[1] as Header));
-    const { filters } = model.get("options") as ViewOptions;
-    const { texts } = after.options as ExplorerOptions;
-    const options = {
-      ...(after.options as ViewOptions),
-      filters,
-      ...(texts && { texts: { ...texts, previous: left } }),
-    };
-    model.setAll({ options, store: after.store, selection: after.selection });
-  }
+  if (group.shown !== left) return;
+  showIn(group, index, {
+    written: stateOf,
+    model: (name) => models.get(name),
+    drawn: (line) => models.get(line.find((name) => name !== null && models.get(name)?.isDrawn) ?? ""),
+  });
 }
 
 /** Resolves once the whole page is in the document. */

@@ -2,6 +2,8 @@
  * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
  * those that the reader types.
  */
+import { type Group, nameIn, type Settable } from "../host/groups.ts";
+import type { State } from "../host/pageModel.ts";
 import type {
   ExplorerOptions,
   Header,
@@ -42,24 +44,10 @@ export interface PackedLive {
   check: { text: string; ids: number[]; logits: number[] };
 }
 
-type State = Record<string, unknown>;
-
-/** A model of the page. */
-interface Model {
-  get(key: string): unknown;
-  setAll(values: State): void;
-}
-
-/** Views that show one text: for each of them the models that stand for it, by text. */
-interface Group {
-  shown: number;
-  views: (string | null)[][];
-}
-
 /** What the page lends. */
 export interface Host {
   groups: readonly Group[];
-  model(name: string): Model | undefined;
+  model(name: string): Settable | undefined;
   /** State of a model as it was written, by name. */
   written(name: string): State;
   add(name: string, kind: "store" | "selection" | "view", state: State): void;
@@ -74,7 +62,6 @@ export interface Session {
   question(view: string, question: Question): Promise<Answered<QuestionReply> | null>;
 }
 
-const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
 /** Characters of a text in a menu. */
 const BEGINNING = 80;
 /** By how much the page may differ from torch, as a share of the largest logit. */

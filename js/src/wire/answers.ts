@@ -10,8 +10,6 @@ import type { Answer } from "./embeddedAnswers.ts";
 import type { Job } from "./jobs.ts";
 import type { Question, QuestionReply } from "./wire.ts";
 
-/** Milliseconds without news after which a request is given up. A running model reports its progress meanwhile. */
-const GONE_AFTER = 8000;
 /** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
 const KEPT = 256;
@@ -58,7 +56,8 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
 
   const wait = (flight: Flight): void => {
     clearTimeout(flight.timer);
-    flight.timer = setTimeout(() => lose(flight), GONE_AFTER);
+    // A running model reports its progress meanwhile.
+    flight.timer = setTimeout(() => lose(flight), ctx.tiles.patience());
   };
   /** Nobody answers. A busy kernel may still do so later. */
   const lose = (flight: Flight): void => {

@@ -51,24 +51,43 @@ function completed(header: Record<string, Parts>): unknown {
   return made;
 }
 
+/** A model whose messages somebody else may answer. */
+export interface Declared<State extends Record<string, unknown>> extends AnyModel<State> {
+  /** Takes messages in the kernel's place; null: they are sent, and what changes is saved. */
+  answer: ((message: never) => void) | null;
+  /** Receive a message as if the kernel had sent it. */
+  hear(message: unknown, buffers: readonly unknown[]): void;
+}
+
 /** The same model with its state and messages as declared: DataViews, empty where there is no buffer, and nulls. */
-export function asDeclared<State extends Record<string, unknown>>(model: AnyModel<State>): AnyModel<State> {
+export function asDeclared<State extends Record<string, unknown>>(model: AnyModel<State>): Declared<State> {
+  const heard = new Set<Heard>();
   const listeners = new WeakMap<Heard, Heard>();
   const listenerOf = (name: unknown, callback: Heard): Heard => {
     if (name !== "msg:custom") return callback;
     const known =
       listeners.get(callback) ?? ((message, buffers) => callback(message, [...(buffers ?? [])].map(viewOrEmpty)));
     listeners.set(callback, known);
+    heard.add(known);
     return known;
   };
-  return {
+  const declared = {
+    answer: null as Declared<State>["answer"],
+    hear: (message: unknown, buffers: readonly unknown[]) => {
+      for (const listener of [...heard]) listener(message, buffers as DataView[]);
+    },
     get: (name: string) => viewOf(model.get(name)) ?? withNulls(name, model.get(name)),
     set: (name: string, value: State[string]) => model.set(name, value),
-    save_changes: () => model.save_changes(),
-    send: (message: unknown) => model.send(message, undefined, []),
+    save_changes: () => declared.answer || model.save_changes(),
+    send: (message: never) => (declared.answer ? declared.answer(message) : model.send(message, undefined, [])),
     on: (name: string, callback: Heard) => model.on(name, listenerOf(name, callback) as never),
-    off: (name: string, callback: Heard) => model.off(name, listenerOf(name, callback) as never),
-  } as unknown as AnyModel<State>;
+    off: (name: string, callback: Heard) => {
+      const listener = listenerOf(name, callback);
+      heard.delete(listener);
+      model.off(name, listener as never);
+    },
+  };
+  return declared as unknown as Declared<State>;
 }
 
 const viewOrEmpty = (bytes: unknown): DataView => viewOf(bytes) ?? EMPTY;

@@ -74,10 +74,15 @@ export interface TileClient {
   status(): Status;
   /** A request of a view to its twin was not answered: look for the kernel. */
   lose(): void;
+  /** Say who answers, while all is well; "": nobody needs to know. */
+  say(message: string): void;
+  /** Milliseconds without news after which a request is given up: fewer where something stands in for the kernel. */
+  patience(): number;
 }
 
 export const WAITING_AFTER = 1500;
 export const GONE_AFTER = 8000;
+const GONE_SOON = 3000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
 const BUSY = "Waiting for the kernel: it is busy. What is loaded keeps working.";
@@ -145,6 +150,8 @@ export function createTiles(): TileStore {
   const notify = (): void => {
     for (const cb of listeners) cb();
   };
+
+  const patience = (): number => (models[0]?.get("stand_in")?.code ? GONE_SOON : GONE_AFTER);
 
   const setStatus = (state: Status["state"], message = ""): void => {
     if (status.state === state && (!message || message === status.message)) return;
@@ -272,7 +279,7 @@ export function createTiles(): TileStore {
     timer = setTimeout(() => {
       if (isAwaited(sent)) setStatus("waiting", isHeard ? BUSY : SILENT);
       send({ kind: "ping", id: nextId++ });
-      timer = setTimeout(overdue, GONE_AFTER - WAITING_AFTER);
+      timer = setTimeout(overdue, patience() - WAITING_AFTER);
     }, WAITING_AFTER);
   };
 
@@ -426,6 +433,12 @@ export function createTiles(): TileStore {
       atEnd(signal, () => listeners.delete(cb));
     },
     status: () => status,
+    patience,
+    say(message) {
+      if (status.message === message) return;
+      status = { ...status, message };
+      notify();
+    },
     lose() {
       if (flight) return; // it finds out itself
       const isNews = status.state !== "no-kernel";

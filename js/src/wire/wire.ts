@@ -182,6 +182,16 @@ export interface Header {
 export interface StoreState {
   header: Header;
   eager: DataView;
+  /** What computes without a kernel: empty until a view asks for it, null where the model is too large. */
+  stand_in: StandInState | Record<string, never> | null;
+}
+
+/** References to a small model (`PackedLive` of src/live/session.ts) and to the part that runs it. */
+export interface StandInState {
+  model: string;
+  code: string;
+  /** The recorded text in tokens. */
+  ids: number[];
 }
 
 /**

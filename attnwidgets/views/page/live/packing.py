@@ -5,11 +5,15 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnwidgets.views.page.contents import LEVEL
 from attnwidgets.views.page.escaping import base64_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
+
+    from numpy.typing import NDArray
 
     from attnwidgets.views.base.view import View
     from attnwidgets.views.page.other_texts import Group
@@ -18,6 +22,7 @@ BAR = "LiveBar"
 """The view with the reader's own line: js/src/live/LiveBar.ts."""
 UNITS = ("token", "word", "sentence", "paragraph")
 _DIGITS = 7  # of the logits that a page is checked with
+_ROUNDING = 0.1  # of logits, as a share of the largest, when weights are rounded to float16
 
 
 def add_live(
@@ -73,24 +78,44 @@ def add_live(
 
 def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
     """Return the `PackedLive` of js/src/live/session.ts, with the ids of all texts, and the weights."""
+    from attnwidgets.tracing.top_logits import read_ids
+
+    first = traces[group.shown]
+    for trace in traces:
+        if trace.model is not first.model:
+            raise ValueError("its texts are of several models")
+        require_computable(trace)
+    return described(first) | {"units": _units(group), "stores": [read_ids(trace) for trace in traces]}
+
+
+def require_computable(trace: Any) -> None:
+    """Raise a ValueError for a trace that was not made as a page would make it; runs no model."""
+    from attnwidgets.tracing.retrace import refusal
+
+    if trace.model is None:
+        raise ValueError("the numbers of a trace were given without a model")
+    if why := refusal(trace):
+        raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
+    _require_plain(trace)
+
+
+def described(trace: Any) -> dict[str, Any]:
+    """Return what `PackedLive` of js/src/live/session.ts says of a trace's model, and the weights.
+
+    Raises:
+        ValueError: The model or the tokenizer cannot run in a page; the message names what is not supported.
+    """
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-    from attnwidgets.tracing.retrace import refusal
     from attnwidgets.tracing.top_logits import read_ids
     from attnwidgets.views.page.live.check import torch_logits
     from attnwidgets.views.page.live.reader import packed_reader
     from attnwidgets.views.page.live.weights import layout_of
 
-    first = traces[group.shown]
-    if first.model is None:
-        raise ValueError("the numbers of a trace were given without a model")
-    model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
+    model, tokenizer = unwrap(trace.model), text_tokenizer(trace.tokenizer)
     layout = layout_of(model)
-    for trace in traces:
-        if why := refusal(trace) or ("" if trace.model is first.model else "its texts are of several models"):
-            raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
-        _require_plain(trace)
-    logits = torch_logits(model, first.inputs, layout)
+    logits = torch_logits(model, trace.inputs, layout)
+    _require_same(trace, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
     longest = int(min(limit for limit in limits if limit is not None))
     reader = packed_reader(tokenizer, longest)
@@ -100,16 +125,26 @@ def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
         "model": layout.described(),
         "weights": layout.data(),
         "reader": reader,
-        "predicts": _predicts(first, layout.shape["reads"], reader),
+        "predicts": _predicts(trace, layout.shape["reads"], reader),
         "longest": longest,
-        "units": _units(group),
-        "stores": [read_ids(trace) for trace in traces],
         "check": {
-            "text": first.asked.text,
-            "ids": read_ids(first),
+            "text": trace.asked.text,
+            "ids": read_ids(trace),
             "logits": [float(f"{value:.{_DIGITS}g}") for value in logits],
         },
     }
+
+
+def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
+    """Raise a ValueError for a model that changed since the trace: recorded numbers would stand beside others."""
+    if trace.logits is None:
+        return
+    recorded = np.atleast_2d(trace.logits.double().numpy())[-1]
+    largest = np.abs(recorded).max(initial=0)
+    if np.abs(recorded - logits).max(initial=0) > _ROUNDING * max(largest, 1.0):
+        raise ValueError(
+            "the model is not the one that was traced: it was changed since, so trace the text again"
+        )
 
 
 def _require_plain(trace: Any) -> None:

@@ -1,0 +1,72 @@
+/**
+ * A small model may stand in for a kernel that is gone: its weights wait in the browser, and what views ask is computed
+ * there. The code is a part, which is read when it is needed (src/live/standIn.ts).
+ */
+import type { AnyModel, Host } from "@anywidget/types";
+import { atEnd } from "../dom.ts";
+import type { Declared } from "./binary.ts";
+import type { TileClient } from "./tiles.ts";
+import type { SelectionState, StoreState, ViewState } from "./wire.ts";
+
+export type StateOf<T> = T & Record<string, unknown>;
+
+/** A view with its models, each as the page has it and as views use it. */
+export interface Relieved {
+  props: { model: AnyModel<ViewState>; signal: AbortSignal; host: Host };
+  model: Declared<StateOf<ViewState>>;
+  given: AnyModel<StateOf<StoreState>>;
+  store: Declared<StateOf<StoreState>>;
+  selection: AnyModel<StateOf<SelectionState>>;
+  tiles: TileClient;
+}
+
+/** What answers in the kernel's place, for all views of a page. */
+export interface StandIn {
+  /** Whether the kernel is gone, or a view shows a text of which it does not know. */
+  isNeeded(view: Relieved): boolean;
+  /** Answer for a view from now on, until the kernel is heard again. */
+  relieve(view: Relieved): Promise<void>;
+  /** A model that was made here, by its reference. */
+  modelOf(ref: string, signal: AbortSignal): AnyModel<never> | undefined;
+}
+
+/** Where the views of a page keep the one that stands in for all of them. */
+export interface Place {
+  standIn?: StandIn | undefined;
+}
+
+/** The part with the code. */
+interface Code {
+  code(lent: readonly unknown[]): { standIn?(): StandIn };
+}
+
+/** Milliseconds after which a view asks for the model: what the reader sees comes first. */
+const SOON = 2000;
+
+/** Let a view be answered when the kernel is gone; resolves once it is, where it is known to be. */
+export async function joinStandIn(view: Relieved, place: Place, lent: readonly unknown[]): Promise<void> {
+  const { model, props, store, tiles } = view;
+  const isLost = (): boolean => tiles.status().state === "no-kernel";
+  const relieve = async (): Promise<void> => {
+    const { code } = store.get("stand_in") ?? {};
+    if (!code || !(isLost() || place.standIn?.isNeeded(view))) return;
+    if (!place.standIn) {
+      const { exports } = await props.host.getWidget<Code>(code);
+      place.standIn ??= exports.code(lent).standIn?.();
+    }
+    await place.standIn?.relieve(view);
+  };
+  // After what gives up a request has come to its end.
+  tiles.subscribe(props.signal, () => isLost() && queueMicrotask(() => relieve().catch(console.error)));
+  const timer = setTimeout(() => {
+    const given = store.get("stand_in");
+    if (!given || given.code || tiles.status().state !== "ok") return;
+    try {
+      model.send({ kind: "ask", id: 0, topic: "stand_in", args: {} });
+    } catch {
+      // The comm is closed: there is nobody to ask.
+    }
+  }, SOON);
+  atEnd(props.signal, () => clearTimeout(timer));
+  await relieve();
+}

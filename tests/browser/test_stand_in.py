@@ -1,0 +1,110 @@
+"""A notebook in JupyterLab whose kernel is gone: a small model answers in the page. The kernel dies in the third test."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.intervene.preview import preview
+from tests.browser.lab import place, shares
+
+TEXT, OTHER = "fadebcfadeb", "gabhgab"
+CELLS = (
+    f"""import attnwidgets as aw
+model, tokenizer = aw.zoo.induction()
+trace = aw.trace(model, tokenizer, {TEXT!r})
+explorer = aw.Explorer(trace)
+explorer""",
+    "linked = aw.Heatmap(trace)\nlinked",
+)
+WAITS = 20_000
+HERE = "No kernel: computed here"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return aw.trace(*aw.zoo.induction(), TEXT)
+
+
+@pytest.fixture(scope="module")
+def live(lab):
+    lab.write("stand_in.ipynb", *CELLS)
+    page = lab.open("stand_in.ipynb", viewport={"width": 1200, "height": 1000})
+    lab.run_all()
+    page.locator(".aw-root.aw-heatmap .aw-plot[aria-busy=false]").last.wait_for(timeout=60_000)
+    return page
+
+
+def explorer(live):
+    return live.locator(".aw-root.aw-explorer")
+
+
+def reads(live, text):
+    """Wait until the text of the Explorer is this."""
+    live.wait_for_function(
+        "text => document.querySelector('.aw-explorer .aw-reading')?.textContent.replace(/\\s/g, '').includes(text)",
+        arg=text,
+    )
+
+
+def value_at(live, tokens, query, key):
+    """What the linked map says of a cell; the first token stands apart."""
+    plot = live.locator(".aw-root.aw-heatmap .aw-plot").last
+    shown = list(range(1, len(tokens)))
+    box = plot.bounding_box()
+    live.mouse.move(0, 0)
+    plot.hover(position=place(box, query, key, shown))
+    live.wait_for_timeout(500)
+    return float(
+        re.findall(r"[=≈<] ?([\d.e-]+)", live.locator(".aw-root.aw-heatmap .aw-readout").last.inner_text())[
+            -1
+        ]
+    )
+
+
+def test_the_browser_asks_for_the_model_once_views_are_drawn(live, lab, trace):
+    lab.until("bool(explorer.store.stand_in)", wanted=True)
+    assert lab.ask("explorer.store.stand_in == linked.store.stand_in")
+    assert lab.ask("len(explorer.store.stand_in['ids'])") == len(trace.tokens)
+
+
+def test_what_was_never_loaded_is_computed_when_the_kernel_is_gone(live, trace, shots):
+    live.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    live.locator(".aw-root.aw-heatmap .aw-plot").last.click(position={"x": 60, "y": 60})
+    live.get_by_text(HERE).first.wait_for(timeout=WAITS)
+    live.locator(".aw-root.aw-heatmap").last.get_by_role("slider", name="layer").press("End")
+    exact = aw.attention(trace).value(11, 6, layer=1, head=0)
+    assert value_at(live, trace.tokens, 11, 6) == pytest.approx(exact, abs=2e-3)
+    live.screenshot(path=shots / "stand-in.png")
+
+
+def test_a_head_is_knocked_out_without_a_kernel(live, trace, shots):
+    explorer(live).locator(".aw-grid-plot").focus()
+    live.keyboard.press("k")
+    compared = explorer(live).locator(".aw-chips[data-compared]")
+    compared.wait_for()
+    live.screenshot(path=shots / "stand-in-knocked.png")
+    found = shares(compared.locator(".aw-chip"))
+    change = preview(trace, aw.ablate_heads(trace, (1, 0)))
+    for place_of, items in enumerate((change.before, change.after)):
+        wanted = {item.label: 100 * item.probability for item in items}
+        assert {label: pair[place_of] for label, pair in found.items()} == pytest.approx(wanted, abs=0.1)
+    live.keyboard.press("k")
+
+
+def test_another_text_is_typed_without_a_kernel(live, shots):
+    live.get_by_role("button", name="type another text").click()
+    live.locator(".aw-text-field").fill(OTHER)
+    live.keyboard.press("Enter")
+    reads(live, OTHER)
+    other = aw.trace(*aw.zoo.induction(), OTHER)
+    exact = aw.attention(other).value(7, 4, layer=1, head=0)
+    assert value_at(live, other.tokens, 7, 4) == pytest.approx(exact, abs=2e-3)
+    chip = explorer(live).locator(".aw-chips .aw-chip").first.inner_text()
+    best = other.predictions()[0]
+    assert chip.split()[0] == best.label
+    live.screenshot(path=shots / "stand-in-text.png")
+    live.get_by_role("button", name="back to").click()
+    reads(live, TEXT)
