@@ -136,7 +136,7 @@ def described(trace: Any) -> dict[str, Any]:
 
 
 def _require_same(trace: Any, logits: NDArray[np.float64]) -> None:
-    """Raise a ValueError for a model that changed since the trace: recorded numbers would stand beside others."""
+    """Raise a ValueError for a model that changed since: numbers of two models would stand side by side."""
     if trace.logits is None:
         return
     recorded = np.atleast_2d(trace.logits.double().numpy())[-1]
