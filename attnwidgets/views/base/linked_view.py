@@ -76,7 +76,7 @@ class LinkedView(AnyWidget):
         """
         main = self._explanations[0]
         key = session(), self._trace_id
-        stand_in = {} if may_stand_in(self._trace) else None
+        stand_in: dict[str, Any] | None = {} if may_stand_in(self._trace) else None
         store = STORES.get(key) or STORES.keep(key, TileStore(stand_in=stand_in))
         if store.stand_in is None and stand_in is not None:  # made for a view that was given no trace
             store.stand_in = stand_in
