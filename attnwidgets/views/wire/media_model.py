@@ -1,4 +1,4 @@
-"""The model that carries a trace's picture or sound to the browser: one for every content, however many views show it."""
+"""The model that carries a picture or a sound to the browser: one for every content, whatever shows it."""
 
 from __future__ import annotations
 
