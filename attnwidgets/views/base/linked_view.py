@@ -37,7 +37,8 @@ class LinkedView(AnyWidget):
     _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
-    SHOWS_MEDIA: ClassVar[bool] = False  # whether it shows the picture or plays the sound of its trace
+    SHOWS_MEDIA: bool = False  # whether it shows the picture or plays the sound of its trace
+    READS_MATRICES: bool = True  # whether it reads whole matrices from the store, or asks for what it needs
 
     _trace: Any = None  # that it was given, if it was
     _texts: Texts | None = None  # the traces that it can show, if it was given one
@@ -163,6 +164,7 @@ class LinkedView(AnyWidget):
                 targetable=self._targetable,
                 overview=self.SHOWS_ALL_HEADS,
                 special=self.shows_special,
+                matrices=self.READS_MATRICES,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
         except BaseException:  # the method's error, or an interrupt while it computes

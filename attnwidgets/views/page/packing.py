@@ -199,7 +199,10 @@ def _models(
             room.room_for_tiles = _OPENING_BYTES
             shown = {ViewState.of(other).source.id for other in linked if other.sources()}
             show = overview and not is_large
+            reads = any(other.READS_MATRICES for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
+            if not reads:
+                pack = Pack([], matrix)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,
@@ -207,6 +210,7 @@ def _models(
                 "state": {"header": header},
                 "selection": view.selection,
                 "overview": overview,
+                "reads": reads,
                 "special": special,
                 "media": view.store.media if any(other.SHOWS_MEDIA for other in linked) else None,
             }

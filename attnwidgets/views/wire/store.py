@@ -60,7 +60,7 @@ class TileStore(SharedModel):
         self._places: dict[str, Place] = {}
         self._all_heads = False
         self._base: Pack | None = None
-        self._overview = False
+        self._overview = self._matrices = False
         self._special: set[bool] = set()
         self._opens: str | None = None
         super().__init__()
@@ -93,6 +93,7 @@ class TileStore(SharedModel):
         targetable: Mapping[str, Entry] | None = None,
         overview: bool = False,
         special: bool = False,
+        matrices: bool = True,
         opens: str | None = None,
     ) -> list[str]:
         """Make explanations known to the browser; return their method keys, followed by those of the menu.
@@ -111,12 +112,14 @@ class TileStore(SharedModel):
             targetable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
             special: Whether it shows special tokens in the map.
+            matrices: Whether it reads matrices that were not asked for.
             opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
         before = self._contents()
         self._all_heads |= all_heads
         self._overview |= overview
+        self._matrices |= matrices
         self._special.add(special)
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
@@ -157,6 +160,7 @@ class TileStore(SharedModel):
     def _contents(self) -> list[Any]:
         return [
             self._overview,
+            self._matrices,
             *sorted(self._special),
             *self._sources,
             *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
@@ -254,6 +258,9 @@ class TileStore(SharedModel):
         sources, menu = self.sources(), self.menu
         if not (self.is_open and sources):  # the views may have been closed in the meantime
             return
+        if not self._matrices:  # each view asks for what it shows
+            self._tell(Pack([], self._first), sources, menu)
+            return
         base = self._base
         if base is None:
             lasting = opening_first([source for source in sources if not source.on_demand], self._opens)
@@ -272,6 +279,9 @@ class TileStore(SharedModel):
             special=self._special,
         )
         pack.include(sources, list(self._places.values()), overview=self._overview)
+        self._tell(pack, sources, menu)
+
+    def _tell(self, pack: Pack, sources: Sequence[Source], menu: Mapping[str, Entry]) -> None:
         with self.hold_sync():
             self.eager = pack.data
             self.header = describe(sources, pack, menu)
