@@ -117,11 +117,10 @@ def words_of_picture(view: ImageView) -> str:
     strongest = f"the strongest is {places.name(places.patches[best])}, {patches[best]:.3g}"
     if source.signed or not source.stochastic or shown.side == "key":
         return f"{shown.title}: {count}; {strongest}."
-    others = [
-        f"{float(row[place]):.1%} to {places.labels[place]}" for place in places.others[:_NAMED]
-    ]
+    names = {place: places.labels[place] for place in places.others[:_NAMED]} | {shown.index: "itself"}
+    others = [f"{float(row[place]):.1%} to {names[place]}" for place in places.others[:_NAMED]]
     shares = ", ".join([*others, f"{float(np.nansum(patches)):.1%} to {count}"])
-    return f"{shown.title} {shares}; {strongest}."
+    return f"{shown.title.removesuffix('reads')}gives {shares}; {strongest}."
 
 
 def pixels_of(view: ImageView) -> NDArray[np.uint8]:
@@ -190,11 +189,16 @@ def _shares(shown: Shown) -> str:
 
 
 def _colours(view: ImageView, values: Floats, *, signed: bool) -> tuple[Colormap, Normalize]:
-    """Return the colours over a picture, which are those of dark pages in every theme, and their range."""
-    from attnwidgets.figures.theme import DARK
-    from attnwidgets.views.still.colours import map_colours, peak
+    """Return the colours over a picture, the same in every theme, and their range."""
+    from attnwidgets.figures.drawing import colour_scale
+    from attnwidgets.figures.palettes import SCALE
+    from attnwidgets.figures.parts.picture import over_map
+    from attnwidgets.views.still.colours import peak
 
-    return map_colours(view.options["filters"], DARK, values, signed=signed, top=peak(values) or 1.0)
+    filters = view.options["filters"]
+    cmap = over_map(filters.get("palette", ""), signed=signed)
+    scale, top = filters.get("scale") or SCALE, peak(values) or 1.0
+    return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
 
 
 def picture_png(view: ImageView) -> bytes:

@@ -2,7 +2,7 @@
  * A picture and, over it, what a patch or the class token reads in one layer and head; beside it the same in every head.
  * Click a patch to look at that one, arrow keys read patch after patch.
  */
-import { heatMap, type Mode, rampCss, SCALE } from "../../colour.ts";
+import { type Mode, SCALE } from "../../colour.ts";
 import {
   assign,
   createWatch,
@@ -11,6 +11,7 @@ import {
   on,
   onResize,
   place,
+  setChildren,
   setFlag,
   setSizes,
   setStyles,
@@ -40,7 +41,7 @@ import { setAttributes, svg } from "../charts/svg.ts";
 import { createAtlas } from "./atlas.ts";
 import { createColumn, type Entry } from "./column.ts";
 import { type Chosen, chosenElement, elementName, isOfPicture, placesOf } from "./elements.ts";
-import { outline, paintHeat, type Shade, topPatches } from "./heat.ts";
+import { outline, overlayCss, overMap, paintHeat, type Shade, topPatches } from "./heat.ts";
 import { createNorms } from "./norms.ts";
 import { createPicture } from "./picture.ts";
 import { type PatchRows, type PatchRowsMeta, readRows } from "./rows.ts";
@@ -48,8 +49,10 @@ import { createShares } from "./shares.ts";
 
 /** px from which there are three columns, and below which there is one. */
 const [WIDE, NARROW] = [1000, 640];
+/** px around the picture, and between it and the small ones. */
+const [PADDING, GAP] = [12, 12];
 const OUTLINES: readonly (readonly [string, string])[] = [
-  ["", "no outline"],
+  ["", "none"],
   ["0.5", "half of it"],
   ["0.6", "60 % of it"],
   ["0.8", "80 % of it"],
@@ -100,8 +103,8 @@ export const renderImageView = view((ctx, root, signal) => {
   const heatField = h("label.group.image-heat-field", "heat", heat);
   const around = h("select.button", { "aria-label": "outline" }, ...options(OUTLINES));
   const extent = h("select.button.image-extent", { "aria-label": "scale" }, ...options(SCALES));
-  const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
-  const legend = h("span.scale.image-legend", ramp, low, h("span", "–"), high, h("label.image-of", "scale:", extent));
+  const [least, ramp, most] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
+  const legend = h("span.scale.image-legend", ramp, least, h("span", "–"), most, h("label.image-of", "scale:", extent));
   const [below, warm] = [h("canvas.image-below"), h("canvas.image-heat")];
   const line = svg("path", { class: "aw-image-contour" });
   const lines = svg("svg", { class: "aw-image-lines", "aria-hidden": "true", preserveAspectRatio: "none" });
@@ -126,9 +129,22 @@ export const renderImageView = view((ctx, root, signal) => {
   );
   const column = createColumn(signal, picture, (at) => showMap(shown?.layer ?? 0, at));
   const norms = createNorms(ctx, signal, answers, picture);
-  const normsButton = h("button.button.image-swap", { type: "button", "aria-pressed": "false" }, "norms");
-  const headsButton = h("button.button.image-swap", { type: "button", "aria-pressed": "false" }, "all heads");
-  const lead = h("div.image-lead", shares.element, h("span.image-tools", around, smooth.element, heatField));
+  const panes = { heads: "all heads", norms: "norms" };
+  /** Buttons that show one thing in place of another where there is no room for both. */
+  const swaps = [
+    ["heads", norms.element.firstElementChild, "image-beside"],
+    ["norms", atlas.element.firstElementChild, "image-beside"],
+    ["heads", null, "image-alone"],
+    ["norms", null, "image-alone"],
+  ].map(([name, place, kind]) => {
+    const button = h(`button.button.${kind as string}`, { type: "button" }, panes[name as "heads" | "norms"]);
+    (place as Element | null)?.append(button);
+    on(button, signal, { click: () => swap(name as string) });
+    return { name, button };
+  });
+  const outlineField = h("label.group.image-heat-field", "outline", around);
+  const [tools, menu] = [h("span.image-tools", smooth.element), h("div.form")];
+  const lead = h("div.image-lead", shares.element, tools);
   const main = h("div.image-main", plot, column.element);
   const exactRows = createExactRows(ctx, () => point());
   const copy = isInside ? null : createCopyButton(ctx, signal, () => numberPlace());
@@ -141,12 +157,12 @@ export const renderImageView = view((ctx, root, signal) => {
   let spoken = false;
   const [isPainted, isBelow] = [createWatch(), createWatch()];
 
-  offerAdjusting(ctx, "colours");
+  offerAdjusting(ctx, "colours", menu);
   root.classList.add("aw-image");
   setFlag(root, "data-inside", isInside);
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, direction.element],
-    tags: [headsButton, normsButton],
+    tags: swaps.slice(2).map(({ button }) => button),
     legend,
     body: [lead, atlas.element, main, norms.element],
     skeleton: "own",
@@ -236,7 +252,7 @@ export const renderImageView = view((ctx, root, signal) => {
     const peaks = layers.flatMap((at) => heads.map((one) => rows.peak(at, one))).filter((peak) => !Number.isNaN(peak));
     const top = Math.max(0, ...peaks) || 1;
     const mode: Mode = scale || SCALE;
-    return { map: heatMap(source.signed, "dark", palette), mode, range: [source.signed ? -top : 0, top] };
+    return { map: overMap(source.signed, palette), mode, range: [source.signed ? -top : 0, top] };
   };
 
   /** The size of the picture in px: whole px a patch where it fits. */
@@ -244,11 +260,11 @@ export const renderImageView = view((ctx, root, signal) => {
     const [rows, cols] = shown?.rows.grid ?? [0, 0];
     if (!rows || !cols || width <= 0) return;
     const ratio = picture.ratio() ?? rows / cols;
-    const beside = column.element.hidden ? 0 : column.element.offsetWidth + 12;
-    const room = [main.clientHeight, main.clientWidth - beside] as const;
+    const beside = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
+    const room = [main.clientHeight - PADDING, main.clientWidth - 2 * PADDING - beside] as const;
     const wide = Math.max(cols, Math.min(room[1], room[0] / ratio));
     const across = Math.max(1, Math.floor(wide / cols));
-    const down = Math.max(1, Math.floor((across * cols * ratio) / rows + 1e-6));
+    const down = Math.max(1, Math.round((across * cols * ratio) / rows));
     const now = cols > wide || !down ? ([wide, wide * ratio] as const) : ([across * cols, down * rows] as const);
     if (now[0] === size[0] && now[1] === size[1]) return;
     size = now;
@@ -270,9 +286,9 @@ export const renderImageView = view((ctx, root, signal) => {
     paintHeat(warm, values, rows.grid, shade);
     setAttributes(lines, { viewBox: `0 0 ${rows.grid[1]} ${rows.grid[0]}` });
     setAttributes(line, { d: around.value ? outline(topPatches(values, Number(around.value)), rows.grid) : "" });
-    setStyles(ramp, { background: rampCss(shade.map) });
-    setText(low, shade.range[0] < 0 ? tickText(shade.range[0]) : "0");
-    setText(high, tickText(shade.range[1]));
+    setStyles(ramp, { background: overlayCss(shade) });
+    setText(least, shade.range[0] < 0 ? tickText(shade.range[0]) : "0");
+    setText(most, tickText(shade.range[1]));
     legend.title = `${shade.mode} scale; ${now.source.stochastic && now.chosen.side === "query" ? "share of what is read" : "weight"}`;
   };
   const smoothLabel = smooth.element.lastElementChild as HTMLElement;
@@ -285,11 +301,12 @@ export const renderImageView = view((ctx, root, signal) => {
     const first = rows.others.findIndex((i) => axis.special[i]);
     const own = extent.value === "map";
     const shade = shadeOf(now);
+    const isWide = root.dataset.size === "wide";
     const entries = Array.from({ length: rows.heads }, (_, i): Entry => {
       const top = rows.peak(layer, i) || 1;
       const range: readonly [number, number] = own ? [source.signed ? -top : 0, top] : shade.range;
       return {
-        name: targets ? (labels[i] ?? "") : `head ${ctx.headName(source.heads?.[i] ?? i)}`,
+        name: targets ? (labels[i] ?? "") : `${isWide ? "head " : ""}${ctx.headName(source.heads?.[i] ?? i)}`,
         about:
           targets || first < 0
             ? ""
@@ -298,7 +315,14 @@ export const renderImageView = view((ctx, root, signal) => {
         shade: { ...shade, range },
       };
     });
-    column.show(rows, layer, entries, typeof head === "number" ? head : -1, main.clientHeight || 384);
+    column.show(
+      rows,
+      layer,
+      entries,
+      typeof head === "number" ? head : -1,
+      isWide,
+      (main.clientHeight || 396) - PADDING,
+    );
   };
 
   /** The patch that is read: under the pointer, pinned, or the strongest; an element of the map's axis, or -1. */
@@ -342,7 +366,11 @@ export const renderImageView = view((ctx, root, signal) => {
     const exact = exactOf(shown, element, how === "pinned");
     const at = rows.others.indexOf(element);
     const value = cell >= 0 ? (values[cell] as number) : rows.rest(shown.layer, shown.head)[at];
-    const number = exact === undefined ? `≈ ${printed(value ?? Number.NaN, false)}` : printed(exact, true);
+    const peak = how === "strongest" ? Math.sign(value ?? 0) * rows.peak(shown.layer, shown.head) : undefined;
+    const number =
+      (exact ?? peak) === undefined || Number.isNaN(exact ?? peak)
+        ? `≈ ${printed(value ?? Number.NaN, false)}`
+        : printed((exact ?? peak) as number, true);
     const [from, to] = [elementName(ctx, own, chosen.index), elementName(ctx, axis, element)];
     const pair = targets ? to : chosen.side === "query" ? `${from} → ${to}` : `${to} → ${from}`;
     const seen = picture.seen();
@@ -412,7 +440,7 @@ export const renderImageView = view((ctx, root, signal) => {
     extent.options[0]?.replaceChildren(targets ? "this map" : head === "-" ? "this layer's" : "this head");
     const canNorm = Boolean((ctx.options as { canNorm?: boolean }).canNorm) && source.query === source.key;
     setFlag(root, "data-norms", canNorm);
-    normsButton.hidden = !canNorm;
+    for (const { name, button } of swaps) button.hidden = name === "norms" && !canNorm;
   };
 
   const draw = (): void => {
@@ -431,7 +459,7 @@ export const renderImageView = view((ctx, root, signal) => {
     paint(now);
     const name = elementName(ctx, own, chosen.index);
     const about = targets ? "by target" : chosen.side === "query" ? `what ${name} reads` : `who reads ${name}`;
-    atlas.show(rows, about, palette);
+    atlas.show(rows, about, palette, (ctx.options.height ?? 560) - 188);
     atlas.select(layer, typeof head === "number" ? head : head === "-" ? 0 : -1);
     shares.show({
       chosen,
@@ -546,19 +574,26 @@ export const renderImageView = view((ctx, root, signal) => {
     },
     KEYS,
   );
-  const swap = (button: HTMLElement, name: string) => (): void => {
-    const isOn = button.ariaPressed !== "true";
-    for (const one of [normsButton, headsButton]) one.ariaPressed = String(isOn && one === button);
-    root.dataset.pane = isOn ? name : "";
+  const swap = (name: string): void => {
+    const isBeside = root.dataset.size === "middle";
+    root.dataset.pane = root.dataset.pane === name || (isBeside && name === "heads") ? "" : name;
+    for (const { name: own, button } of swaps.slice(2)) button.ariaPressed = String(own === root.dataset.pane);
     draw();
   };
-  on(normsButton, signal, { click: swap(normsButton, "norms") });
-  on(headsButton, signal, { click: swap(headsButton, "heads") });
   for (const control of [heat, around, extent]) on(control, signal, { input: () => draw() });
 
   watchWidth(root, signal, (now) => {
     width = now;
     root.dataset.size = now >= WIDE ? "wide" : now >= NARROW ? "middle" : "narrow";
+    // What has no room stands in the menu.
+    const [inLead, inMenu] =
+      now >= WIDE
+        ? [[outlineField, smooth.element, heatField], []]
+        : now >= NARROW
+          ? [[smooth.element], [outlineField, heatField]]
+          : [[], [smooth.element, outlineField, heatField]];
+    setChildren(tools, ...inLead);
+    setChildren(menu, ...inMenu);
     draw();
   });
   onResize(main, signal, () => draw());

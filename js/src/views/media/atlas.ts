@@ -7,13 +7,14 @@ import type { PatchRows } from "./rows.ts";
 
 export interface Atlas {
   element: HTMLElement;
-  show(rows: PatchRows | null, words: string, palette: string): void;
+  /** Show maps in a box of this height in px. */
+  show(rows: PatchRows, words: string, palette: string, tall: number): void;
   /** Outline what is shown, by the places of layer and head. */
   select(layer: number, head: number): void;
 }
 
-/** px of a map with the line after it, at most, and of the room for all of them. */
-const [LARGEST, WIDE, TALL] = [33, 204, 372];
+/** px of a map with the line after it, at most, and of the width for all of them. */
+const [LARGEST, WIDE] = [33, 204];
 
 /** `choose` is called with the places of a layer and a head. */
 export function createAtlas(
@@ -40,10 +41,10 @@ export function createAtlas(
     [0, 0],
   ];
 
-  const layout = (layers: number, heads: number, [rows, cols]: readonly [number, number]): void => {
+  const layout = (layers: number, heads: number, [rows, cols]: readonly [number, number], tall: number): void => {
     const one = Math.min(
       (Math.min(LARGEST, Math.floor(WIDE / heads)) - 1) / cols,
-      (Math.min(LARGEST, Math.floor(TALL / layers)) - 1) / rows,
+      (Math.min(LARGEST, Math.floor(tall / layers)) - 1) / rows,
     );
     cell = [Math.max(3, Math.round(one * rows)) + 1, Math.max(3, Math.round(one * cols)) + 1];
     count = [layers, heads];
@@ -133,8 +134,7 @@ export function createAtlas(
   hovered.hidden = true;
   return {
     element,
-    show(rows, words, palette) {
-      if (!rows) return;
+    show(rows, words, palette, tall) {
       const layers = rows.layers.length;
       const total = layers * rows.heads;
       const source = ctx.source();
@@ -143,8 +143,8 @@ export function createAtlas(
       setText(about, words);
       plot.ariaLabel = `${total} maps, ${words}. Arrow keys change layer and head.`;
       element.hidden = total < 2 || !rows.patches.length;
-      if (element.hidden || !isOther(rows, ctx.theme, palette, source, ctx.options.indexBase, density())) return;
-      layout(layers, rows.heads, rows.grid);
+      if (element.hidden || !isOther(rows, ctx.theme, palette, source, tall, ctx.options.indexBase, density())) return;
+      layout(layers, rows.heads, rows.grid, tall);
       paint(rows, palette);
     },
     select: (layer, head) => outlineAt(selected, layer, head),

@@ -17,11 +17,18 @@ export interface Entry {
 export interface Column {
   element: HTMLElement;
   /** Show heads of a layer, by its place, in a column of this height in px. */
-  show(rows: PatchRows, layer: number, entries: readonly Entry[], current: number, height: number): void;
+  show(
+    rows: PatchRows,
+    layer: number,
+    entries: readonly Entry[],
+    current: number,
+    isWide: boolean,
+    height: number,
+  ): void;
 }
 
-/** px of the longer side of a small picture, at most and at least, and between them. */
-const [LARGEST, SMALLEST, GAP] = [64, 20, 4];
+/** px of the longer side of a small picture, at most where there is room for words and where not, and at least; and between them. */
+const [LARGEST, NARROWER, SMALLEST, GAP] = [64, 48, 20, 4];
 
 export function createColumn(signal: AbortSignal, picture: Picture, choose: (at: number) => void): Column {
   const element = h("div.image-column", { role: "group", "aria-label": "heads of this layer" });
@@ -44,11 +51,14 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
   };
   return {
     element,
-    show(rows, layer, entries, current, height) {
+    show(rows, layer, entries, current, isWide, height) {
       assign(element, { hidden: entries.length < 2, ariaLabel: entries[0]?.about ? "heads of this layer" : "maps" });
       if (entries.length < 2) return;
       if (lines.length !== entries.length) build(entries.length);
-      const side = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(height / entries.length) - GAP));
+      const side = Math.max(
+        SMALLEST,
+        Math.min(isWide ? LARGEST : NARROWER, Math.floor((height + GAP) / entries.length) - GAP),
+      );
       const dots = Math.min(2, density());
       const [down, across] = rows.grid;
       const ratio = (picture.ratio() ?? down / across) || 1;
@@ -62,7 +72,10 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
         setText(title, name);
         setText(what, about);
         const isMissing = Number.isNaN(rows.peak(layer, i));
-        setText(number, Number.isNaN(value) || isMissing ? "" : value.toFixed(3));
+        setText(
+          number,
+          Number.isNaN(value) || isMissing ? "" : isWide ? value.toFixed(3) : value.toFixed(2).replace("0.", "."),
+        );
         setStyles(bar, { width: about && value > 0 ? `${Math.min(100, 100 * value)}%` : "0" });
         const words = [name, isMissing ? "pruned" : about && `${about} ${printed(value, true)}`]
           .filter(Boolean)

@@ -1,5 +1,5 @@
 /** Maps over a picture: their colours, and the line around the patches that hold a share of them. */
-import { LAST_COLOUR, type MapName, type Mode, mapTable, place } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, type MapName, type Mode, place, type Rgb } from "../../colour.ts";
 
 /** Share of the range from which a map covers the picture, how much of it at most, and how fast; as in figures/parts/picture.py. */
 const [LEAST, MOST, RISE] = [0.04, 0.94, 1.6];
@@ -7,26 +7,65 @@ const [LEAST, MOST, RISE] = [0.04, 0.94, 1.6];
 /** How opaque a map is at a share of its range, 0 to 1. */
 export const opacityAt = (share: number): number => Math.min(MOST, Math.max(0, (Math.abs(share) - LEAST) * RISE));
 
+/** The ramp of amounts over a picture, at 0, a half and 1: it gives way to the picture instead of the page; as in picture.py. */
+const BEAM: readonly Rgb[] = [
+  [12, 84, 190],
+  [70, 165, 250],
+  [228, 245, 255],
+];
+/** Of other ramps the first part is left out: where a map lets a dark picture through, a dark colour would grey it. */
+const SKIPPED = 0.34;
+/** The grey of the legend's picture. */
+const BENEATH = 58;
+
+const mix = (a: Rgb, b: Rgb, t: number): Rgb => a.map((own, i) => own + ((b[i] as number) - own) * t) as unknown as Rgb;
+
+/** The colour of a share of the range, 0 to 1, or -1 to 1 of signed values. */
+export function colourOver(map: OverMap, share: number, signed: boolean): Rgb {
+  const size = Math.abs(share);
+  if (map === "beam") {
+    const [low, middle, high] = BEAM as readonly [Rgb, Rgb, Rgb];
+    return size < 0.5 ? mix(low, middle, 2 * size) : mix(middle, high, 2 * size - 1);
+  }
+  const at = SKIPPED + (1 - SKIPPED) * size;
+  return colourAt(map, signed ? 0.5 + (Math.sign(share) * at) / 2 : at);
+}
+
+/** The ramp of a palette over a picture, the same in both themes. */
+export const overMap = (signed: boolean, palette: string): OverMap => {
+  const map = heatMap(signed, "dark", palette);
+  return map === "paperNight" ? "beam" : map;
+};
+
+/** A ramp as it looks over a dark picture, for the legend. */
+export function overlayCss({ map, range }: Pick<Shade, "map" | "range">): string {
+  const signed = range[0] < 0;
+  const stops = Array.from({ length: 17 }, (_, i) => {
+    const share = signed ? i / 8 - 1 : i / 16;
+    const colour = colourOver(map, share, signed);
+    return cssOf(mix([BENEATH, BENEATH, BENEATH], colour, opacityAt(share)).map(Math.round) as unknown as Rgb);
+  });
+  return `linear-gradient(90deg, ${stops.join(", ")})`;
+}
+
+export type OverMap = MapName | "beam";
+
 export interface Shade {
-  map: MapName;
+  map: OverMap;
   mode: Mode;
   range: readonly [number, number];
 }
 
 /** Colours of values as RGBA: transparent at zero, and where there is no number. */
 export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): Uint8ClampedArray<ArrayBuffer> {
-  const table = mapTable(map);
   const out = new Uint8ClampedArray(4 * values.length);
   const signed = range[0] < 0;
   for (let i = 0; i < values.length; i += 1) {
     const value = values[i] as number;
     if (Number.isNaN(value)) continue;
     const at = place(value, range, mode);
-    const from = 3 * Math.round(LAST_COLOUR * at);
-    out[4 * i] = table[from] as number;
-    out[4 * i + 1] = table[from + 1] as number;
-    out[4 * i + 2] = table[from + 2] as number;
-    out[4 * i + 3] = Math.round(255 * opacityAt(signed ? 2 * at - 1 : at));
+    const share = signed ? 2 * at - 1 : at;
+    out.set([...colourOver(map, share, signed), 255 * opacityAt(share)].map(Math.round), 4 * i);
   }
   return out;
 }

@@ -1,5 +1,4 @@
 /** Norms of the tokens' states after the shown layer: over the picture, and as a histogram; outliers are named. */
-import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { createWatch, h, setStyles, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
@@ -8,7 +7,7 @@ import type { Axis } from "../../wire/wire.ts";
 import { createProgress, failed, missingAnswer } from "../base/missing.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
 import { placesOf } from "./elements.ts";
-import { paintHeat } from "./heat.ts";
+import { overMap, paintHeat } from "./heat.ts";
 import type { Picture } from "./picture.ts";
 
 export interface Norms {
@@ -24,7 +23,7 @@ interface NormsMeta {
 
 const [BINS, HISTOGRAM, FOOT] = [24, 40, 18];
 /** px of the picture, at most. */
-const LARGEST = 264;
+const LARGEST = 276;
 
 /** A round step between ticks, for about `count` of them. */
 export function tickStep(span: number, count: number): number {
@@ -55,7 +54,7 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
       heat,
       patches.map((value) => value - low),
       placesOf(axis).grid,
-      { map: heatMap(false, "dark"), mode: "linear", range: [0, high - low || 1] },
+      { map: overMap(false, ""), mode: "linear", range: [0, high - low || 1] },
     );
     plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;
     const all = [...patches, ...others.map(([, value]) => value)];

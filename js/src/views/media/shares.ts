@@ -30,9 +30,6 @@ interface Chip {
   name: HTMLElement;
 }
 
-/** px of the bar of a share of 1. */
-const BAR = 90;
-
 /** `choose` is called with an element that is to be looked at. */
 export function createShares(
   ctx: ViewContext,
@@ -85,7 +82,7 @@ export function createShares(
   const showChip = ({ bar, number }: Chip, value: number, shares: boolean, amount: boolean): void => {
     setText(number, Number.isNaN(value) ? "" : value.toFixed(3));
     setStyles(bar, {
-      width: shares ? `${Math.max(2, Math.min(1, Math.abs(value)) * BAR)}px` : "0",
+      width: shares ? `max(2px, calc(${Math.min(1, Math.abs(value))} * var(--aw-image-bar, 90px)))` : "0",
       background: amount ? "var(--aw-amount)" : "var(--aw-apart)",
     });
   };
