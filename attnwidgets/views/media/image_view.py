@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.media.known import with_media
-from attnwidgets.views.base.options import ColorOptions
+from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.media.handlers import picture_handlers
 from attnwidgets.views.media.patches import units_on_grid
@@ -50,7 +50,7 @@ class ImageView(View):
 
     _VIEW = "ImageView"
     _HEIGHT = 560
-    _OPTIONS = ColorOptions
+    _OPTIONS = PaletteOptions
     _MANY_METHODS = True
     SHOWS_MEDIA = True
     READS_MATRICES = False
@@ -62,7 +62,7 @@ class ImageView(View):
         *,
         queries: Sequence[tuple[int, int]] | str = (),
         methods: Sequence[str] = (),
-        **options: Unpack[ColorOptions],
+        **options: Unpack[PaletteOptions],
     ) -> None:
         self._queries = queries
         super().__init__(shown, methods=methods, **options)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.media.known import with_media
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.views.wire.sources import Source
@@ -49,6 +52,29 @@ def units_on_grid(explanation: Any) -> list[str]:
     """Return the units in which the keys of an explanation hold the patches of a picture."""
     axis = getattr(explanation, "axis", None) or explanation.key
     return [name for name, unit in axis.units.items() if unit.grid is not None and unit.cells is not None]
+
+
+def pictured_of(shown: Any) -> Any:
+    """Return the trace of a picture behind a trace, a map or attributions; None if there is none in memory."""
+    trace = shown if is_trace(shown) else with_media(str(getattr(shown, "trace_id", "")))
+    if trace is None or trace.picture is None:
+        return None
+    axes = (trace.axes(stack)[1] for stack in trace.stacks)
+    return trace if any(unit.grid is not None for axis in axes for unit in axis.units.values()) else None
+
+
+def is_only_a_picture(trace: Any) -> bool:
+    """Return whether all that a trace attends to are the patches of pictures."""
+    axes = [axis for stack in trace.stacks for axis in trace.axes(stack)]
+    units = [[unit for unit in axis.units.values() if unit.grid is not None] for axis in axes]
+    return all(
+        any(all(is_special or cell is not None for is_special, cell in _members(unit)) for unit in on_grid)
+        for on_grid in units
+    )
+
+
+def _members(unit: Unit) -> Iterable[tuple[bool, int | None]]:
+    return zip(unit.special, unit.cells or (), strict=True)
 
 
 def sides_of(source: Source) -> tuple[Places, Places]:

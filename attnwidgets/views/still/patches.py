@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
-    from attnwidgets.views.media.image_view import ImageView
     from attnwidgets.views.media.patches import Places
     from attnwidgets.views.wire.sources import Source
 
@@ -70,7 +69,7 @@ class Shown:
         return "reads" if self.side == "query" else "is read by"
 
 
-def shown_of(view: ImageView) -> Shown:
+def shown_of(view: Any) -> Shown:
     """Return what a view shows; of a method that is computed layer by layer, the nearest layer there is."""
     state = ViewState.of(view)
     source = state.source if sides_of(state.source)[1].patches else shown_sources(view)[0]
@@ -104,7 +103,7 @@ def _head(source: Source, state: ViewState, count: int) -> int | None:
     return source.heads.index(int(state.head)) if isinstance(state.head, int) else None
 
 
-def words_of_picture(view: ImageView) -> str:
+def words_of_picture(view: Any) -> str:
     """Return one or two sentences on the map over the picture: its shares, and its strongest patch."""
     shown = shown_of(view)
     places, row = shown.places, shown.row
@@ -123,7 +122,7 @@ def words_of_picture(view: ImageView) -> str:
     return f"{shown.title.removesuffix('reads')}gives {shares}; {strongest}."
 
 
-def pixels_of(view: ImageView) -> NDArray[np.uint8]:
+def pixels_of(view: Any) -> NDArray[np.uint8]:
     """Return the picture as the model saw it, [row, column, channel]; grey if it is not known."""
     trace: Any = view.pictured
     picture = None if trace is None else trace.picture
@@ -135,7 +134,7 @@ def pixels_of(view: ImageView) -> NDArray[np.uint8]:
     return np.full((16 * rows, 16 * columns, 3), _PLAIN, np.uint8)
 
 
-def picture_sheet(view: ImageView, theme: Theme) -> Sheet:
+def picture_sheet(view: Any, theme: Theme) -> Sheet:
     """Return the picture with its map, and small ones of all heads of the layer, or of all targets."""
     from attnwidgets.figures.parts.matrix import Scale
     from attnwidgets.figures.parts.picture import Pictured
@@ -161,7 +160,7 @@ def picture_sheet(view: ImageView, theme: Theme) -> Sheet:
     return Sheet(shown.title, [Beside(left, right, share=0.5)], words)
 
 
-def _names(view: ImageView, source: Source) -> list[str]:
+def _names(view: Any, source: Source) -> list[str]:
     if source.of_targets:
         return list(source.axes()[0]["labels"])
     base = view.options["indexBase"]
@@ -188,7 +187,7 @@ def _shares(shown: Shown) -> str:
     return " · ".join([*others, patches])
 
 
-def _colours(view: ImageView, values: Floats, *, signed: bool) -> tuple[Colormap, Normalize]:
+def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Colormap, Normalize]:
     """Return the colours over a picture, the same in every theme, and their range."""
     from attnwidgets.figures.drawing import colour_scale
     from attnwidgets.figures.palettes import SCALE
@@ -201,7 +200,7 @@ def _colours(view: ImageView, values: Floats, *, signed: bool) -> tuple[Colormap
     return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
 
 
-def picture_png(view: ImageView) -> bytes:
+def picture_png(view: Any) -> bytes:
     """Return the picture with its map as a small PNG, for viewers without widgets."""
     from PIL import Image
 

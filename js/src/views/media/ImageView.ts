@@ -92,6 +92,7 @@ export const renderImageView = view((ctx, root, signal) => {
   const direction = createSegments("direction", { from: "from", into: "into" }, signal, () => turn());
   const picture = createPicture(ctx, () => draw());
   const smooth = createSegments("between patches", { nearest: "nearest", smoothed: "smoothed" }, signal, () => draw());
+  const smoothLabel = smooth.element.lastElementChild as HTMLElement;
   const heat = h("input.range.image-opacity", {
     type: "range",
     min: "0",
@@ -155,18 +156,18 @@ export const renderImageView = view((ctx, root, signal) => {
   /** The patch that is read, by its place in the grid; -1: the strongest. */
   let reading = -1;
   let spoken = false;
-  const [isPainted, isBelow] = [createWatch(), createWatch()];
+  const [isPainted, isBelow, isOtherExtent] = [createWatch(), createWatch(), createWatch()];
 
   offerAdjusting(ctx, "colours", menu);
   root.classList.add("aw-image");
   setFlag(root, "data-inside", isInside);
   const frame = createFrame(ctx, root, {
-    controls: [...controls.elements, direction.element],
+    controls: isInside ? [] : [...controls.elements, direction.element],
     tags: swaps.slice(2).map(({ button }) => button),
     legend,
     body: [lead, atlas.element, main, norms.element],
     skeleton: "own",
-    hint: "Click a patch to see what it reads.",
+    hint: ctx.source().kind === "map" ? "Click a patch to see what it reads." : "Point at a patch to read its value.",
     says: true,
     actions: copy ? [copy.element] : [],
   });
@@ -200,7 +201,9 @@ export const renderImageView = view((ctx, root, signal) => {
       };
     }
     const answer = answers.get<PatchRowsMeta>(topic, args);
-    if (!answer) return { ...missingAnswer(answers, topic, args, "the map"), other: shown?.source.id !== source.id };
+    const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+    const map = source.kind === "attributions" ? "map" : `map of ${elementName(ctx, own, chosen.index)}`;
+    if (!answer) return { ...missingAnswer(answers, topic, args, map), other: shown?.source.id !== source.id };
     const rows = readRows(answer);
     const at = Math.max(0, rows.layers.indexOf(layer));
     const target = Math.max(0, ctx.cell("pinned")?.query ?? 0);
@@ -245,8 +248,8 @@ export const renderImageView = view((ctx, root, signal) => {
   // ---- the picture ----
 
   const shadeOf = ({ source, rows, layer, head }: Shown): Shade => {
-    const { palette, scale, extent: filter } = filtersOf(ctx);
-    const wanted = extent.value === "map" && filter === "all" ? "all" : extent.value;
+    const { palette, scale } = filtersOf(ctx);
+    const wanted = extent.value;
     const layers = wanted === "all" ? [...rows.layers.keys()] : [layer];
     const heads: HeadKey[] = wanted === "map" ? [head] : Array.from({ length: rows.heads }, (_, i) => i);
     const peaks = layers.flatMap((at) => heads.map((one) => rows.peak(at, one))).filter((peak) => !Number.isNaN(peak));
@@ -281,7 +284,9 @@ export const renderImageView = view((ctx, root, signal) => {
     if (isBelow(wide, high, picture.ratio()) && wide > 0) picture.draw(below, wide, high);
     setStyles(plot, { "--aw-heat": heat.value });
     setFlag(plot, "data-smooth", isSmooth);
-    assign(smoothLabel, { title: `${rows.grid[0]} × ${rows.grid[1]} values, interpolated` });
+    const grid = `${rows.grid[0]} × ${rows.grid[1]} values`;
+    assign(smoothLabel, { title: `${grid}, interpolated` });
+    smoothLabel.dataset.values = `: ${grid}`;
     if (!isPainted(values, JSON.stringify(shade), around.value)) return;
     paintHeat(warm, values, rows.grid, shade);
     setAttributes(lines, { viewBox: `0 0 ${rows.grid[1]} ${rows.grid[0]}` });
@@ -291,7 +296,6 @@ export const renderImageView = view((ctx, root, signal) => {
     setText(most, tickText(shade.range[1]));
     legend.title = `${shade.mode} scale; ${now.source.stochastic && now.chosen.side === "query" ? "share of what is read" : "weight"}`;
   };
-  const smoothLabel = smooth.element.lastElementChild as HTMLElement;
 
   const drawColumn = (now: Shown): void => {
     const { rows, layer, source, chosen, head } = now;
@@ -301,7 +305,7 @@ export const renderImageView = view((ctx, root, signal) => {
     const first = rows.others.findIndex((i) => axis.special[i]);
     const own = extent.value === "map";
     const shade = shadeOf(now);
-    const isWide = root.dataset.size === "wide";
+    const isWide = root.dataset.size === "wide" || targets;
     const entries = Array.from({ length: rows.heads }, (_, i): Entry => {
       const top = rows.peak(layer, i) || 1;
       const range: readonly [number, number] = own ? [source.signed ? -top : 0, top] : shade.range;
@@ -329,11 +333,15 @@ export const renderImageView = view((ctx, root, signal) => {
   const readElement = (now: Shown): { element: number; how: string } => {
     const { rows, chosen, values, source } = now;
     const otherSide = chosen.side === "query" ? "key" : "query";
-    if (reading >= 0) return { element: rows.patches[reading] ?? -1, how: "" };
+    const pinned = source.kind === "attributions" ? null : ctx.cell("pinned");
+    const pin = pinned?.[otherSide] ?? -1;
+    if (reading >= 0) {
+      const element = rows.patches[reading] ?? -1;
+      return { element, how: element === pin ? "pinned" : "" };
+    }
     const over = ctx.cell("hover")?.[otherSide] ?? -1;
     if (over >= 0 && !plot.matches(":hover")) return { element: over, how: "" };
-    const pinned = source.kind === "attributions" ? null : ctx.cell("pinned");
-    if (pinned && pinned[otherSide] >= 0) return { element: pinned[otherSide], how: "pinned" };
+    if (pin >= 0) return { element: pin, how: "pinned" };
     let best = 0;
     for (let i = 1; i < values.length; i += 1)
       if (Math.abs(values[i] as number) > Math.abs(values[best] as number)) best = i;
@@ -440,26 +448,32 @@ export const renderImageView = view((ctx, root, signal) => {
     extent.options[0]?.replaceChildren(targets ? "this map" : head === "-" ? "this layer's" : "this head");
     const canNorm = Boolean((ctx.options as { canNorm?: boolean }).canNorm) && source.query === source.key;
     setFlag(root, "data-norms", canNorm);
+    setFlag(root, "data-targets", targets);
     for (const { name, button } of swaps) button.hidden = name === "norms" && !canNorm;
   };
 
   const draw = (): void => {
+    const filter = filtersOf(ctx).extent;
+    if (isOtherExtent(filter)) extent.value = filter || "map";
     const missing = read();
     words();
     frame.lacks(missing);
-    setFlag(plot, "data-blank", missing !== null && (missing.other ?? false));
+    // What failed leaves the picture without the map of something else.
+    setFlag(root, "data-blank", missing !== null && (missing.kind !== "awaited" || (missing.other ?? false)));
     if (!shown || width <= 0) return;
     const now = shown;
     const { rows, layer, head, chosen, source } = now;
     const { palette } = filtersOf(ctx);
     const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
     const targets = source.kind === "attributions";
+    // Maps of one layer stand beside the picture already.
+    setFlag(root, "data-flat", rows.layers.length < 2);
     drawColumn(now);
     fit();
     paint(now);
     const name = elementName(ctx, own, chosen.index);
     const about = targets ? "by target" : chosen.side === "query" ? `what ${name} reads` : `who reads ${name}`;
-    atlas.show(rows, about, palette, (ctx.options.height ?? 560) - 188);
+    atlas.show(rows, about, palette, isInside ? root.clientHeight - 112 : (ctx.options.height ?? 560) - 188);
     atlas.select(layer, typeof head === "number" ? head : head === "-" ? 0 : -1);
     shares.show({
       chosen,
@@ -592,7 +606,7 @@ export const renderImageView = view((ctx, root, signal) => {
         : now >= NARROW
           ? [[smooth.element], [outlineField, heatField]]
           : [[], [smooth.element, outlineField, heatField]];
-    setChildren(tools, ...inLead);
+    setChildren(tools, ...(isInside ? [direction.element] : []), ...inLead);
     setChildren(menu, ...inMenu);
     draw();
   });

@@ -142,7 +142,7 @@ export function createAtlas(
       setText(title, `${total} ${total === 1 ? unit : plural(unit)}`);
       setText(about, words);
       plot.ariaLabel = `${total} maps, ${words}. Arrow keys change layer and head.`;
-      element.hidden = total < 2 || !rows.patches.length;
+      element.hidden = layers < 2 || !rows.patches.length;
       if (element.hidden || !isOther(rows, ctx.theme, palette, source, tall, ctx.options.indexBase, density())) return;
       layout(layers, rows.heads, rows.grid, tall);
       paint(rows, palette);

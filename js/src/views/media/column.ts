@@ -74,7 +74,11 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
         const isMissing = Number.isNaN(rows.peak(layer, i));
         setText(
           number,
-          Number.isNaN(value) || isMissing ? "" : isWide ? value.toFixed(3) : value.toFixed(2).replace("0.", "."),
+          Number.isNaN(value) || isMissing
+            ? ""
+            : isWide
+              ? value.toFixed(3).replace("-", "−")
+              : value.toFixed(2).replace("0.", "."),
         );
         setStyles(bar, { width: about && value > 0 ? `${Math.min(100, 100 * value)}%` : "0" });
         const words = [name, isMissing ? "pruned" : about && `${about} ${printed(value, true)}`]

@@ -57,7 +57,7 @@ export function elementName(ctx: ViewContext, axis: Axis, i: number): string {
   const label = axis.labels[i];
   if (label === undefined) return "–";
   if ((placesOf(axis).cells[i] ?? -1) >= 0) return `patch ${label}`;
-  return axis.special[i] ? safeText(label) : quoted(axis.labels, i, ctx.options.indexBase);
+  return axis.special[i] || /^\[.*\]$/.test(label) ? safeText(label) : quoted(axis.labels, i, ctx.options.indexBase);
 }
 
 /** What is looked at: what an element reads ("query"), or who reads it ("key"). */

@@ -40,7 +40,7 @@ export function createShares(
   const query = h("span.chip.image-query");
   const chips = h("span.image-chips", { role: "group", "aria-label": "tokens beside the picture" });
   const words = h("span.image-words", { role: "group", "aria-label": "words" });
-  const element = h("div.image-shares", what, query, chips, words);
+  const element = h("div.image-beside-picture", h("div.image-shares", what, query, chips), words);
   const isOther = createWatch();
   let made = new Map<number, Chip>();
   let buttons = new Map<number, HTMLElement>();
@@ -80,7 +80,7 @@ export function createShares(
     words.hidden = plain.length === 0;
   };
   const showChip = ({ bar, number }: Chip, value: number, shares: boolean, amount: boolean): void => {
-    setText(number, Number.isNaN(value) ? "" : value.toFixed(3));
+    setText(number, Number.isNaN(value) ? "" : value.toFixed(3).replace("-", "−"));
     setStyles(bar, {
       width: shares ? `max(2px, calc(${Math.min(1, Math.abs(value))} * var(--aw-image-bar, 90px)))` : "0",
       background: amount ? "var(--aw-amount)" : "var(--aw-apart)",
