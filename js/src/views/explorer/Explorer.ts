@@ -81,7 +81,7 @@ export const renderExplorer = view((ctx, root, signal) => {
       h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), line.state),
     ],
     body: [panes.element],
-    hint: "Click a token to see what it reads.",
+    hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it reads.`,
     actions: [copy.element],
   });
   root.classList.add("aw-explorer");
@@ -137,10 +137,10 @@ export const renderExplorer = view((ctx, root, signal) => {
     // A picture takes the place of map and heads, and if it is all there is, that of the text.
     const pictured = Boolean(axis.grid && ctx.views.ImageView);
     picture.hidden = !pictured;
-    setFlag(middle, "data-picture", pictured);
     map.hidden = pictured || (attributed && !many);
     layers.hidden = pictured || !attributed || many || ctx.layered().source.layers.length < 2;
     text.hidden = pictured && axis.labels.every((_, i) => axis.special[i] || !axis.cells || (axis.cells[i] ?? -1) >= 0);
+    assign(text.closest<HTMLElement>(".aw-lead") ?? text, { hidden: text.hidden });
     drawMaps();
     panes.offer(
       (name) => {
@@ -148,6 +148,7 @@ export const renderExplorer = view((ctx, root, signal) => {
         return predicts || !["RemovalView", "Predictions"].includes(name);
       },
       !(attributed || one || pictured),
+      pictured,
     );
   };
   /** Draw what is in sight for the first time. */

@@ -211,6 +211,21 @@ export const renderImageView = view((ctx, root, signal) => {
     shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place) };
     return null;
   };
+  // For an answer in words beside it, which would ask for a whole matrix.
+  ctx.lasting.set("pictured", (side: string, index: number): Float32Array | undefined => {
+    if (!shown || (shown.source.kind === "map" && (shown.chosen.side !== side || shown.chosen.index !== index))) return;
+    const { rows, layer, values, source } = shown;
+    const whole = new Float32Array(rows.patches.length + rows.others.length);
+    const head = source.kind === "map" ? shown.head : index;
+    const map = head === shown.head ? values : rows.map(layer, head);
+    rows.patches.forEach((element, i) => {
+      whole[element] = map[i] as number;
+    });
+    rows.others.forEach((element, i) => {
+      whole[element] = rows.rest(layer, head)[i] as number;
+    });
+    return whole;
+  });
   const placeOf = (source: Source, head: HeadKey): HeadKey =>
     typeof head === "number" ? Math.max(0, source.heads?.indexOf(head) ?? 0) : head;
 
@@ -494,6 +509,7 @@ export const renderImageView = view((ctx, root, signal) => {
       );
     }
     point();
+    (ctx.lasting.get("drawn") as (() => void) | undefined)?.();
   };
   const pointAtlas = (layer: number, head: number): void => {
     if (!shown || layer < 0) {
