@@ -153,10 +153,13 @@ export const renderImageView = view((ctx, root, signal) => {
   let shown: Shown | null = null;
   let size: readonly [number, number] = [0, 0];
   let width = 0;
+  /** Sizes of the panes, measured when they change: to measure while drawing would lay out the page each time. */
+  let room: readonly [number, number] = [0, 0];
+  let normsRoom: readonly [number, number] = [0, 0];
   /** The patch that is read, by its place in the grid; -1: the strongest. */
   let reading = -1;
   let spoken = false;
-  const [isPainted, isBelow, isOtherExtent] = [createWatch(), createWatch(), createWatch()];
+  const [isPainted, isBelow, isOtherExtent, isFitted] = [createWatch(), createWatch(), createWatch(), createWatch()];
 
   offerAdjusting(ctx, "colours", menu);
   root.classList.add("aw-image");
@@ -278,9 +281,9 @@ export const renderImageView = view((ctx, root, signal) => {
     const [rows, cols] = shown?.rows.grid ?? [0, 0];
     if (!rows || !cols || width <= 0) return;
     const ratio = picture.ratio() ?? rows / cols;
+    if (!isFitted(rows, cols, ratio, column.element.hidden, ...room, root.dataset.size)) return;
     const beside = column.element.hidden ? 0 : column.element.offsetWidth + GAP;
-    const room = [main.clientHeight - PADDING, main.clientWidth - 2 * PADDING - beside] as const;
-    const wide = Math.max(cols, Math.min(room[1], room[0] / ratio));
+    const wide = Math.max(cols, Math.min(room[0] - beside, room[1] / ratio));
     const across = Math.max(1, Math.floor(wide / cols));
     const down = Math.max(1, Math.round((across * cols * ratio) / rows));
     const now = cols > wide || !down ? ([wide, wide * ratio] as const) : ([across * cols, down * rows] as const);
@@ -334,14 +337,7 @@ export const renderImageView = view((ctx, root, signal) => {
         shade: { ...shade, range },
       };
     });
-    column.show(
-      rows,
-      layer,
-      entries,
-      typeof head === "number" ? head : -1,
-      isWide,
-      (main.clientHeight || 396) - PADDING,
-    );
+    column.show(rows, layer, entries, typeof head === "number" ? head : -1, isWide, room[1] || 384);
   };
 
   /** The patch that is read: under the pointer, pinned, or the strongest; an element of the map's axis, or -1. */
@@ -498,15 +494,9 @@ export const renderImageView = view((ctx, root, signal) => {
       shares: source.stochastic && chosen.side === "query",
       targets,
     });
-    if (root.hasAttribute("data-norms") && norms.element.offsetWidth > 0) {
-      const inner = norms.element.clientWidth - 24;
-      norms.show(
-        source.stack,
-        ctx.axisOf(source.key),
-        Math.max(0, source.layers.indexOf(ctx.resolved().layer)),
-        inner,
-        norms.element.clientHeight - 8,
-      );
+    if (root.hasAttribute("data-norms") && normsRoom[0] > 0) {
+      const at = Math.max(0, source.layers.indexOf(ctx.resolved().layer));
+      norms.show(source.stack, ctx.axisOf(source.key), at, ...normsRoom);
     }
     point();
     (ctx.lasting.get("drawn") as (() => void) | undefined)?.();
@@ -626,7 +616,14 @@ export const renderImageView = view((ctx, root, signal) => {
     setChildren(menu, ...inMenu);
     draw();
   });
-  onResize(main, signal, () => draw());
+  onResize(main, signal, (box) => {
+    room = [box.width, box.height];
+    draw();
+  });
+  onResize(norms.element, signal, (box) => {
+    normsRoom = [box.width, box.height];
+    if (box.width > 0) draw();
+  });
   return (changed) => {
     if (only(changed, "hover")) {
       point();

@@ -56,30 +56,50 @@ export interface Shade {
   range: readonly [number, number];
 }
 
+const TABLES = new Map<string, Uint32Array>();
+/** The last colour of a table, and the middle of a signed one. */
+const [LAST, MIDDLE] = [256, 128];
+
+/** Colours by share of the range as canvas pixels, RGBA in memory. */
+function tableOf(map: OverMap, signed: boolean): Uint32Array {
+  const name = `${map} ${signed}`;
+  let table = TABLES.get(name);
+  if (!table) {
+    table = Uint32Array.from({ length: LAST + 1 }, (_, i) => {
+      const share = signed ? (i - MIDDLE) / MIDDLE : i / LAST;
+      const [r, g, b] = colourOver(map, share, signed).map(Math.round) as unknown as Rgb;
+      return ((Math.round(255 * opacityAt(share)) << 24) | (b << 16) | (g << 8) | r) >>> 0;
+    });
+    TABLES.set(name, table);
+  }
+  return table;
+}
+
 /** Colours of values as RGBA: transparent at zero, and where there is no number. */
 export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): Uint8ClampedArray<ArrayBuffer> {
-  const out = new Uint8ClampedArray(4 * values.length);
   const signed = range[0] < 0;
+  const table = tableOf(map, signed);
+  const out = new Uint32Array(values.length);
+  const top = range[1] || 1;
   for (let i = 0; i < values.length; i += 1) {
     const value = values[i] as number;
     if (Number.isNaN(value)) continue;
-    const at = place(value, range, mode);
-    const share = signed ? 2 * at - 1 : at;
-    out.set([...colourOver(map, share, signed), 255 * opacityAt(share)].map(Math.round), 4 * i);
+    const size = Math.abs(value);
+    const share = Math.min(1, mode === "linear" ? size / top : place(size, [0, top], mode));
+    out[i] = table[Math.round(signed ? MIDDLE + Math.sign(value) * share * MIDDLE : share * LAST)] as number;
   }
-  return out;
+  return new Uint8ClampedArray(out.buffer);
 }
 
 /** Paint a map on a canvas of one pixel a patch. */
 export function paintHeat(
-  canvas: HTMLCanvasElement | OffscreenCanvas,
+  canvas: HTMLCanvasElement,
   values: ArrayLike<number>,
   [rows, cols]: readonly [number, number],
   shade: Shade,
 ): void {
   if (canvas.width !== cols || canvas.height !== rows) [canvas.width, canvas.height] = [cols, rows];
-  const pen = canvas.getContext("2d") as CanvasRenderingContext2D | null;
-  if (rows && cols) pen?.putImageData(new ImageData(shades(values, shade), cols, rows), 0, 0);
+  if (rows && cols) canvas.getContext("2d")?.putImageData(new ImageData(shades(values, shade), cols, rows), 0, 0);
 }
 
 /** The fewest patches, the largest first, that hold a share of what all of them hold, by magnitude. */

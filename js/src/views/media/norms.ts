@@ -48,7 +48,12 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
   const element = h("div.image-norms", h("div.image-head", title, about), progress.element, body);
   const isOther = createWatch();
 
-  const paint = (patches: readonly number[], axis: Axis, others: readonly (readonly [string, number])[]): void => {
+  const paint = (
+    patches: readonly number[],
+    axis: Axis,
+    others: readonly (readonly [string, number])[],
+    width: number,
+  ): void => {
     const [low, high] = [Math.min(...patches), Math.max(...patches)];
     paintHeat(
       heat,
@@ -58,14 +63,14 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
     );
     plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;
     const all = [...patches, ...others.map(([, value]) => value)];
-    drawHistogram(patches, others, [Math.min(...all), Math.max(...all)]);
+    drawHistogram(patches, others, [Math.min(...all), Math.max(...all)], width);
   };
   const drawHistogram = (
     patches: readonly number[],
     others: readonly (readonly [string, number])[],
     [low, high]: readonly [number, number],
+    width: number,
   ): void => {
-    const width = chart.clientWidth || 300;
     const step = tickStep(high - low || 1, 5);
     const [first, last] = [Math.floor(low / step) * step, Math.ceil((high + step * 1e-9) / step) * step];
     const x = (value: number): number => ((value - first) / (last - first || 1)) * width;
@@ -134,7 +139,7 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
       [below.width, below.height] = [wide * 2, high * 2];
       if (dimmed) below.getContext("2d")?.drawImage(dimmed, 0, 0);
       setStyles(plot, { width: `${wide}px`, height: `${high}px` });
-      paint(patches, axis, special);
+      paint(patches, axis, special, Math.max(80, width));
       const middle = median(patches);
       const bound = answer.meta.outlier * middle;
       const found = patches.flatMap((value, i) => (value > bound ? [axis.labels[order[i] as number] as string] : []));

@@ -57,7 +57,9 @@ export function readRows(answer: Answer<PatchRowsMeta>): PatchRows {
   const decoded = new Map<string, Float32Array>();
   const decode = (from: DataView | undefined, count: number, at: number, top: number): Float32Array => {
     const values = valueTable(meta.signed, GAMMA, Number.isNaN(top) ? 0 : top);
-    return Float32Array.from({ length: count }, (_, i) => values[from?.getUint8(at * count + i) ?? 0] as number);
+    const out = new Float32Array(count);
+    if (from) for (let i = 0; i < count; i += 1) out[i] = values[from.getUint8(at * count + i)] as number;
+    return out;
   };
   /** Of a head, or reduced over those that there are. */
   const reduced = (layer: number, head: HeadKey, kind: string, one: (at: number) => Float32Array): Float32Array => {
