@@ -89,6 +89,7 @@ from .views.explorer import Explorer as Explorer, explore as explore
 from .views.maps.heatmap import Heatmap as Heatmap
 from .views.maps.layer_slider import LayerSlider as LayerSlider
 from .views.heads.head_grid import HeadGrid as HeadGrid
+from .views.media.image_view import ImageView as ImageView
 from .views.heads.head_view import HeadView as HeadView
 from .views.heads.neuron_view import NeuronView as NeuronView
 from .views.text.token_strip import TokenStrip as TokenStrip

@@ -8,6 +8,8 @@ from attnwidgets.views.evaluate.scorecard_view import ScorecardView
 from attnwidgets.views.features.feature_strip import FeatureStrip
 from attnwidgets.views.features.feature_table import FeatureTable
 from attnwidgets.views.maps.heatmap import Heatmap
+from attnwidgets.views.media.image_view import ImageView
+from attnwidgets.views.media.patches import pictured_of, units_on_grid
 from attnwidgets.views.text.relevance_map import RelevanceMap
 from attnwidgets.views.text.token_strip import TokenStrip
 
@@ -15,19 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.explanations.viewable import Viewable
     from attnwidgets.views.base.view import View
 
 
+def _of_map(shown: MixingMap, **options: Any) -> View:
+    """Return a Heatmap; of the patches of a picture that is in memory, an ImageView."""
+    return (ImageView if pictured_of(shown) is not None and units_on_grid(shown) else Heatmap)(shown, **options)
+
+
 def _of_attributions(attributions: Attributions, **options: Any) -> View:
-    """Return a TokenStrip; for several targets, or values by layer, a RelevanceMap."""
+    """Return a TokenStrip; for several targets, or values by layer, a RelevanceMap; or as `_of_map`."""
+    if pictured_of(attributions) is not None and units_on_grid(attributions):
+        return ImageView(attributions, **options)
     is_matrix = attributions.map is not None or len(attributions.shape) > 1
     return (RelevanceMap if is_matrix else TokenStrip)(attributions, **options)
 
 
 # The view that shows a kind of result best, by `Viewable.kind`.
 _VIEWS: dict[str, Callable[..., View]] = {
-    "MixingMap": Heatmap,
+    "MixingMap": _of_map,
     "ContributionGraph": Heatmap,
     "Attributions": _of_attributions,
     "Scorecard": ScorecardView,

@@ -20,6 +20,8 @@ from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.heads.pair_handlers import pair_handlers
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
+from attnwidgets.views.media.handlers import picture_handlers
+from attnwidgets.views.media.patches import is_only_a_picture, pictured_of, sides_of, units_on_grid
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.keys import base_of
@@ -96,12 +98,19 @@ class Explorer(Intervening):
             self.PARTS = (*self.PARTS, "features")
         if removal_handlers(self, self._predicts):
             self.PARTS = (*self.PARTS, "removal")
+        self.pictured = pictured_of(shown)
+        if self.pictured is not None:
+            self.PARTS = (*self.PARTS, "image")
+            self.SHOWS_MEDIA = True
+            self.READS_MATRICES = not is_only_a_picture(self.pictured)
         super().__init__(shown, marks=marks, methods=methods, **options)
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
             # Another view may have selected a method that is not offered here, such as SAE features.
             self.selection.method = self._options["methods"][0]
         if self._features is not None:
             show_features(self, self._features, None)
+        if self.pictured is not None:
+            self.add_options(canNorm=getattr(self.pictured, "model", None) is not None)
 
     def _begun(self, shown: Any, features: Any) -> Any:
         """Return the trace to begin with, of those in a list."""
@@ -144,6 +153,9 @@ class Explorer(Intervening):
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
+        on_grid = units_on_grid(main) if self.pictured is not None else []
+        if on_grid and not self._options["units"]:
+            return on_grid[0]
         is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
         if not is_long or self._options["units"] or SENTENCE not in main.available_units():
             return super()._first_unit()
@@ -158,6 +170,8 @@ class Explorer(Intervening):
         handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
         handlers |= {"follow": Handler(self._follow, runs_model=True)}
         handlers |= {"text": Handler(self._show_other, runs_model=True)}
+        if self.pictured is not None:
+            handlers |= picture_handlers(self, self.pictured)
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers
@@ -165,7 +179,33 @@ class Explorer(Intervening):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import explorer_sheet
 
+        if self._shows_picture:
+            from attnwidgets.views.still.patches import picture_sheet
+
+            return picture_sheet(self, theme)
         return explorer_sheet(self, theme)
+
+    @property
+    def _shows_picture(self) -> bool:
+        """Whether the map that is shown lies over a picture."""
+        from attnwidgets.views.still.view_state import ViewState
+
+        return self.pictured is not None and bool(sides_of(ViewState.of(self).source)[1].patches)
+
+    def describe(self) -> str:
+        """Return one or two sentences on what this view shows, from its numbers."""
+        if not self._shows_picture:
+            return super().describe()
+        from attnwidgets.views.still.patches import words_of_picture
+
+        return words_of_picture(self)
+
+    def _png(self) -> bytes:
+        if not self._shows_picture:
+            return super()._png()
+        from attnwidgets.views.still.patches import picture_png
+
+        return picture_png(self)
 
     def _follow(self, interventions: Any) -> Answer:
         """Record the attention of the changed model; answer with the method by which the maps show it."""

@@ -15,7 +15,7 @@ export const SCALE: Mode = "linear";
 const DECADES = 4;
 
 /** The last colour of a table. Tables are odd, so that the middle of a diverging map is exactly zero. */
-const LAST = 256;
+export const LAST_COLOUR = 256;
 const tables = new Map<MapName, Uint8Array>();
 
 /** 257 RGB triples of a colour map, interpolated between the baked ones. */
@@ -24,9 +24,9 @@ export function mapTable(name: MapName): Uint8Array {
   if (!table) {
     const knots = atob(COLORMAPS[name]);
     const last = knots.length / 3 - 1;
-    table = new Uint8Array(3 * LAST + 3);
+    table = new Uint8Array(3 * LAST_COLOUR + 3);
     for (let i = 0; i < table.length; i += 1) {
-      const at = (Math.floor(i / 3) / LAST) * last;
+      const at = (Math.floor(i / 3) / LAST_COLOUR) * last;
       const low = Math.min(last - 1, Math.floor(at));
       const [a, b] = [knots.charCodeAt(3 * low + (i % 3)), knots.charCodeAt(3 * low + 3 + (i % 3))];
       table[i] = Math.round(a + (b - a) * (at - low));
@@ -38,7 +38,7 @@ export function mapTable(name: MapName): Uint8Array {
 
 /** The colour at a place, 0 to 1, of a map. */
 export function colourAt(name: MapName, at: number): Rgb {
-  const i = 3 * Math.round(LAST * at);
+  const i = 3 * Math.round(LAST_COLOUR * at);
   const [r = 0, g = 0, b = 0] = mapTable(name).subarray(i, i + 3);
   return [r, g, b];
 }
@@ -107,7 +107,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const rgb = mapTable(name);
   const out = new Uint32Array(HIDDEN + 1); // hidden cells have no colour
   for (let byte = 0; byte < 256; byte += 1) {
-    const at = 3 * Math.round(LAST * place(values[byte] ?? 0, range, mode));
+    const at = 3 * Math.round(LAST_COLOUR * place(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;
   }
   return out;

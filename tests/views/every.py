@@ -11,6 +11,7 @@ from attnwidgets.views.base.view import View
 from tests.explanations.made import random_classifier
 from tests.sae import made
 from tests.tracing import tiny
+from tests.tracing.pictures import PICTURES
 
 
 def every_view() -> list[str]:
@@ -48,6 +49,12 @@ def _two_texts():
 
 
 @functools.cache
+def _picture():
+    one = PICTURES["ViT"]
+    return [aw.trace(tiny.build(one.make), None, image=one.picture())]
+
+
+@functools.cache
 def _masked():
     model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
     sae = made.sae(d_in=32, site=made.SITE)
@@ -56,6 +63,7 @@ def _masked():
 
 
 OTHERS = {
+    "ImageView": _picture,
     "NeuronView": _queries,
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.accepts import accept, check_units
 from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
@@ -37,6 +38,8 @@ class LinkedView(AnyWidget):
     _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
+    SHOWS_MEDIA: bool = False  # whether it shows the picture or plays the sound of its trace
+    READS_MATRICES: bool = True  # whether it reads whole matrices from the store, or asks for what it needs
 
     _trace: Any = None  # that it was given, if it was
     _texts: Texts | None = None  # the traces that it can show, if it was given one
@@ -81,6 +84,8 @@ class LinkedView(AnyWidget):
         if store.stand_in is None and stand_in is not None:  # made for a view that was given no trace
             store.stand_in = stand_in
         store.acquire(self._holder)
+        if self.SHOWS_MEDIA and (pictured := self._trace or with_media(self._trace_id)) is not None:
+            store.show_media(pictured)
         selection = SELECTIONS.get(key)
         opening = self._opens(selection)
         keys = self._register(store, selection, opening)
@@ -163,6 +168,7 @@ class LinkedView(AnyWidget):
                 targetable=self._targetable,
                 overview=self.SHOWS_ALL_HEADS,
                 special=self.shows_special,
+                matrices=self.READS_MATRICES,
                 opens=self._wanted["unit"] or (self._first_unit() if selection is None else selection.unit),
             )
         except BaseException:  # the method's error, or an interrupt while it computes

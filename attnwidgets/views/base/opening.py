@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.views.base.opening_of_picture import first_query, focused_head, grid_unit
 from attnwidgets.views.wire.reader import LAYER_VALUES
 
 if TYPE_CHECKING:
@@ -67,6 +68,15 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
         shown.layers[0], shown.heads and shown.heads[0], unit, last_content(seen.labels, seen.special)
     )
     is_chosen = layer is not None or head is not None
+    pictured = grid_unit(shown)
+    if pictured is not None and len(pictured.labels) == len(seen.labels):
+        query = first_query(pictured)
+        first = first._replace(query=query)
+        ready = not (is_chosen or shown.on_demand or shown.heads is None or shown.known("signed"))
+        found = focused_head(shown, pictured, query) if ready and shown.knows_rows else None
+        if found is not None:
+            words = f"reads few patches, beside each other, from {pictured.labels[query]}"
+            return first._replace(layer=found.layer, head=found.head, words=words, value=found.score)
     return first if is_chosen or shown.heads is None or shown.known("signed") else _searched(shown, first)
 
 

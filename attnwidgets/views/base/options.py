@@ -49,8 +49,8 @@ class ViewOptions(TitleOptions, total=False):
     index_base: int
 
 
-class ColorOptions(ViewOptions, total=False):
-    """Options of views that colour numbers.
+class PaletteOptions(ViewOptions, total=False):
+    """Options of views that colour numbers, and have another place for special tokens.
 
     Args:
         scale: Colour scale: "linear", "sqrt" or "log"; None: "linear".
@@ -58,14 +58,22 @@ class ColorOptions(ViewOptions, total=False):
         palette: "paper" (to ink), "viridis", "cividis" or "greys" for weights; "orange-violet" (for and
             against), "red-blue" or "orange-purple" for signed values; the first of its kind where this one
             does not fit.
-        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
-            outside the colour scale. False: they are shown in the map. True: they are left out;
-            "renormalise" also divides the rest of each row by its sum, where rows are shares.
     """
 
     scale: str | None
     color_range: str | None
     palette: str | None
+
+
+class ColorOptions(PaletteOptions, total=False):
+    """Options of views that colour numbers.
+
+    Args:
+        hide_special: "apart": special tokens stand beside the map, as a bar at the end of each row, and
+            outside the colour scale. False: they are shown in the map. True: they are left out;
+            "renormalise" also divides the rest of each row by its sum, where rows are shares.
+    """
+
     hide_special: bool | str
 
 
@@ -114,7 +122,7 @@ PLAIN_OPTIONS: dict[str, Any] = {
 
 FILTERS = tuple(name for name in FilterOptions.__annotations__ if name not in ViewOptions.__annotations__)
 _LOWEST, _TALLEST = 200, 4000  # CSS pixels
-_DOCUMENTED = (TitleOptions, ViewOptions, ColorOptions, FilterOptions)
+_DOCUMENTED = (TitleOptions, ViewOptions, PaletteOptions, ColorOptions, FilterOptions)
 
 
 def checked_height(view: str, height: Any) -> int | None:

@@ -304,7 +304,7 @@ class View(DrawnView):
         from attnwidgets.views.still.view_state import ViewState
 
         self._moves = self.selection.moves
-        if self.sources():  # views of tables and of features have none
+        if self.READS_MATRICES and self.sources():  # views of tables and of features have none
             state = ViewState.of(self)
             self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
         self.opening = self._requests_at_opening()

@@ -101,6 +101,11 @@ def _packed(
         from attnwidgets.views.page.live.packing import add_live
 
         add_live(groups, name_of, state, blobs)
+    media = {name: entry["media"] for name, entry in stores.items() if entry["media"] is not None}
+    for store, model in media.items():
+        name = models[store]["state"]["media"].removeprefix("anywidget:")
+        blobs[f"aw-data-{name}"] = base64_text(zlib.compress(model.data, LEVEL))
+        at_once |= {name} if store in at_once else set()
     for name, entry in stores.items():
         blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
         if name not in at_once:
@@ -194,7 +199,10 @@ def _models(
             room.room_for_tiles = _OPENING_BYTES
             shown = {ViewState.of(other).source.id for other in linked if other.sources()}
             show = overview and not is_large
+            reads = any(other.READS_MATRICES for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
+            if not reads:
+                pack = Pack([], matrix)
             header = describe(sources, pack, _menu(views, view.store))
             stores[store] = {
                 "sources": sources,
@@ -202,9 +210,16 @@ def _models(
                 "state": {"header": header},
                 "selection": view.selection,
                 "overview": overview,
+                "reads": reads,
                 "special": special,
+                "media": view.store.media if any(other.SHOWS_MEDIA for other in linked) else None,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
+            if stores[store]["media"] is not None:
+                model = stores[store]["media"]
+                media = name_of("media", model)
+                models[store]["state"]["media"] = f"anywidget:{media}"
+                models[media] = {"kind": "media", "state": {"media": model.media, "lengths": model.lengths}}
         models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}
         name = name_of("view", view)
         order.append(name)

@@ -6,6 +6,7 @@ import dataclasses
 import warnings
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from traitlets import Bytes, Dict
 
@@ -16,16 +17,19 @@ from attnwidgets.views.wire.equality import is_special, same
 from attnwidgets.views.wire.header import describe, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import base_of, by_layer, is_by_layer, key_for_target, method_of, target_of
+from attnwidgets.views.wire.media_model import MediaModel
 from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.sources import Source
 from attnwidgets.views.wire.units import divides, in_unit, units_of
 from attnwidgets.views.wire.validation import fault
+from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
@@ -43,9 +47,11 @@ class TileStore(SharedModel):
     eager = Bytes(b"").tag(sync=True, echo_update=False)
     # How to reach what computes without a kernel; empty until the browser asks for it; None for large models.
     stand_in: Any = Dict(None, allow_none=True).tag(sync=True, echo_update=False)
+    media = WidgetTrait().tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
         self._lock = RLock()
+        self._name = uuid4().hex  # among those that use its media
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
         self._targetable: dict[str, Entry] = {}
@@ -56,7 +62,7 @@ class TileStore(SharedModel):
         self._places: dict[str, Place] = {}
         self._all_heads = False
         self._base: Pack | None = None
-        self._overview = False
+        self._overview = self._matrices = False
         self._special: set[bool] = set()
         self._opens: str | None = None
         super().__init__(**traits)
@@ -89,6 +95,7 @@ class TileStore(SharedModel):
         targetable: Mapping[str, Entry] | None = None,
         overview: bool = False,
         special: bool = False,
+        matrices: bool = True,
         opens: str | None = None,
     ) -> list[str]:
         """Make explanations known to the browser; return their method keys, followed by those of the menu.
@@ -107,12 +114,14 @@ class TileStore(SharedModel):
             targetable: By name, methods among the explanations that can explain other targets.
             overview: Whether the view opens with thumbnails of all heads.
             special: Whether it shows special tokens in the map.
+            matrices: Whether it reads matrices that were not asked for.
             opens: The unit that it opens in; None: the first one.
         """
         keys: list[str] = []
         before = self._contents()
         self._all_heads |= all_heads
         self._overview |= overview
+        self._matrices |= matrices
         self._special.add(special)
         for place, explanation in enumerate(explanations):
             held = self._held(explanation)
@@ -153,6 +162,7 @@ class TileStore(SharedModel):
     def _contents(self) -> list[Any]:
         return [
             self._overview,
+            self._matrices,
             *sorted(self._special),
             *self._sources,
             *((key, entry.refusal, entry.method.mark) for key, entry in self._menu.items()),
@@ -190,6 +200,12 @@ class TileStore(SharedModel):
         if place not in sent or (self._overview and not source.of_targets and source.id not in seen):
             self.announce()
 
+    def show_media(self, trace: Trace) -> None:
+        """Send the picture or the sound of the trace, if it has one; called by views that show it."""
+        if self.media is None and (found := MediaModel.of(trace)) is not None:
+            found.acquire(self._name)
+            self.media = found
+
     def release(self, holder: str) -> None:
         """Remove what only one view showed; the last view closes the store."""
         with self._lock:
@@ -205,6 +221,8 @@ class TileStore(SharedModel):
         super().release(holder)
         if not self.is_open:
             self._jobs.close()
+            if self.media is not None:
+                self.media.release(self._name)
 
     def _held(self, explanation: Any) -> Source | None:
         """Return the source that holds an explanation already, perhaps with more layers computed."""
@@ -242,6 +260,9 @@ class TileStore(SharedModel):
         sources, menu = self.sources(), self.menu
         if not (self.is_open and sources):  # the views may have been closed in the meantime
             return
+        if not self._matrices:  # each view asks for what it shows
+            self._tell(Pack([], self._first), sources, menu)
+            return
         base = self._base
         if base is None:
             lasting = opening_first([source for source in sources if not source.on_demand], self._opens)
@@ -260,6 +281,9 @@ class TileStore(SharedModel):
             special=self._special,
         )
         pack.include(sources, list(self._places.values()), overview=self._overview)
+        self._tell(pack, sources, menu)
+
+    def _tell(self, pack: Pack, sources: Sequence[Source], menu: Mapping[str, Entry]) -> None:
         with self.hold_sync():
             self.eager = pack.data
             self.header = describe(sources, pack, menu)

@@ -178,12 +178,16 @@ export interface Header {
   predictions: { title: string; items: Prediction[] };
 }
 
-/** Traits of the tile store. `eager` holds thumbnails and the first tiles, at the offsets that the header gives. */
+/**
+ * Traits of the tile store. `eager` holds thumbnails and the first tiles, at the offsets that the header gives; `media`
+ * refers to the picture or sound of the trace, if a view shows it.
+ */
 export interface StoreState {
   header: Header;
   eager: DataView;
   /** What computes without a kernel: empty until a view asks for it, null where the model is too large. */
   stand_in: StandInState | Record<string, never> | null;
+  media: string | null;
 }
 
 /** References to a small model (`PackedLive` of src/live/session.ts) and to the part that runs it. */
@@ -192,6 +196,13 @@ export interface StandInState {
   code: string;
   /** The recorded text in tokens. */
   ids: number[];
+}
+
+/** Traits of a picture or a sound, sent once whatever shows it: its buffers one after the other, and their lengths. */
+export interface MediaState {
+  media: PictureMedia | SoundMedia;
+  lengths: number[];
+  data: DataView;
 }
 
 /**

@@ -13,7 +13,7 @@ import { only, view } from "./view.ts";
 
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
-const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron";
+const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron, .aw-image";
 /** Milliseconds without a change before the summary is spoken. */
 const RESTS_MS = 500;
 

@@ -60,8 +60,8 @@ export const renderFilters = view((ctx, root, signal) => {
   const all = h("button.button", { type: "button" }, "show everything");
   const form = h(
     "div.form",
-    h("label.form-line", "special tokens", special),
-    ...(hides
+    ...(hides === "colours" ? [] : [h("label.form-line", "special tokens", special)]),
+    ...(hides === true
       ? [
           h("label.form-line", h("span", "largest values, share of each row ", share), mass),
           h("label.form-line", "hide values below", least),

@@ -35,8 +35,8 @@ export const isFiltered = (filters: Filters): boolean =>
 /** What the menu of a view offers to change. */
 export interface Adjustable {
   ctx: ViewContext;
-  /** Whether single values can be hidden, beside choosing their colours and what becomes of special tokens. */
-  hides: boolean;
+  /** Whether single values can be hidden, beside choosing their colours and what becomes of special tokens; or colours only. */
+  hides: boolean | "colours";
   /** What the view itself has to offer, below the filters. */
   more: readonly HTMLElement[];
 }
@@ -47,7 +47,7 @@ const ADJUSTABLE = new WeakMap<Element, Adjustable>();
 export const adjustableOf = (el: Element): Adjustable | undefined => ADJUSTABLE.get(el);
 
 /** Let the menu of a view offer special tokens, colours and, if it `hides` values, filters; views inside another leave it to that one. */
-export function offerAdjusting(ctx: ViewContext, hides: boolean, ...more: HTMLElement[]): void {
+export function offerAdjusting(ctx: ViewContext, hides: Adjustable["hides"], ...more: HTMLElement[]): void {
   const before = ADJUSTABLE.get(ctx.el);
   if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides, more });
 }

@@ -40,9 +40,10 @@ export const renderExplorer = view((ctx, root, signal) => {
   const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
-  const [text, heads, map, layers] = [
+  const [text, heads, map, layers, picture] = [
     h("div.reading"),
     h("div.pane.heads"),
+    h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
   ];
@@ -52,7 +53,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const line = createTextLine(ctx, signal, answers, text);
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
-  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers);
+  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers, picture);
   const inner = ctx.child({ title: "" });
   /** A panel with another view, drawn when first opened; none if the view is not loaded. */
   const holding = (name: string, title: string): Panel[] => {
@@ -80,7 +81,7 @@ export const renderExplorer = view((ctx, root, signal) => {
       h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), line.state),
     ],
     body: [panes.element],
-    hint: "Click a token to see what it reads.",
+    hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it reads.`,
     actions: [copy.element],
   });
   root.classList.add("aw-explorer");
@@ -103,7 +104,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const exactRows = createExactRows(ctx, () => point());
   /** The readout: where the pointer or the pin is. Runs on every pointer move. */
   const point = (): void => {
-    if (heads.matches(":hover, :focus-within")) return;
+    if (!picture.hidden || heads.matches(":hover, :focus-within")) return;
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head) ?? null;
     const cells = describeCells(ctx, exactRows, tile, ctx.cell("hover"), ctx.cell("pinned"));
@@ -132,30 +133,38 @@ export const renderExplorer = view((ctx, root, signal) => {
     const one = source.layers.length * (source.heads?.length ?? 1) < 2;
     assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
     const many = hasManyTargets(ctx);
-    map.hidden = attributed && !many;
-    layers.hidden = !attributed || many || ctx.layered().source.layers.length < 2;
+    const axis = ctx.axisOf(source.key);
+    // A picture takes the place of map and heads, and if it is all there is, that of the text.
+    const pictured = Boolean(axis.grid && ctx.views.ImageView);
+    picture.hidden = !pictured;
+    map.hidden = pictured || (attributed && !many);
+    layers.hidden = pictured || !attributed || many || ctx.layered().source.layers.length < 2;
+    text.hidden = pictured && axis.labels.every((_, i) => axis.special[i] || !axis.cells || (axis.cells[i] ?? -1) >= 0);
+    assign(text.closest<HTMLElement>(".aw-lead") ?? text, { hidden: text.hidden });
     drawMaps();
     panes.offer(
       (name) => {
         if (name === "FeatureStrip") return Boolean(saes);
         return predicts || !["RemovalView", "Predictions"].includes(name);
       },
-      !(attributed || one),
+      !(attributed || one || pictured),
+      pictured,
     );
   };
-  /** Draw the maps that are in sight for the first time. */
+  /** Draw what is in sight for the first time. */
   const drawMaps = (): void => {
     if (!map.hidden && !map.firstChild) renderHeatmap(inner, map);
     if (!layers.hidden && !layers.firstChild) ctx.views.LayerMap?.(inner, layers);
+    if (!text.hidden && !text.firstChild) renderTokenStrip(inner, text);
+    if (picture.hidden && !heads.firstChild) ctx.views.HeadGrid?.(ctx.child({ title: "" }, ofGrid), heads);
+    if (!picture.hidden && !picture.firstChild) ctx.views.ImageView?.(ctx.child({ title: "" }, frame.readout), picture);
   };
-  answers.get("interventions"); // fetched early, so that it is there when needed
-  update();
-  renderTokenStrip(inner, text);
   // The grid speaks while one is in it.
   const ofGrid: Readout = {
     show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),
   };
-  ctx.views.HeadGrid?.(ctx.child({ title: "" }, ofGrid), heads);
+  answers.get("interventions"); // fetched early, so that it is there when needed
+  update();
   ctx.views.ActiveList?.(inner, specs);
   on(heads, signal, { pointerleave: () => point() });
   return (changed) => {

@@ -19,6 +19,9 @@ import { createComputed } from "./computed.ts";
 /** Elements that are named one by one: of a map, and on each side of attributions. */
 const [MOST, MOST_A_SIDE] = [6, 4];
 
+/** What an ImageView hands over by, and what it calls when it has drawn. */
+const [PICTURED, DRAWN] = ["pictured", "drawn"];
+
 export interface Answer {
   element: HTMLElement;
   show(): void;
@@ -73,10 +76,14 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     return { query: opens >= 0 ? opens : lastContent(ctx.axisOf(source.query)), key: -1 };
   };
 
+  /** What a picture has read of an element that it shows: it needs no matrix. */
+  const pictured = (side: "query" | "key", index: number): Float32Array | undefined =>
+    (ctx.lasting.get(PICTURED) as ((...of: [string, number]) => Float32Array | undefined) | undefined)?.(side, index);
+
   /** The exact row if it is here, else that of the drawn tile; NaN: what the query cannot read. */
   const readRow = (source: Source, query: number): number[] | null => {
     const { layer, head } = ctx.resolved();
-    const exact = exactRows(query, true);
+    const exact = exactRows(query, true) ?? pictured("query", query);
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!exact && (!tile || tile.meta.whole)) return null;
     const { labels } = ctx.axisOf(source.key);
@@ -86,6 +93,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const readColumn = (source: Source, key: number): number[] | null => {
     const { layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
+    const drawn = pictured("key", key);
+    if (drawn) return [...drawn];
     if (!tile || tile.meta.whole) return null;
     const first = source.causal && source.query === source.key ? key : 0;
     return ctx.axisOf(source.query).labels.map((_, query) => (query < first ? Number.NaN : tile.value(query, key)));
@@ -228,5 +237,6 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       knockOut.ariaPressed = String(Boolean(out));
     }
   };
+  ctx.lasting.set(DRAWN, show);
   return { element, show };
 }

@@ -25,8 +25,8 @@ export interface Panel {
 
 export interface Panes {
   element: HTMLElement;
-  /** Say which panels there are now, and whether there are heads to choose from. */
-  offer(isOffered: (name: string) => boolean, hasHeads: boolean): void;
+  /** Say which panels there are now, whether there are heads to choose from, and whether a picture takes their place. */
+  offer(isOffered: (name: string) => boolean, hasHeads: boolean, isPicture: boolean): void;
   /** Follow the width of the page. */
   fit(width: number): void;
   /** Whether this panel is in sight. */
@@ -53,7 +53,7 @@ export function createPanes(
   let [now, chosen] = (lasting.get(OPEN) as [string, string] | undefined) ?? ["map", first?.name ?? ""];
   let offered: readonly Panel[] = panels;
   let isHeadless = false;
-  let isWide = false;
+  let [isWide, isPicture, lastWidth] = [false, false, 0];
 
   const isOpen = (name: string): boolean => name === chosen && (isWide || element.dataset.tab === "side");
   const show = (name: string): void => {
@@ -80,22 +80,30 @@ export function createPanes(
       if (button) show(button.dataset.name || chosen);
     },
   });
+  const fit = (width: number): void => {
+    lastWidth = width;
+    // Read and tabbed through as it stands: from left to right, and tabs before what they choose.
+    const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];
+    if (element.firstElementChild !== order[0]) element.append(...order);
+    // A picture has columns of its own, and needs all the width.
+    const isPhone = width < (isPicture ? NARROW : PHONE);
+    const wasWide = isWide;
+    isWide = width >= NARROW;
+    if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
+    else if (wasWide !== isWide) show(now);
+  };
   return {
     element,
     isOpen,
-    fit(width) {
-      // Read and tabbed through as it stands: from left to right, and tabs before what they choose.
-      const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];
-      if (element.firstElementChild !== order[0]) element.append(...order);
-      const isPhone = width < PHONE;
-      const wasWide = isWide;
-      isWide = width >= NARROW;
-      if (now === (isPhone ? "heads" : "map")) show(isPhone ? "map" : "heads");
-      else if (wasWide !== isWide) show(now);
-    },
-    offer(isOffered, hasHeads) {
+    fit,
+    offer(isOffered, hasHeads, pictured) {
       isHeadless = !hasHeads;
       setFlag(element, "data-headless", isHeadless);
+      setFlag(element, "data-picture", pictured);
+      if (isPicture !== pictured) {
+        isPicture = pictured;
+        fit(lastWidth);
+      }
       offered = panels.filter(({ name }) => isOffered(name));
       if (offered.some(({ name }) => name === chosen)) show(now);
       else show(first?.name ?? "");

@@ -1,0 +1,129 @@
+"""The view of a picture with maps over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.tracing.media.known import with_media
+from attnwidgets.views.base.options import PaletteOptions
+from attnwidgets.views.base.view import View
+from attnwidgets.views.media.handlers import picture_handlers
+from attnwidgets.views.media.patches import units_on_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.wire.handlers import Handler
+
+
+class ImageView(View):
+    """A picture, and over it what one of its patches reads, in one layer and head.
+
+    It opens with what the class token reads. Click a patch to see what that one reads, click it again, or
+    `[CLS]` above the picture, to go back; "into" turns the map round: who reads the chosen patch. Class and
+    register tokens are no part of the picture: they stand above it with the share that they take, so that
+    nothing is renormalised. At the left is the map of every layer and head for the chosen token, at the right
+    every head of the layer. Values are drawn patch by patch; "smoothed" interpolates between them, and says
+    of how many values. "outline" draws a line around the fewest patches that hold a share of the map.
+
+    Attributions have one map for every target: for and against it, transparent at zero. In a language model
+    that reads a picture, and in cross-attention, words stand above the picture: click a word to see where it
+    looks, or a patch to see which words read it.
+
+    Norms are those of the states after each layer (Darcet et al. 2024), computed when they are first shown.
+
+    A page without a kernel holds what class and register tokens read and what is pinned; of small models what
+    every patch reads.
+
+    Args:
+        shown: A trace of a picture; a MixingMap or Attributions of one, which is drawn on the picture as long
+            as its trace is in memory.
+        queries: Patches, as (row, column), whose maps a page holds as well; "all" for every patch.
+
+    Raises:
+        ValueError: `shown` has no patches, or `queries` names one that is not there.
+    """
+
+    _VIEW = "ImageView"
+    _HEIGHT = 560
+    _OPTIONS = PaletteOptions
+    _MANY_METHODS = True
+    SHOWS_MEDIA = True
+    READS_MATRICES = False
+    PARTS = ("image",)
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        queries: Sequence[tuple[int, int]] | str = (),
+        methods: Sequence[str] = (),
+        **options: Unpack[PaletteOptions],
+    ) -> None:
+        self._queries = queries
+        super().__init__(shown, methods=methods, **options)
+        self.add_options(canNorm=self.pictured is not None and self.pictured.model is not None)
+
+    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
+        super()._take(shown, methods, units)
+        on_grid = [one for one in self._explanations if units_on_grid(one)]
+        if not on_grid:
+            raise ValueError(
+                "ImageView() shows the patches of a picture, and this has none: give a trace of a picture, "
+                "aw.trace(model, processor, image=picture), or a map made from one."
+            )
+        # The map that it opens with, before others of the same trace, such as those of a text.
+        self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
+        self.pictured = self._trace or with_media(self._trace_id)
+
+    def _own_options(self) -> dict[str, Any]:
+        on_grid = {one.stack or "self" for one in self._explanations if units_on_grid(one)}
+        every = {one.stack or "self" for one in self._explanations}
+        units = list(dict.fromkeys(name for one in self._explanations for name in units_on_grid(one)))
+        fixed = {"stack": next(iter(on_grid))} if len(on_grid) == 1 < len(every) else {}
+        self._elements()
+        return {**fixed, "units": self._options["units"] or units, "canNorm": False}
+
+    def _elements(self) -> list[int]:
+        """Return the elements of `queries`, checked."""
+        main = self._explanations[0]
+        axis = getattr(main, "axis", None) or main.key
+        unit = axis.units[units_on_grid(main)[0]]
+        rows, columns = unit.grid or (0, 0)
+        places = {cell: element for element, cell in enumerate(unit.cells or ()) if cell is not None}
+        if self._queries == "all":
+            return list(places.values())
+        if isinstance(self._queries, str):
+            raise ValueError(f"ImageView(queries={self._queries!r}): give (row, column) of patches, or 'all'.")
+        found = []
+        for row, column in self._queries:
+            if not (0 <= row < rows and 0 <= column < columns):
+                raise ValueError(
+                    f"ImageView(queries=...): there is no patch {(row, column)}; rows are 0 to {rows - 1}, "
+                    f"columns 0 to {columns - 1}."
+                )
+            found.append(places[row * columns + column])
+        return found
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return picture_handlers(self, self.pictured, self._elements())
+
+    def describe(self) -> str:
+        """Return one or two sentences on the map that is shown over the picture."""
+        from attnwidgets.views.still.patches import words_of_picture
+
+        return words_of_picture(self)
+
+    def _png(self) -> bytes:
+        from attnwidgets.views.still.patches import picture_png
+
+        return picture_png(self)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.patches import picture_sheet
+
+        return picture_sheet(self, theme)

@@ -1,0 +1,35 @@
+"""How long the states of tokens are, layer by layer: outliers among patches serve the model as registers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+OUTLIER = 2.0
+"""A patch is an outlier from so many times the median patch of its layer on: thresholds in use differ by model."""
+
+
+def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
+    """Return the L2 norm of every token's state after each layer, [layer, token].
+
+    Runs the model once, unless another method has done so for this trace.
+
+    Args:
+        trace: A recorded trace with its model.
+        stack: Name of a stack that attends to itself.
+
+    Raises:
+        UnsupportedModelError: If there is no model, or its blocks are not found.
+
+    Source:
+        Darcet, Oquab, Mairal, Bojanowski (2024), "Vision Transformers Need Registers", figure 3.
+    """
+    from attnwidgets.tracing.block_replay import captured
+
+    blocks = captured(trace, stack, "token norms")
+    norms = [block.output[0].float().norm(dim=-1).cpu().numpy() for block in blocks.layers]
+    return np.asarray(np.stack(norms), dtype=np.float32)

@@ -1,0 +1,219 @@
+"""What a view of a picture shows without a browser: in words, as a small picture, and as a figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.views.media.handlers import element_of, shown_sources
+from attnwidgets.views.media.patches import sides_of
+from attnwidgets.views.media.rows import values_of
+from attnwidgets.views.still.view_state import ViewState
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap, Normalize
+    from numpy.typing import NDArray
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.media.patches import Places
+    from attnwidgets.views.wire.sources import Source
+
+    Floats = NDArray[np.float32]
+
+_SIDE = 384  # pixels of the longer side of the static picture
+_NAMED = 4  # class and register tokens whose share is said
+_PLAIN = 128  # grey beneath a map whose picture is not known
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a view of a picture shows.
+
+    Attributes:
+        state: Its source, layer and head.
+        side: "query": what the element reads; "key": who reads it.
+        index: The element.
+        places: The elements whose values these are.
+        values: Of the layer, [head or target, element].
+        head: Which of them is shown; None: their mean or largest.
+        title: Its name.
+    """
+
+    state: ViewState
+    side: str
+    index: int
+    places: Places
+    values: Floats
+    head: int | None
+    title: str
+
+    @property
+    def row(self) -> Floats:
+        """The values that are shown, [element]."""
+        if self.head is not None:
+            return np.asarray(self.values[self.head])
+        reduce = np.nanmax if self.state.head == "max" else np.nanmean
+        return np.asarray(reduce(self.values, axis=0))
+
+    def map(self, row: Floats) -> Floats:
+        """Return the values of patches [row, column]."""
+        return np.asarray(row[list(self.places.patches)].reshape(self.places.grid))
+
+    @property
+    def verb(self) -> str:
+        """Who reads what, before the element's name or after it."""
+        return "reads" if self.side == "query" else "is read by"
+
+
+def shown_of(view: Any) -> Shown:
+    """Return what a view shows; of a method that is computed layer by layer, the nearest layer there is."""
+    state = ViewState.of(view)
+    source = state.source if sides_of(state.source)[1].patches else shown_sources(view)[0]
+    side, index = element_of(view, source)
+    query, key = sides_of(source)
+    places = key if side == "query" else query
+    if not places.patches:  # words that read a patch: the picture shows what the first of them reads
+        side, index, places = "query", 0, key
+    ready = list(source.ready)
+    layer = min(ready, key=lambda number: abs(number - state.layer)) if ready else None
+    values = np.zeros((1, len(places.labels)), np.float32)
+    if layer is not None:
+        values = values_of(source, side, index)[ready.index(layer)]
+    head = _head(source, state, len(values))
+    name = query.name(index) if side == "query" else key.name(index)
+    base = view.options["indexBase"]
+    words = [str(view.options["title"]) or source.title]
+    if not view.options["title"] and not source.attributions:
+        words += [f"layer {state.layer + base}"] * (layer is not None)
+        words += [f"head {int(state.head) + base}"] if isinstance(state.head, int) and source.heads else []
+    who = "" if source.of_targets else f": {name} {'reads' if side == 'query' else 'is read by'}"
+    return Shown(state, side, index, places, values, head, ", ".join(words) + who)
+
+
+def _head(source: Source, state: ViewState, count: int) -> int | None:
+    if source.of_targets:
+        pinned = state.pinned
+        return pinned[0] if pinned and 0 <= pinned[0] < count else 0
+    if source.heads is None:
+        return 0
+    return source.heads.index(int(state.head)) if isinstance(state.head, int) else None
+
+
+def words_of_picture(view: Any) -> str:
+    """Return one or two sentences on the map over the picture: its shares, and its strongest patch."""
+    shown = shown_of(view)
+    places, row = shown.places, shown.row
+    source = shown.state.source
+    patches = row[list(places.patches)]
+    if not len(patches):
+        return f"{shown.title}."
+    best = int(np.nanargmax(np.abs(patches)))
+    count = f"{places.grid[0]} × {places.grid[1]} patches"
+    strongest = f"the strongest is {places.name(places.patches[best])}, {patches[best]:.3g}"
+    if source.signed or not source.stochastic or shown.side == "key":
+        return f"{shown.title}: {count}; {strongest}."
+    names = {place: places.labels[place] for place in places.others[:_NAMED]} | {shown.index: "itself"}
+    others = [f"{float(row[place]):.1%} to {names[place]}" for place in places.others[:_NAMED]]
+    shares = ", ".join([*others, f"{float(np.nansum(patches)):.1%} to {count}"])
+    return f"{shown.title.removesuffix('reads')}gives {shares}; {strongest}."
+
+
+def pixels_of(view: Any) -> NDArray[np.uint8]:
+    """Return the picture as the model saw it, [row, column, channel]; grey if it is not known."""
+    trace: Any = view.pictured
+    picture = None if trace is None else trace.picture
+    if picture is not None and picture.seen is not None:
+        return np.asarray(picture.seen)
+    if picture is not None and picture.given is not None:
+        return np.asarray(picture.given)
+    rows, columns = shown_of(view).places.grid
+    return np.full((16 * rows, 16 * columns, 3), _PLAIN, np.uint8)
+
+
+def picture_sheet(view: Any, theme: Theme) -> Sheet:
+    """Return the picture with its map, and small ones of all heads of the layer, or of all targets."""
+    from attnwidgets.figures.parts.matrix import Scale
+    from attnwidgets.figures.parts.picture import Pictured
+    from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+
+    shown = shown_of(view)
+    source, pixels = shown.state.source, pixels_of(view)
+    main = shown.map(shown.row)
+    colours, norm = _colours(view, main, signed=source.signed)
+    marks = [_marks(shown)]
+    large = Pictured(pixels, [main], [], colours, [norm], source.signed, marks)
+    name = "" if source.of_targets else "share" if source.stochastic else "weight"
+    left = Stack([large, Scale(colours, norm, name)])
+    words = _shares(shown)
+    if len(shown.values) < 2:  # noqa: PLR2004 - one map has nothing beside it
+        return Sheet(shown.title, [left], words)
+    maps = [shown.map(row) for row in shown.values]
+    norms = [_colours(view, one, signed=source.signed)[1] for one in maps]
+    chosen = -1 if shown.head is None else shown.head
+    small = Pictured(pixels, maps, _names(view, source), colours, norms, source.signed, (), chosen)
+    note = "" if source.of_targets else "own ranges"
+    right = Stack([Words(f"{'targets' if source.of_targets else 'heads of the layer'}, {note}".rstrip(", ")), small])
+    return Sheet(shown.title, [Beside(left, right, share=0.5)], words)
+
+
+def _names(view: Any, source: Source) -> list[str]:
+    if source.of_targets:
+        return list(source.axes()[0]["labels"])
+    base = view.options["indexBase"]
+    return [f"head {head + base}" for head in source.heads or ()]
+
+
+def _marks(shown: Shown) -> list[tuple[int, int]]:
+    """Return the chosen element, and the pinned one that it is read with, if they are patches."""
+    wanted = [] if shown.state.source.of_targets else [shown.index]
+    pinned = shown.state.pinned
+    wanted += [pinned[1]] if pinned is not None and min(pinned) >= 0 else []
+    cells = {element: cell for cell, element in enumerate(shown.places.patches)}
+    return [divmod(cells[place], shown.places.grid[1]) for place in wanted if place in cells]
+
+
+def _shares(shown: Shown) -> str:
+    """Return what stands beside the picture, in words."""
+    row, places, source = shown.row, shown.places, shown.state.source
+    if source.of_targets:
+        total = float(np.nansum(row[list(places.patches)]))
+        return f"sum over {len(places.patches)} patches {total:.3g}"
+    others = [f"{places.labels[place]} {float(row[place]):.3f}" for place in places.others[:_NAMED]]
+    patches = f"{len(places.patches)} patches {float(np.nansum(row[list(places.patches)])):.3f}"
+    return " · ".join([*others, patches])
+
+
+def _colours(view: Any, values: Floats, *, signed: bool) -> tuple[Colormap, Normalize]:
+    """Return the colours over a picture, the same in every theme, and their range."""
+    from attnwidgets.figures.drawing import colour_scale
+    from attnwidgets.figures.palettes import SCALE
+    from attnwidgets.figures.parts.picture import over_map
+    from attnwidgets.views.still.colours import peak
+
+    filters = view.options["filters"]
+    cmap = over_map(filters.get("palette", ""), signed=signed)
+    scale, top = filters.get("scale") or SCALE, peak(values) or 1.0
+    return colour_scale(values, signed=signed, cmap=cmap, vmin=None, vmax=top, scale=scale)
+
+
+def picture_png(view: Any) -> bytes:
+    """Return the picture with its map as a small PNG, for viewers without widgets."""
+    from PIL import Image
+
+    from attnwidgets.figures.parts.picture import dimmed, shades
+
+    shown = shown_of(view)
+    values = shown.map(shown.row)
+    colours, norm = _colours(view, values, signed=shown.state.source.signed)
+    painted = shades(values, colours, norm, signed=shown.state.source.signed)
+    below = Image.fromarray(dimmed(pixels_of(view)))
+    size = [max(1, round(side * _SIDE / max(below.size))) for side in below.size]
+    below = below.resize((size[0], size[1])).convert("RGBA")
+    heat = Image.fromarray(np.round(255 * painted).astype(np.uint8)).resize(below.size, Image.Resampling.NEAREST)
+    out = BytesIO()
+    Image.alpha_composite(below, heat).convert("RGB").quantize(128).save(out, "PNG", optimize=True)
+    return out.getvalue()

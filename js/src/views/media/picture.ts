@@ -1,0 +1,83 @@
+/** The picture beneath maps: the part of it that the model saw. */
+import type { ViewContext } from "../../context.ts";
+import type { PictureMedia } from "../../wire/wire.ts";
+import { mediaOf, type ShownMedia } from "./media.ts";
+
+/** How a picture lies beneath a map: less coloured and less bright; as in figures/parts/picture.py. */
+export const [GREY, DIM] = [0.9, 0.74];
+
+export interface Picture {
+  /** Height of what the model saw as a share of its width; null where it is not known. */
+  ratio(): number | null;
+  /** Pixels that the model saw, rows and columns; null where they are not known. */
+  seen(): readonly [number, number] | null;
+  /** Draw what the model saw as it is; nothing where it has not arrived. */
+  draw(canvas: HTMLCanvasElement, width: number, height: number): void;
+  /** The same as it lies beneath a map, kept for small pictures of this size; null where it has not arrived. */
+  dimmed(width: number, height: number): HTMLCanvasElement | null;
+}
+
+/** Read the picture of a view; `arrived` is called when it can be drawn. */
+export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
+  let [image, media]: [ImageBitmap | null, PictureMedia | null] = [null, null];
+  const kept = new Map<string, HTMLCanvasElement>();
+  const load = async (): Promise<void> => {
+    const found = (await mediaOf(ctx)) as ShownMedia<PictureMedia> | null;
+    if (found?.media.kind !== "picture" || !found.buffers[0]) return;
+    const bitmap = await createImageBitmap(new Blob([found.buffers[0]], { type: "image/jpeg" }));
+    if (ctx.signal.aborted) return;
+    [image, media] = [bitmap, found.media];
+    arrived();
+  };
+  load().catch((error) => console.warn("attnwidgets: no picture", error));
+  /** Where in the picture that was sent the model saw: left, top, width, height. */
+  const part = (): [number, number, number, number] => {
+    const { seen, scale, shift, size } = media as PictureMedia;
+    if (!seen || !scale || !shift) return [0, 0, size[1], size[0]];
+    return [shift[1], shift[0], scale[1] * seen[1], scale[0] * seen[0]];
+  };
+  const draw: Picture["draw"] = (canvas, width, height) => {
+    [canvas.width, canvas.height] = [Math.max(1, width), Math.max(1, height)];
+    const pen = canvas.getContext("2d");
+    if (!pen) return;
+    pen.fillStyle = "#808080";
+    pen.fillRect(0, 0, width, height);
+    if (!image) return;
+    pen.imageSmoothingQuality = "high";
+    pen.drawImage(image, ...part(), 0, 0, width, height);
+  };
+  return {
+    ratio() {
+      if (!media) return null;
+      const [, , wide, high] = part();
+      return high / wide;
+    },
+    seen: () => media?.seen ?? null,
+    draw,
+    dimmed(width, height) {
+      if (!image) return null;
+      const name = `${width} ${height}`;
+      let canvas = kept.get(name);
+      if (canvas) return canvas;
+      canvas = document.createElement("canvas");
+      draw(canvas, width, height);
+      const pen = canvas.getContext("2d");
+      const pixels = pen?.getImageData(0, 0, canvas.width, canvas.height);
+      if (pen && pixels) {
+        dim(pixels.data);
+        pen.putImageData(pixels, 0, 0);
+      }
+      kept.set(name, canvas);
+      return canvas;
+    },
+  };
+}
+
+/** Take most of the colour and some of the light from RGBA pixels. */
+export function dim(pixels: Uint8ClampedArray): void {
+  for (let i = 0; i < pixels.length; i += 4) {
+    const [r = 0, g = 0, b = 0] = pixels.subarray(i, i + 3);
+    const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    for (const [j, own] of [r, g, b].entries()) pixels[i + j] = DIM * (own + GREY * (light - own));
+  }
+}

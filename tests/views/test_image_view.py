@@ -1,0 +1,204 @@
+"""ImageView: rows instead of matrices, and what stands beside the picture; checked against the attention itself."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.views.media.handlers import FEW_BYTES
+from attnwidgets.views.media.norms import OUTLIER
+from attnwidgets.views.wire.codec import dequantise
+from tests.tracing import tiny
+from tests.tracing.pictures import PICTURES, _model
+from tests.views.test_html import read
+
+GRID = (4, 6)
+
+
+def pixels(rows=GRID[0], columns=GRID[1], side=8):
+    return torch.rand(3, rows * side, columns * side, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(scope="module")
+def trace():
+    options = {"image_size": (32, 48), "patch_size": 8, "initializer_range": 0.3, "num_labels": 3}
+    return aw.trace(tiny.build(_model("ViT", "ForImageClassification", **options)), None, image=pixels())
+
+
+def rows_of(view, **args):
+    """What the browser reads: values of patches [layer, head, patch], their sums, and the others."""
+    [source] = [one for one in view.sources() if one.method == "attention" and one.unit == "patch"]
+    asked = {"source": source.id, "side": "query", "index": 0, "computed": None} | args
+    meta, (codes, scale, sums, rest, *_) = view._requests.answer("reads", asked)
+    scale = np.frombuffer(scale, "<f4").reshape(len(meta["layers"]), meta["heads"])
+    codes = np.frombuffer(codes, np.uint8).reshape(*scale.shape, -1)
+    values = np.stack(
+        [
+            [dequantise(own, float(top), signed=meta["signed"]) for own, top in zip(*line, strict=True)]
+            for line in zip(codes, scale, strict=True)
+        ]
+    )
+    others = np.frombuffer(rest, "<f4").reshape(*scale.shape, -1)
+    return meta, values, np.frombuffer(sums, "<f4").reshape(scale.shape), others, scale
+
+
+@pytest.mark.parametrize("index", [0, 7])
+def test_what_an_element_reads_is_its_row_of_every_head(trace, index):
+    meta, values, sums, others, scale = rows_of(aw.ImageView(trace), index=index)
+    exact = np.stack([trace.attention_layer(layer)[:, index].numpy() for layer in meta["layers"]])
+    assert meta["grid"] == list(GRID)
+    assert np.abs(values - exact[..., 1:]).max() <= (scale / 127).max()
+    np.testing.assert_allclose(others[..., 0], exact[..., 0], rtol=1e-6)
+    np.testing.assert_allclose(scale, exact[..., 1:].max(-1), rtol=1e-6)
+    # Shares beside the picture and on it are one whole, and are not rescaled to be one.
+    np.testing.assert_allclose(sums + others.sum(-1), 1.0, atol=1e-5)
+
+
+def test_who_reads_an_element_is_its_column(trace):
+    view = aw.ImageView(trace)
+    source = view.sources()[0]
+    asked = {"source": source.id, "side": "key", "index": 5, "computed": None}
+    _, (_, scale, *_) = view._requests.answer("readers", asked)
+    exact = np.stack([trace.attention_layer(layer)[:, 1:, 5].numpy().max(-1) for layer in source.layers])
+    np.testing.assert_allclose(np.frombuffer(scale, "<f4").reshape(exact.shape), exact, rtol=1e-6)
+
+
+def test_patches_of_windows_are_told_row_by_row():
+    one = PICTURES["Qwen2-VL"]
+    recorded = one.trace_of(tiny.build(one.make), one.picture())
+    view = aw.ImageView(recorded)
+    source = next(one for one in view.sources() if one.stack == "vision")
+    asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
+    meta, (codes, scale, *_) = view._requests.answer("reads", asked)
+    unit = recorded.axes("vision")[1].units["patch"]
+    exact = recorded.attention_layer(0, "vision")[0, 0].numpy()
+    [order] = meta["patches"]
+    assert [unit.cells[element] for element in order] == list(range(24))
+    first = np.frombuffer(codes, np.uint8)[:24]
+    decoded = dequantise(first, float(np.frombuffer(scale, "<f4")[0]), signed=False)
+    assert np.abs(decoded - exact[order]).max() < exact.max() / 100
+
+
+def test_no_matrix_travels_with_it_unless_another_view_reads_them(trace):
+    view = aw.ImageView(trace)
+    assert view.store.header["tiles"] == view.store.header["thumbs"] == []
+    assert view.store.eager == b""
+    heatmap = aw.Heatmap(trace)
+    assert heatmap.store is view.store
+    assert view.store.header["tiles"]
+
+
+def test_it_opens_on_the_class_token_and_says_its_shares(trace):
+    view = aw.ImageView(trace)
+    opening = view.selection.opening
+    assert (opening.query, opening.words) == (0, "reads few patches, beside each other, from [CLS]")
+    row = trace.attention_layer(view.selection.layer)[view.selection.head, 0].numpy()
+    words = view.describe()
+    shares = [float(share) / 100 for share in re.findall(r"([\d.]+)%", words)]
+    assert shares == pytest.approx([row[0], row[1:].sum()], abs=1e-3)
+    at = divmod(int(row[1:].argmax()), GRID[1])
+    assert f"patch {at[0]},{at[1]}" in words
+
+
+def test_without_a_class_token_it_opens_on_the_patch_in_the_middle():
+    one = PICTURES["SigLIP"]
+    view = aw.ImageView(one.trace_of(tiny.build(one.make), one.picture()))
+    assert view.options["stack"] == "vision"  # not that of the text, which comes first
+    assert "patch 1,1 gives" in view.describe()
+
+
+def test_a_page_holds_the_picture_once_and_rows_instead_of_matrices(trace, tmp_path):
+    views = [aw.ImageView(trace), aw.ImageView(trace)]
+    _, state, blobs = read(aw.to_html(views, tmp_path / "page.html"))
+    assert [name for name in blobs if "media" in name] == ["aw-data-media0"]
+    assert state["models"]["store0"]["state"]["media"] == "anywidget:media0"
+    assert state["models"]["media0"]["state"]["media"]["kind"] == "picture"
+    assert state["archive"]["store0"] == []
+    held = [answer["args"] for answer in state["answers"]["view0"] if answer["topic"] == "reads"]
+    attention = [args["index"] for args in held if args["source"] == "attention/patch/self"]
+    assert 2 * 4 * 24 * 25 < FEW_BYTES  # so few that every patch is there
+    assert attention == list(range(25))
+
+
+def test_a_page_of_a_heatmap_holds_no_picture(trace, tmp_path):
+    aw.ImageView(trace)
+    _, state, _ = read(aw.Heatmap(trace).to_html(tmp_path / "page.html"))
+    assert "media0" not in state["models"]
+
+
+def test_norms_are_those_of_hidden_states(trace):
+    view = aw.ImageView(trace)
+    meta, [data] = view._requests.answer("norms", {"stack": "self"})
+    norms = np.frombuffer(data, "<f4").reshape(meta["layers"], -1)
+    with torch.no_grad():
+        states = trace.model(trace.inputs["pixel_values"], output_hidden_states=True).hidden_states
+    assert meta["outlier"] == OUTLIER
+    np.testing.assert_allclose(norms[0], states[1][0].norm(dim=-1).numpy(), rtol=1e-5)
+
+
+def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
+    given = [aw.input_x_gradient(trace, target=target) for target in range(3)]
+    view = aw.ImageView(given)
+    [source] = view.sources()
+    asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
+    meta, (codes, scale, sums, *_) = view._requests.answer("reads", asked)
+    assert (meta["signed"], meta["heads"]) == (True, 3)
+    exact = np.stack([one.to("patch").values for one in given])
+    decoded = dequantise(np.frombuffer(codes, np.uint8).reshape(3, -1)[1], float(np.frombuffer(scale, "<f4")[1]), signed=True)
+    assert np.abs(decoded - exact[1, 1:]).max() < np.abs(exact[1, 1:]).max() / 60
+    np.testing.assert_allclose(np.frombuffer(sums, "<f4"), exact[:, 1:].sum(1), rtol=1e-5)
+    assert view.store.media is not None  # its trace is in memory
+
+
+def test_maps_of_a_picture_are_shown_on_it(trace):
+    assert type(aw.rollout(trace).view()).__name__ == "ImageView"
+    assert type(aw.saliency(trace).view()).__name__ == "ImageView"
+    explorer = aw.Explorer(trace)
+    assert "image" in explorer.runtime.parts
+    assert explorer.selection.unit == "patch"
+    assert explorer.store.media is not None
+
+
+def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
+    explorer = aw.Explorer(given())
+    assert "image" not in explorer.PARTS
+    assert explorer.store.media is None
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [([(4, 0)], "there is no patch (4, 0); rows are 0 to 3"), ("none", "or 'all'")],
+)
+def test_patches_that_are_not_there_are_named(trace, queries, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        aw.ImageView(trace, queries=queries)
+
+
+def test_a_text_is_refused_with_what_to_give(given):
+    with pytest.raises(ValueError, match="aw.trace\\(model, processor, image=picture\\)"):
+        aw.ImageView(given())
+
+
+def test_a_figure_and_the_static_picture_show_the_map(trace, tmp_path):
+    from PIL import Image
+
+    view = aw.ImageView(trace)
+    view.save(tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "head 3" in text  # every head of the layer
+    assert "24 patches" in text
+    (tmp_path / "still.png").write_bytes(view._png())
+    still = np.asarray(Image.open(tmp_path / "still.png").convert("RGB")).astype(float)
+    row = trace.attention_layer(view.selection.layer)[view.selection.head, 0, 1:].numpy()
+    cell = [length // count for length, count in zip(still.shape, GRID, strict=False)]
+    middle = [
+        still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 2] - still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 0]
+        for r in range(GRID[0])
+        for c in range(GRID[1])
+    ]
+    weak, strong = row.argmin(), np.argsort(row)[len(row) // 2 :]
+    assert max(middle[i] for i in strong) > middle[weak] + 40  # the heat is blue
