@@ -15,6 +15,7 @@ from .demo.book import demo_book as demo_book
 from .demo.models import demo_model as demo_model
 from .demo.sentiment import demo_texts as demo_texts
 from . import zoo as zoo
+from . import speech as speech
 
 # How do tokens mix?
 from .explanations.mixing.attention import attention as attention
