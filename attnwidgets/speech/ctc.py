@@ -6,6 +6,7 @@ writes a text if it spells it once repetitions are merged and blanks dropped.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def best_path(log_p: Float, ids: Sequence[int], blank: int) -> list[tuple[int, i
     """
     scores, skips = _lattice(log_p, ids, blank)
     n_frames, n_states = scores.shape
-    needed = len(ids) + sum(a == b for a, b in zip(ids, ids[1:], strict=False))
+    needed = len(ids) + sum(a == b for a, b in pairwise(ids))
     if n_frames < needed:
         raise ValueError(
             f"text needs at least {needed} frames, and the sound has {n_frames}: it is too long."
@@ -130,7 +131,7 @@ def _mirrored(skips: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _lattice(log_p: Float, ids: Sequence[int], blank: int) -> tuple[Float, NDArray[np.bool_]]:
-    """Return scores [frame, state] of the ids with a blank around each, and which states follow the last but one."""
+    """Return scores [frame, state] of the ids with a blank around each, and which states may skip a blank."""
     states = [blank]
     for i in ids:
         states += [i, blank]
@@ -139,7 +140,7 @@ def _lattice(log_p: Float, ids: Sequence[int], blank: int) -> tuple[Float, NDArr
 
 
 def _reached(total: Float, skips: NDArray[np.bool_]) -> Float:
-    """Return the scores with which every state is reached: from itself, the one before, the one before that."""
+    """Return the scores with which every state is reached: from itself, from the one before, over a blank."""
     one, two = np.full_like(total, -np.inf), np.full_like(total, -np.inf)
     one[1:] = total[:-1]
     two[2:] = total[:-2]

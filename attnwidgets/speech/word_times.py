@@ -139,12 +139,13 @@ def frame_unit(trace: Trace) -> Unit:
             if unit is not None and unit.times is not None:
                 return unit
     raise ValueError(
-        "this trace has no frames of a sound with known times: make it with aw.trace(model, processor, audio=...)"
+        "this trace has no frames of a sound with known times: make it with "
+        "aw.trace(model, processor, audio=...)"
     )
 
 
 def frame_step(trace: Trace) -> float:
-    """Return the seconds from one frame of a trace's sound to the next; exact where a second has whole frames."""
+    """Return the seconds from one frame of a trace's sound to the next."""
     times = [time for time in frame_unit(trace).times or () if time is not None]
     if len(times) == 1:
         return times[0][1] - times[0][0]
