@@ -16,6 +16,7 @@ import numpy as np
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._tensors import as_tensor, kept_dtype
 from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
+from attnwidgets.tracing.media.known import know
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -82,6 +83,7 @@ class Trace:
         self._lock = threading.RLock()
         self._kept: OrderedDict[tuple[str, int], NDArray[np.floating]] = OrderedDict()
         self._causal: dict[str, bool] = {}
+        know(self)
 
     def __repr__(self) -> str:
         sizes = {name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]" for name in self.stacks}

@@ -13,6 +13,8 @@ import attnwidgets as aw
 from attnwidgets.tracing.media.picture import Picture
 from attnwidgets.tracing.media.sound import Sound
 from attnwidgets.views.wire.media import PICTURE_BYTES, RATE, packed
+from attnwidgets.views.wire.media_model import MediaModel
+from attnwidgets.views.wire.store import TileStore
 from tests.tracing import tiny
 from tests.tracing.test_frames import Bins
 
@@ -90,3 +92,30 @@ def test_media_have_the_fields_of_wire(root, trace):
         fields = re.findall(r"^  (\w+):", body, re.MULTILINE)
         assert sorted(packed(with_media(trace, **given))[0]) == sorted(fields)
     assert packed(trace) == (None, [])
+
+
+def test_a_picture_is_sent_once_whatever_shows_it(trace):
+    pixels = noise(20, 20)
+    same = [with_media(trace, picture=Picture(pixels), id=name) for name in ("one", "other")]
+    stores = [TileStore() for _ in same]
+    for store, own in zip(stores, same, strict=True):
+        store.acquire("a view")
+        assert store.media is None  # nothing is sent before a view asks
+        for _ in range(2):
+            store.show_media(own)
+    first, second = (store.media for store in stores)
+    assert first is second
+    [data] = packed(same[0])[1]
+    assert (first.data, first.lengths) == (data, [len(data)])
+    other = with_media(trace, picture=Picture(noise(21, 20)))
+    assert MediaModel.of(other) is not first
+    stores[0].release("a view")
+    assert first.is_open
+    stores[1].release("a view")
+    assert not first.is_open
+
+
+def test_a_text_has_no_media(trace):
+    store = TileStore()
+    store.show_media(trace)
+    assert store.media is None

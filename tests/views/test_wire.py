@@ -13,6 +13,7 @@ from ipywidgets.embed import dependency_state
 
 import attnwidgets as aw
 from attnwidgets.views.base.selection import Selection
+from attnwidgets.views.wire.media_model import MediaModel
 from attnwidgets.views.wire.runtime import Runtime
 from attnwidgets.views.wire.store import TileStore
 
@@ -49,6 +50,10 @@ def test_the_selection_has_the_traits_of_wire(wire):
 
 def test_the_store_has_the_traits_of_wire(wire):
     assert traits_of(TileStore) == sorted(interface(wire, "StoreState"))
+
+
+def test_media_have_the_traits_of_wire(wire):
+    assert traits_of(MediaModel) == sorted(interface(wire, "MediaState"))
 
 
 def test_the_runtime_carries_code_and_where_its_parts_are(wire):

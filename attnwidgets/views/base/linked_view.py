@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.accepts import accept, check_units
 from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
@@ -36,6 +37,7 @@ class LinkedView(AnyWidget):
     _WITH_LAYERS: ClassVar[bool] = False  # whether it shows the layers of attributions as well
     _ALL_HEADS: ClassVar[bool] = False  # whether it opens with all heads of its layer
     SHOWS_ALL_HEADS: ClassVar[bool] = False  # whether it has thumbnails of all heads
+    SHOWS_MEDIA: ClassVar[bool] = False  # whether it shows the picture or plays the sound of its trace
 
     _trace: Any = None  # that it was given, if it was
     _texts: Texts | None = None  # the traces that it can show, if it was given one
@@ -77,6 +79,8 @@ class LinkedView(AnyWidget):
         key = session(), self._trace_id
         store = STORES.get(key) or STORES.keep(key, TileStore())
         store.acquire(self._holder)
+        if self.SHOWS_MEDIA and (pictured := self._trace or with_media(self._trace_id)) is not None:
+            store.show_media(pictured)
         selection = SELECTIONS.get(key)
         opening = self._opens(selection)
         keys = self._register(store, selection, opening)

@@ -101,6 +101,11 @@ def _packed(
         from attnwidgets.views.page.live.packing import add_live
 
         add_live(groups, name_of, state, blobs)
+    media = {name: entry["media"] for name, entry in stores.items() if entry["media"] is not None}
+    for store, model in media.items():
+        name = models[store]["state"]["media"].removeprefix("anywidget:")
+        blobs[f"aw-data-{name}"] = base64_text(zlib.compress(model.data, LEVEL))
+        at_once |= {name} if store in at_once else set()
     for name, entry in stores.items():
         blobs[f"aw-data-{name}"] = base64_text(zlib.compress(entry["eager"], LEVEL))
         if name not in at_once:
@@ -203,8 +208,14 @@ def _models(
                 "selection": view.selection,
                 "overview": overview,
                 "special": special,
+                "media": view.store.media if any(other.SHOWS_MEDIA for other in linked) else None,
             }
             models[store] = {"kind": "store", "state": {"header": header}}
+            if stores[store]["media"] is not None:
+                model = stores[store]["media"]
+                media = name_of("media", model)
+                models[store]["state"]["media"] = f"anywidget:{media}"
+                models[media] = {"kind": "media", "state": {"media": model.media, "lengths": model.lengths}}
         models[selection] = {"kind": "selection", "state": _selection_state(view.selection)}
         name = name_of("view", view)
         order.append(name)

@@ -6,6 +6,7 @@ import dataclasses
 import warnings
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from traitlets import Bytes, Dict
 
@@ -16,16 +17,19 @@ from attnwidgets.views.wire.equality import is_special, same
 from attnwidgets.views.wire.header import describe, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.keys import base_of, by_layer, is_by_layer, key_for_target, method_of, target_of
+from attnwidgets.views.wire.media_model import MediaModel
 from attnwidgets.views.wire.reader import SLOW_VALUES
 from attnwidgets.views.wire.replies import reply, words
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.sources import Source
 from attnwidgets.views.wire.units import divides, in_unit, units_of
 from attnwidgets.views.wire.validation import fault
+from attnwidgets.views.wire.widget import WidgetTrait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.menu import Entry
 
     Answer = tuple[dict[str, Any], list[bytes]]
@@ -41,9 +45,11 @@ class TileStore(SharedModel):
 
     header = Dict().tag(sync=True, echo_update=False)
     eager = Bytes(b"").tag(sync=True, echo_update=False)
+    media = WidgetTrait().tag(sync=True)
 
     def __init__(self) -> None:
         self._lock = RLock()
+        self._name = uuid4().hex  # among those that use its media
         self._sources: dict[str, Source] = {}
         self._menu: dict[str, Entry] = {}
         self._targetable: dict[str, Entry] = {}
@@ -188,6 +194,12 @@ class TileStore(SharedModel):
         if place not in sent or (self._overview and not source.of_targets and source.id not in seen):
             self.announce()
 
+    def show_media(self, trace: Trace) -> None:
+        """Send the picture or the sound of the trace, if it has one; called by views that show it."""
+        if self.media is None and (found := MediaModel.of(trace)) is not None:
+            found.acquire(self._name)
+            self.media = found
+
     def release(self, holder: str) -> None:
         """Remove what only one view showed; the last view closes the store."""
         with self._lock:
@@ -203,6 +215,8 @@ class TileStore(SharedModel):
         super().release(holder)
         if not self.is_open:
             self._jobs.close()
+            if self.media is not None:
+                self.media.release(self._name)
 
     def _held(self, explanation: Any) -> Source | None:
         """Return the source that holds an explanation already, perhaps with more layers computed."""

@@ -46,7 +46,7 @@ interface RecordedAnswer {
 
 interface Page {
   version: number;
-  models: Record<string, { kind: "store" | "selection" | "view"; view?: string; state: State }>;
+  models: Record<string, { kind: "store" | "selection" | "view" | "media"; view?: string; state: State }>;
   views: string[];
   texts: Group[];
   archive: Record<string, Archive["tiles"]>;
@@ -328,7 +328,8 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
     const model = new PageModel({ ...state });
     models.set(id, model);
     if (kind === "store" && state.header && !state.eager) model.set("eager", await unpacked(`aw-data-${id}`));
-    if (kind === "selection") return;
+    if (kind === "media") model.set("data", await unpacked(`aw-data-${id}`));
+    if (kind === "selection" || kind === "media") return;
     const recorded = kind === "store" ? storeAnswers(page, id) : viewAnswers(page, id, groupOf(id), show);
     const computed = (kind === "store" ? session?.request : session?.question) as Computes | undefined;
     model.onSend = async (request) => {

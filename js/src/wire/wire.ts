@@ -178,10 +178,21 @@ export interface Header {
   predictions: { title: string; items: Prediction[] };
 }
 
-/** Traits of the tile store. `eager` holds thumbnails and the first tiles, at the offsets that the header gives. */
+/**
+ * Traits of the tile store. `eager` holds thumbnails and the first tiles, at the offsets that the header gives; `media`
+ * refers to the picture or sound of the trace, if a view shows it.
+ */
 export interface StoreState {
   header: Header;
   eager: DataView;
+  media: string | null;
+}
+
+/** Traits of a picture or a sound, sent once whatever shows it: its buffers one after the other, and their lengths. */
+export interface MediaState {
+  media: PictureMedia | SoundMedia;
+  lengths: number[];
+  data: DataView;
 }
 
 /**

@@ -1,0 +1,29 @@
+/** The picture or the sound of a view's trace. */
+import type { AnyModel } from "@anywidget/types";
+import type { ViewContext } from "../../context.ts";
+import { asDeclared } from "../../wire/binary.ts";
+import type { MediaState, PictureMedia, SoundMedia, StoreState } from "../../wire/wire.ts";
+
+type Model<State> = AnyModel<State & Record<string, unknown>>;
+
+export interface ShownMedia<Kind = PictureMedia | SoundMedia> {
+  media: Kind;
+  /** One for a picture, a JPEG; two for a sound, as `SoundMedia` says. */
+  buffers: Uint8Array<ArrayBuffer>[];
+}
+
+/** Read what the store of a view refers to; null if its trace has neither, or it did not arrive. */
+export async function mediaOf(ctx: ViewContext): Promise<ShownMedia | null> {
+  const store = await ctx.host.getModel<StoreState & Record<string, unknown>>(ctx.model.get("store"));
+  const reference = store.get("media");
+  if (!reference) return null;
+  const model = asDeclared((await ctx.host.getModel(reference)) as unknown as AnyModel) as unknown as Model<MediaState>;
+  const { data, lengths } = { data: model.get("data"), lengths: model.get("lengths") };
+  let at = 0;
+  const buffers = lengths.map((length) => {
+    at += length;
+    // A copy, so that samples are aligned.
+    return new Uint8Array(data.buffer.slice(data.byteOffset + at - length, data.byteOffset + at) as ArrayBuffer);
+  });
+  return buffers.every(({ length }, i) => length === lengths[i]) ? { media: model.get("media"), buffers } : null;
+}
