@@ -106,6 +106,7 @@ from .views.features.feature_table import FeatureTable as FeatureTable
 from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
+from .views.media.audio_view import AudioView as AudioView
 from .views.base.selection import Selection as Selection
 from .views.base.linked_view import link as link
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,6 +24,7 @@ PADDING = "[PAD]"
 _SAME = 1e-6  # seconds; times of frames are multiples of a step, in floating point
 
 How = Literal["cross-attention", "ctc", "given"]
+_KNOWN: WeakValueDictionary[str, WordTimes] = WeakValueDictionary()
 
 
 class WordTime(NamedTuple):
@@ -86,6 +88,9 @@ class WordTimes(Sequence[WordTime], Table):
     padding: NDArray[np.float64] | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        _KNOWN[self.trace.id] = self
+
     @property
     def seconds(self) -> float:
         """Seconds of the sound that the model heard."""
@@ -125,6 +130,11 @@ class WordTimes(Sequence[WordTime], Table):
         more = f", … {len(self) - 4} more" if len(self) > 4 else ""  # noqa: PLR2004 - as many fit a line
         note = f"; {self.note}" if self.note else ""
         return f"<WordTimes by {self.how}: {shown}{more}{note}>"
+
+
+def known_times(trace: Trace) -> WordTimes | None:
+    """Return the words that a trace was given by `align`, if they are still held by something."""
+    return _KNOWN.get(trace.id)
 
 
 def frame_unit(trace: Trace) -> Unit:
