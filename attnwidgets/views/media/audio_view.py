@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.media.heard import Heard
     from attnwidgets.views.wire.handlers import Answer
-    from attnwidgets.views.wire.store import TileStore
 
 _PAGE_VALUES = 300_000  # of maps that a page holds: of every layer and head, if there are not more
 
@@ -68,6 +67,7 @@ class AudioView(View):
     _OPTIONS = ViewOptions
     LIVE = False
     PARTS = ("audio",)
+    _HEIGHT = 550
     SHOWS_MEDIA = True
 
     def __init__(self, sound: Any, explanation: Any = None, **options: Unpack[ViewOptions]) -> None:
@@ -195,7 +195,6 @@ class AudioView(View):
         audio = next(
             (axis.units.get("word") for axis in self._trace.axes(self._main_stack()) if "frame" in axis.units), None
         )
-        decoder = self._trace.axes("decoder")[0].units.get("word") if "decoder" in self._trace.stacks else None
         names = () if times is None else times.words
         tokens = [] if times is None or not len(times.matrix) else token_ends(times)
         last = self._maps.frames.times[-1] if self._maps.frames.times else None
@@ -211,7 +210,7 @@ class AudioView(View):
                 }
                 for word, written, spoken in zip(
                     () if times is None else times,
-                    elements_of_words(decoder, names),
+                    maps.written or [-1] * len(names),
                     elements_of_words(audio, names),
                     strict=True,
                 )
@@ -272,10 +271,6 @@ class AudioView(View):
                     one = {"map": name, "rows": rows, "layer": layer, "head": head}
                     if room >= 0 and one not in seen:
                         yield one
-
-    def _likely_height(self, store: TileStore) -> int:
-        del store
-        return 420
 
     def describe(self) -> str:
         """Return two sentences on the sound: its words with their times, and what the map shows."""

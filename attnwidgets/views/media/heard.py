@@ -76,6 +76,13 @@ class HeardMaps:
         }
 
     @property
+    def written(self) -> list[int]:
+        """The element of the decoder's words that each word of the sound is; -1 for one that it did not write."""
+        if "decoder" not in self.trace.stacks or self.times is None:
+            return []
+        return elements_of_words(self.trace.axes("decoder")[0].units.get("word"), self.times.words)
+
+    @property
     def heard(self) -> list[int]:
         """Frames that are not padding."""
         return [number for number, special in enumerate(self.frames.special) if not special]
@@ -104,8 +111,11 @@ class HeardMaps:
     def rows_of(self, name: str) -> tuple[str, ...]:
         """Return the kinds of rows in which a map can be read, the one to open with first."""
         worded = ("words",) if self.times is not None else ()
-        if name == ALIGNMENT or name == "cross":
+        if name == ALIGNMENT:
             return (*worded, "tokens")
+        if name == "cross":
+            # Words that were given may be others than those that the decoder wrote.
+            return (*(worded if min(self.written, default=-1) >= 0 else ()), "tokens")
         return (*worded, "time")
 
     def of(self, name: str, rows: str, layer: int, head: Head) -> Heard:
@@ -163,19 +173,22 @@ class HeardMaps:
     def _written(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
         """Return names, seconds and queries of what a decoder wrote: the query that writes a token is before it."""
         axis = explanation.query
+        spans = _pairs(self.times.start, self.times.end) if self.times else ()
+        if rows == "words" and self.times is not None:
+            if explanation.unit == "word":
+                return self.times.words, spans, [[element] for element in self.written]
+            groups = [axis.units["word"].spans[element] for element in self.written]
+            return self.times.words, spans, [[max(0, place - 1) for place in group] for group in groups]
         if explanation.unit == "word":
             unit = axis.units["word"]
-            places = [place for place, special in enumerate(unit.special) if not special]
-            spans = _pairs(self.times.start, self.times.end) if self.times else (None,) * len(places)
-            return tuple(unit.labels[i] for i in places), spans, [[place] for place in places]
+            return unit.labels, (None,) * len(unit), [[place] for place in range(len(unit))]
         special = axis.units["token"].special
         tokens = [place for place in range(len(special)) if not special[place]]
-        writes = [max(0, place - 1) for place in tokens]
-        if rows == "tokens" or self.times is None:
-            spans = tuple(token_ends(self.times)) if self.times else (None,) * len(tokens)
-            return tuple(axis.tokens[place] for place in tokens), spans, [[place] for place in writes]
-        groups = [[writes[token] for token in range(*pair)] for pair in self.times.tokens]
-        return self.times.words, _pairs(self.times.start, self.times.end), groups
+        ends = tuple(token_ends(self.times)) if self.times else ()
+        known = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
+        if not tokens:  # the start alone
+            return axis.tokens[:1], known, [[0]]
+        return tuple(axis.tokens[place] for place in tokens), known, [[max(0, place - 1)] for place in tokens]
 
     def _spoken(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
         """Return names, seconds and queries of what an encoder heard: its frames, by words or by time."""

@@ -11,12 +11,12 @@ import {
   iconButton,
   keyboard,
   on,
+  onResize,
   reserve,
   setChildren,
   setFlag,
   setText,
   shortLabel,
-  watchWidth,
 } from "../../dom.ts";
 import { withinError } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
@@ -53,17 +53,20 @@ const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "ti
 /** px that the pointer moves before it marks a span. */
 const FAR = 4;
 const ZOOM = 1.6;
+/** px of the picture inside another view, which has no height of its own. */
+const INSIDE = 380;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
 const NONE: readonly SpokenWord[] = [];
 
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
+  const alone = root === ctx.el;
   const answers = createAnswers(ctx, signal, () => update());
   const maps = createMenu("map", signal, (name) => chooseMap(name));
   const rowKinds = createSegments<Rows>("rows", { words: "words" }, signal, () => update());
   const place = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const playMarked = h("button.button.audio-play", { type: "button" });
-  const playAll = h("button.button", { type: "button" }, "▶ all");
+  const playAll = h("button.button.audio-all", { type: "button" }, "▶ all");
   const less = iconButton(signal, "−", "show more of the sound", () => zoom(ZOOM));
   const more = iconButton(signal, "+", "zoom in", () => zoom(1 / ZOOM));
   const text = createText(
@@ -73,7 +76,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   );
   const stage = createStage(() => ctx.theme);
   const legend = createScale();
-  const what = h("span.audio-what");
+  const [what, where] = [h("span.audio-what"), h("span.where")];
   const panel = createPanel(
     signal,
     (value) => numberText(value),
@@ -92,9 +95,10 @@ export const renderAudioView = view((ctx, root, signal) => {
     ],
     lead: [text.element],
     legend: h("span.audio-legend", what, legend.element),
+    tags: [where],
     body: [h("div.audio-main", pane, panel.element)],
     skeleton: "chart",
-    hint: "Click a word to mark and hear it, or drag over the wave.",
+    hint: "Click a word to mark and hear it.",
     says: true,
     actions: [copy.element],
   });
@@ -109,7 +113,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   /** A span that was dragged, in seconds; null: that of the pinned word. */
   let span: readonly [number, number] | null = null;
   let over: Spot | null = null;
-  let width = 0;
+  let [width, height] = [0, 0];
   let lastStack = selection.get("stack");
 
   root.classList.add("aw-audio");
@@ -257,7 +261,8 @@ export const renderAudioView = view((ctx, root, signal) => {
     if (said && !wasReady) stretch = { from: 0, to: whole() };
     frame.lacks(missing);
     const at = name === ALIGNMENT ? "" : whereWords(ctx);
-    const title = frame.show([choice()?.label, at].filter(Boolean).join(" · "), "What the model hears");
+    const title = frame.show("", "What the model hears");
+    setText(where, [choice()?.label, at].filter(Boolean).join(" · "));
     assign(root, { ariaLabel: `${title}: ${words().length} words in ${seconds(whole())} s of sound` });
     if (!said || width <= 0) return;
     text.offer(words(), said.why);
@@ -265,7 +270,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     const range = [low(), high()] as const;
     setText(what, map?.what ?? "");
     legend.show({ map: heatMap(range[0] < 0, ctx.theme), range, words: map?.what ?? "" });
-    stage.draw(shown(), width);
+    stage.draw(shown(), width, height);
     mark();
   };
   /** What depends on the pointer and on what is marked. */
@@ -443,8 +448,10 @@ export const renderAudioView = view((ctx, root, signal) => {
     },
     { signal, passive: false },
   );
-  watchWidth(pane, signal, (box) => {
-    width = box;
+  onResize(pane, signal, (box) => {
+    const now = [Math.floor(box.width), alone ? Math.floor(box.height) : INSIDE] as const;
+    if (now[0] <= 0 || (now[0] === width && now[1] === height)) return;
+    [width, height] = now;
     update();
   });
   void mediaOf(ctx).then((found) => {

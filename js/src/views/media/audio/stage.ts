@@ -10,8 +10,8 @@ import { extent, type Pyramid } from "./wave.ts";
 
 /** px: room for names at the left, at most and at least; the margin at the right. */
 const [NAMES, FEWER, MARGIN] = [84, 40, 14];
-/** px: wave, spectrogram, boxes of words, a row of the map, the map, the axis, and what is between. */
-const [WAVE, MEL, BOX, ROW, TALLEST, AXIS, GAP] = [52, 76, 24, 19, 209, 26, 8];
+/** px: wave, spectrogram, boxes of words, the lowest map, the axis, and what is between. */
+const [WAVE, MEL, BOX, LOWEST, AXIS, GAP] = [52, 76, 24, 60, 28, 8];
 /** px that a tick keeps from the next one, and from a marked second. */
 const [APART, CLEAR] = [90, 34];
 /** Spectrograms are mostly middling: their loud parts are to be seen. */
@@ -48,8 +48,8 @@ export interface Sound {
 
 export interface Stage {
   element: HTMLElement;
-  /** Draw everything at this width. */
-  draw(shown: Shown, width: number): void;
+  /** Draw everything in a box of this size, in px. */
+  draw(shown: Shown, width: number, height: number): void;
   /** Draw what marks the picture, and nothing else. */
   mark(shown: Shown): void;
   load(sound: Sound | null): void;
@@ -77,7 +77,7 @@ export function createStage(theme: () => Theme): Stage {
     head,
   );
   let sound: Sound | null = null;
-  let [width, left, rows, font] = [0, NAMES, 0, "12px sans-serif"];
+  let [width, height, left, rows, font] = [0, 0, NAMES, 0, "12px sans-serif"];
   let now: Shown | null = null;
   /** The spectrogram and the map, a pixel a number, with what they were drawn from. */
   const cells: Record<"mel" | "map", { canvas: HTMLCanvasElement; key: unknown[] }> = {
@@ -91,9 +91,9 @@ export function createStage(theme: () => Theme): Stage {
     const mel = WAVE + GAP;
     const words = mel + (hasMel() || !sound ? MEL + GAP : 0);
     const map = words + (now?.words.length ? BOX + GAP : 0);
-    return { wave: 0, mel, words, map, axis: map + tall() + 2 };
+    return { wave: 0, mel, words, map, axis: Math.max(map + LOWEST, height - AXIS) };
   };
-  const tall = (): number => Math.min(TALLEST, rows * ROW);
+  const tall = (): number => Math.max(LOWEST, height - tops().map - AXIS - 2);
   const x = (second: number): number => {
     const { from, to } = (now as Shown).stretch;
     return left + ((second - from) / (to - from || 1)) * wide();
@@ -268,19 +268,20 @@ export function createStage(theme: () => Theme): Stage {
 
   return {
     element,
-    draw(shown, box) {
-      [now, width] = [shown, box];
+    draw(shown, across, down) {
+      [now, width, height] = [shown, across, down];
       rows = shown.map?.labels.length ?? 0;
       font = getComputedStyle(element).font || font;
       left = Math.min(
         NAMES,
-        Math.max(FEWER, 16 + Math.max(...names().map((name) => textWidth(name, font)), 0)),
+        Math.max(FEWER, 20 + 1.1 * Math.max(...names().map((name) => textWidth(name, font)), 0)),
         Math.round(width / 4),
       );
       left = Math.max(left, hasMel() ? 48 : FEWER);
-      const height = tops().axis + AXIS;
-      setStyles(element, { height: `${height}px` });
-      for (const layer of [back, front]) setAttributes(layer, { viewBox: `0 0 ${width} ${height}`, width, height });
+      const whole = tops().axis + AXIS;
+      setStyles(element, { height: `${whole}px` });
+      const size = { viewBox: `0 0 ${width} ${whole}`, width, height: whole };
+      for (const layer of [back, front]) setAttributes(layer, size);
       drawWave(shown);
       drawMel(shown);
       drawWords(shown);
