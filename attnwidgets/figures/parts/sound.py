@@ -83,7 +83,9 @@ class SoundMap:
             top += height + _GAP
             return place
 
-        whole = type(box)(box.left + left, box.top, box.width - left - 0.05, self.height(box.width) - 2 * LINE)
+        whole = type(box)(
+            box.left + left, box.top, box.width - left - 0.05, self.height(box.width) - 2 * LINE
+        )
         if self.marked is not None:
             behind = pen.axes(whole, across, (0, 1))
             behind.axvspan(*self.marked, color=pen.theme.accent, alpha=0.12, linewidth=0)
@@ -139,4 +141,6 @@ class SoundMap:
         axes.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
         for tick in ticks[(ticks >= 0) & (ticks <= self.seconds)]:
             below = count + 0.1 * count / max(self._tall, 0.1)
-            pen.text(axes, tick, below, f"{tick:g}{' s' if tick == 0 else ''}", color=pen.theme.quiet, ha="center")
+            pen.text(
+                axes, tick, below, f"{tick:g}{' s' if tick == 0 else ''}", color=pen.theme.quiet, ha="center"
+            )

@@ -193,7 +193,12 @@ class AudioView(View):
         times, maps = self._times, self._maps
         sound = self._trace.sound
         audio = next(
-            (axis.units.get("word") for axis in self._trace.axes(self._main_stack()) if "frame" in axis.units), None
+            (
+                axis.units.get("word")
+                for axis in self._trace.axes(self._main_stack())
+                if "frame" in axis.units
+            ),
+            None,
         )
         names = () if times is None else times.words
         tokens = [] if times is None or not len(times.matrix) else token_ends(times)
@@ -330,6 +335,10 @@ def _words_of(sound: Any) -> tuple[WordTimes | None, Any, str]:
 
 def _unit_shown(trace: Any, explanation: MixingMap | None) -> str:
     """Return the unit in which linked views and the store hold maps: words, if frames have them."""
-    axes = [explanation.key] if explanation is not None else [axis for s in trace.stacks for axis in trace.axes(s)]
+    axes = (
+        [explanation.key]
+        if explanation is not None
+        else [axis for s in trace.stacks for axis in trace.axes(s)]
+    )
     worded = any("word" in axis.units and "frame" in axis.units for axis in axes)
     return "word" if worded else "frame" if explanation is None else explanation.unit

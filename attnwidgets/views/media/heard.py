@@ -102,7 +102,9 @@ class HeardMaps:
                 )
         for stack in sorted(self.maps, key=lambda name: name != "cross"):
             title = title_of(self.maps[stack].title)
-            where = {"cross": "cross-attention", "encoder": "encoder", "self": "self-attention"}.get(stack, stack)
+            where = {"cross": "cross-attention", "encoder": "encoder", "self": "self-attention"}.get(
+                stack, stack
+            )
             is_attention = self.maps[stack].method == "attention"
             label = where if is_attention else f"{title}, {stack}"
             found[stack] = (label, f"{title.lower()}, of one head in one layer")
