@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +11,14 @@ from attnwidgets._selecting import position
 from attnwidgets._tables import Table
 from attnwidgets.evaluate.removals.sound_operators import refusal_of, silenced_inputs
 from attnwidgets.explanations.targets.resolve import tokenizer_of
-from attnwidgets.speech.word_times import WordTimes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
+    from attnwidgets.speech.word_times import WordTimes
 
 PAPER = (
     "Mohebbi et al. 2023, Homophone Disambiguation Reveals Patterns of Context Mixing in Speech Transformers"

@@ -1,8 +1,7 @@
-"""Cue contribution in speech: how much of a word's context lies on its cue, in encoder, decoder and between."""
+"""Cue contribution in speech: how much of a word's context lies on its cue, stack by stack."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,13 +12,15 @@ from attnwidgets._selecting import position
 from attnwidgets._tables import Table
 from attnwidgets.explanations.registry.registry import explain
 from attnwidgets.explanations.results.aggregation import sum_groups
-from attnwidgets.speech.word_times import WordTimes
 from attnwidgets.tracing.text.units import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
+    from attnwidgets.speech.word_times import WordTimes
 
     Float = NDArray[np.float64]
 
@@ -68,7 +69,8 @@ class SpokenCues(Table):
 
     def __repr__(self) -> str:
         count = len(self.values)
-        return f"<SpokenCues of {count} example{'s' * (count != 1)}: {', '.join(self.methods)}; {', '.join(self.stacks)}>"
+        of = f"{count} example{'s' * (count != 1)}"
+        return f"<SpokenCues of {of}: {', '.join(self.methods)}; {', '.join(self.stacks)}>"
 
 
 def cue_contribution(

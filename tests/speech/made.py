@@ -23,7 +23,7 @@ def tones(seconds: float = 0.75) -> np.ndarray:
 
 
 def spoken(**options: Any) -> Any:
-    """Return the trace of a decoder that reads "he ate a pear", over a second of which three quarters are heard."""
+    """Return the trace of a decoder that reads "he ate a pear", over tones of three quarters of a second."""
     return trace(speaker(), said([1, 2]), audio=tones(), target_text="he ate a pear", **options)
 
 

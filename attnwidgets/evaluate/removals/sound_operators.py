@@ -1,4 +1,4 @@
-"""Spans removed from a sound: frames are silenced in the samples, which are then read again by the processor."""
+"""Spans removed from a sound: frames are silenced in the samples, which the processor then reads again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refusal_of(trace: Trace, stack: str) -> str:
     if stack not in trace.stacks or _frames(trace, stack) is None:
         return f"stack {stack!r} is not made of frames of the sound"
     if "input_features" in trace.inputs and _reader(trace) is None:
-        return "there is no processor that could read the silenced sound: trace with aw.trace(model, processor, audio=...)"
+        return "no processor could read the silenced sound: trace with aw.trace(model, processor, audio=...)"
     return ""
 
 

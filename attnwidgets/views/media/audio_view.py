@@ -84,14 +84,15 @@ class AudioView(View):
         trace = self._trace
         super()._take(shown, methods, units)
         self._trace = trace
-        # What the decoder heard comes first.
-        self._explanations = tuple(sorted(self._explanations, key=lambda one: one.stack != "cross"))
         self._maps = HeardMaps(trace, self._times, self._explanations)
         if not self._maps.maps:
             raise ValueError(
-                f"the columns of {self._explanations[0].method} are no frames of this trace's sound: compute it "
-                "from the trace that AudioView() is given, with stack='encoder' or stack='cross'."
+                f"the columns of {self._explanations[0].method} are no frames of this trace's sound: compute "
+                "it from the trace that AudioView() is given, with stack='encoder' or stack='cross'."
             )
+        # Linked views open with the stack of the map that is shown.
+        first = next(name for name in self._maps.names if name != ALIGNMENT)
+        self._explanations = tuple(sorted(self._explanations, key=lambda one: one.stack != first))
 
     @property
     def times(self) -> WordTimes:
@@ -261,10 +262,9 @@ class AudioView(View):
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds: every kind of rows where the view is, and the first kind everywhere."""
         room = _PAGE_VALUES
-        seen = []
-        for name in self._maps.names:
-            for rows in self._maps.rows_of(name):
-                seen.append(self._arguments(name, rows))
+        seen = [
+            self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)
+        ]
         yield from seen
         for name, explanation in self._maps.maps.items():
             rows = self._maps.rows_of(name)[0]

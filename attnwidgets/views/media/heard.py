@@ -1,4 +1,4 @@
-"""Maps of a sound on the axis of its time: rows are words, tokens or time, columns are equal parts of seconds."""
+"""Maps of a sound on the axis of its time: rows are words, tokens or time, columns equal parts of seconds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class HeardMaps:
 
     @property
     def written(self) -> list[int]:
-        """The element of the decoder's words that each word of the sound is; -1 for one that it did not write."""
+        """The element of the decoder's words that each word of the sound is; -1: it did not write it."""
         if "decoder" not in self.trace.stacks or self.times is None:
             return []
         return elements_of_words(self.trace.axes("decoder")[0].units.get("word"), self.times.words)
@@ -100,7 +100,9 @@ class HeardMaps:
                     f"{count} alignment head{'s' * (count > 1)}",
                     "cross-attention above that of the other tokens, from which word times are read",
                 )
-        for stack in sorted(self.maps, key=lambda name: name != "cross"):
+        # What was written comes first, unless it is not known which of its words is which of the sound's.
+        first = "cross" if self.times is None or "words" in self.rows_of("cross") else "encoder"
+        for stack in sorted(self.maps, key=lambda name: name != first):
             title = title_of(self.maps[stack].title)
             where = {"cross": "cross-attention", "encoder": "encoder", "self": "self-attention"}.get(
                 stack, stack
@@ -173,7 +175,7 @@ class HeardMaps:
         return Heard(pooled, labels, spans, step, what, outside, np.array(steps, dtype=float).reshape(-1, 2))
 
     def _written(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
-        """Return names, seconds and queries of what a decoder wrote: the query that writes a token is before it."""
+        """Return names, seconds and queries of what a decoder wrote; the query before a token writes it."""
         axis = explanation.query
         spans = _pairs(self.times.start, self.times.end) if self.times else ()
         if rows == "words" and self.times is not None:
@@ -225,7 +227,7 @@ class HeardMaps:
 
 
 def token_ends(times: WordTimes) -> list[tuple[float, float]]:
-    """Return the seconds of every token of an alignment: where its row of the path begins, and the next one does."""
+    """Return the seconds of every token of an alignment: from where its row of the path begins to the next."""
     tokens, frames = times.path
     first = {int(token): int(frame) for token, frame in zip(tokens[::-1], frames[::-1], strict=True)}
     last = {int(token): int(frame) + 1 for token, frame in zip(tokens, frames, strict=True)}

@@ -110,6 +110,8 @@ export const renderAudioView = view((ctx, root, signal) => {
   let values: Float32Array = new Float32Array();
   let name = "";
   let stretch: Stretch = { from: 0, to: 1 };
+  /** A pinned word that is no element of the map, so that the selection cannot hold it; -1: none. */
+  let own = -1;
   /** A span that was dragged, in seconds; null: that of the pinned word. */
   let span: readonly [number, number] | null = null;
   let over: Spot | null = null;
@@ -131,6 +133,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     const side = sideOf(selection.get("stack"));
     return words().findIndex((word) => word[side] === cell.query);
   };
+  const pinned = (): number => (own >= 0 ? own : wordOf("pinned"));
   const stackOfMap = (): string => {
     if (name !== ALIGNMENT) return name;
     return ctx.header().sources.some(({ stack }) => stack === "cross") ? "cross" : selection.get("stack");
@@ -153,8 +156,10 @@ export const renderAudioView = view((ctx, root, signal) => {
   };
   const pin = (word: number): void => {
     span = null;
-    if (word === wordOf("pinned")) selection.pin(null);
-    else if (words()[word]) selection.set({ stack: stackOfMap(), pinned: cellOf(word), span: null });
+    player?.stop();
+    const isSame = word === pinned();
+    own = isSame || cellOf(word) ? -1 : word;
+    selection.set({ stack: stackOfMap(), pinned: isSame ? null : cellOf(word), span: null });
     lastStack = selection.get("stack");
     bringInSight(words()[word]);
     update();
@@ -165,12 +170,12 @@ export const renderAudioView = view((ctx, root, signal) => {
     stretch = moved(stretch, (word.start + word.end - stretch.from - stretch.to) / 2, whole());
   };
   const marked = (): readonly [number, number] | null => {
-    const word = words()[wordOf("pinned")];
+    const word = words()[pinned()];
     return span ?? (word ? [word.start, word.end] : null);
   };
   /** The chosen word; without one, that of which the model was least sure. */
   const focus = (): number => {
-    const chosen = wordOf("hover") >= 0 ? wordOf("hover") : wordOf("pinned");
+    const chosen = wordOf("hover") >= 0 ? wordOf("hover") : pinned();
     if (chosen >= 0) return chosen;
     const least = words().reduce((best, { p }, i) => ((p ?? 1) < (words()[best]?.p ?? 1) ? i : best), 0);
     return words().length ? least : -1;
@@ -191,7 +196,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     return isByWord ? [word, word] : rowsOf(map, own);
   };
   const numberPlace = (): NumberPlace | null => {
-    const word = wordOf("pinned");
+    const word = pinned();
     const row = rows(word)?.[0];
     if (!map || row === undefined) return null;
     const second = Number(((peakOf(values, row, map.columns)[0] + 0.5) * map.step).toFixed(3));
@@ -200,7 +205,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   };
 
   const shown = (): Shown => {
-    const [pinned, pointed] = [wordOf("pinned"), wordOf("hover")];
+    const [chosen, pointed] = [pinned(), wordOf("hover")];
     const range: [number, number] = [low(), high()];
     return {
       stretch,
@@ -208,10 +213,10 @@ export const renderAudioView = view((ctx, root, signal) => {
       map,
       values,
       range,
-      rows: rows(pinned),
-      over: pointed >= 0 && pointed !== pinned ? rows(pointed) : null,
+      rows: rows(chosen),
+      over: pointed >= 0 && pointed !== chosen ? rows(pointed) : null,
       marked: marked(),
-      word: pinned,
+      word: chosen,
       hovered: pointed,
     };
   };
@@ -290,7 +295,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     assign(less, { disabled: stretch.to - stretch.from >= whole() });
     const words = sentence(now);
     frame.readout.show(words, true);
-    assign(stage.element, { ariaLabel: `Sound of ${seconds(whole())} s. ${words}` });
+    assign(stage.element, { ariaLabel: `Sound of ${seconds(whole())} s. ${words}`.trim() });
   };
   const sentence = ({ word, hovered }: Shown): string => {
     const { window: frames, seconds: heard } = said as SpokenWords;
@@ -347,18 +352,19 @@ export const renderAudioView = view((ctx, root, signal) => {
     else play(0, whole());
   };
   const step = (by: number): void => {
-    const now = wordOf("pinned");
+    const now = pinned();
     const next = now < 0 ? (by > 0 ? 0 : words().length - 1) : now + by;
     if (words()[next]) pin(next);
   };
   const release = (): void => {
-    span = null;
+    [span, own] = [null, -1];
     selection.clear();
     update();
   };
   /** Mark a span, and in linked views the words that it covers. */
   const take = (from: number, to: number): void => {
     span = from < to ? [from, to] : [to, from];
+    own = -1;
     const inside = words().filter(({ start, end, spoken }) => spoken >= 0 && start < span![1] && end > span![0]);
     const [first, last] = [inside[0], inside.at(-1)];
     const covered =
@@ -470,6 +476,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   return (changed) => {
     if (only(changed, "hover")) mark();
     else {
+      if (changed.has("pinned") && selection.get("pinned")) own = -1;
       if (changed.has("pinned")) span = selection.get("pinned") || !selection.get("span") ? null : span;
       update();
     }
