@@ -15,6 +15,7 @@ from .demo.book import demo_book as demo_book
 from .demo.models import demo_model as demo_model
 from .demo.sentiment import demo_texts as demo_texts
 from . import zoo as zoo
+from . import speech as speech
 
 # How do tokens mix?
 from .explanations.mixing.attention import attention as attention
@@ -106,6 +107,7 @@ from .views.features.feature_table import FeatureTable as FeatureTable
 from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip
 from .views.features.steer_view import SteerView as SteerView
+from .views.media.audio_view import AudioView as AudioView
 from .views.base.selection import Selection as Selection
 from .views.base.linked_view import link as link
 

@@ -36,6 +36,7 @@ from .metrics.stability import stability as stability
 from .metrics.uniform_attention import uniform_attention as uniform_attention
 from .removals.removal import OPERATORS as OPERATORS
 from .removals.removal import possible_operators as possible_operators
+from .removals.sound_operators import SOUND_OPERATORS as SOUND_OPERATORS
 from .scorecards.curves import aopc as aopc
 from .scorecards.curves import area as area
 from .scorecards.merge import averaged as averaged

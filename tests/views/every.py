@@ -10,6 +10,7 @@ import attnwidgets as aw
 from attnwidgets.views.base.view import View
 from tests.explanations.made import random_classifier
 from tests.sae import made
+from tests.speech.made import heard
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES
 
@@ -64,6 +65,7 @@ def _masked():
 
 OTHERS = {
     "ImageView": _picture,
+    "AudioView": lambda: [heard()],
     "NeuronView": _queries,
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],

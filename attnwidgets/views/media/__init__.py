@@ -1,1 +1,1 @@
-"""Views of pictures."""
+"""Views of pictures and sound."""

@@ -19,6 +19,7 @@ export async function mediaOf(ctx: ViewContext): Promise<ShownMedia | null> {
   if (!reference) return null;
   const model = asDeclared((await ctx.host.getModel(reference)) as unknown as AnyModel) as unknown as Model<MediaState>;
   const { data, lengths } = { data: model.get("data"), lengths: model.get("lengths") };
+  if (!data) return null;
   let at = 0;
   const buffers = lengths.map((length) => {
     at += length;

@@ -11,6 +11,7 @@ export const EFFECTS: Record<string, string> = {
   zero: "its embedding is zeros",
   mean: "its embedding is the mean over the vocabulary",
   attention_mask: "nothing attends to it",
+  silence: "its samples are zeros",
 };
 
 export const strategyName = (name: string): string => name.replace("_", " ");

@@ -1,0 +1,9 @@
+# The public names of aw.speech, each loaded on first use.
+
+from .align import align as align
+from .blank_out import BlankedOut as BlankedOut
+from .blank_out import blank_out as blank_out
+from .cue_contribution import SpokenCues as SpokenCues
+from .cue_contribution import cue_contribution as cue_contribution
+from .word_times import WordTime as WordTime
+from .word_times import WordTimes as WordTimes

@@ -1,0 +1,223 @@
+"""Word times of an encoder-decoder from its alignment heads, as openai/whisper's `timing.py` finds them.
+
+In words: the decoder reads `start, no timestamps, text, end`. In each alignment head, the attention of every
+token over the frames of the sound (without padding) is divided by its sum, standardised over tokens (all of
+them, also the start), and smoothed by a median over seven frames; the path of least cost through the mean
+over heads, with the sign turned, says when each token begins. The row that writes a token is the one before
+it; that of the end is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.speech.time_warping import median_filter, warp
+from attnwidgets.speech.word_times import WordTimes, frame_step, frame_unit, with_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.tracing.trace import Trace
+
+    Heads = tuple[tuple[int, int], ...]
+
+_WIDTH = 7  # frames of the median
+_PURPOSE = "speech.align"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What the decoder of a trace wrote, and what it must read to be aligned.
+
+    Attributes:
+        ids: start, no timestamps, text, end.
+        before: How many of them stand before the text.
+        places: Places of the text's tokens among the decoder's tokens [token].
+        end: Id of the end.
+        ordinary: Ids from which the text is written begin at 0 and end before this one; None: any.
+    """
+
+    ids: list[int]
+    before: int
+    places: list[int]
+    end: int
+    ordinary: int | None
+
+
+def by_heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> WordTimes:
+    """Return word times from cross-attention; see `aw.speech.align`."""
+    frames = frame_unit(trace)
+    spoken = _spoken(trace)
+    chosen, note = _heads(trace, heads)
+    weights, logits = _weights(trace, spoken, chosen)
+    count = _frames_heard(trace, frames)
+    rows = slice(spoken.before - 1, -1)
+    matrix = standardised(weights[..., :count])[rows]
+    path = warp(-matrix)
+    jumps = np.diff(path[0], prepend=-1).astype(bool)
+    step = frame_step(trace)
+    begins = path[1][jumps] / (1 / step)  # whole frames in a second, so that times have no rounding
+    axis = trace.axes("decoder")[0]
+    rank = {place: number for number, place in enumerate(spoken.places)}
+    tokens, words = [], []
+    for label, span, special in zip(*_columns(axis.units["word"]), strict=True):
+        own = [rank[place] for place in span if place in rank]
+        if own and not special:
+            words.append(label)
+            tokens.append((own[0], own[-1] + 1))
+    start, end = (np.array([begins[pair[side]] for pair in tokens]) for side in (0, 1))
+    outside = weights[:, rows, count:].mean(axis=0).sum(axis=-1)
+    given = _probabilities(logits, spoken)
+    means = [np.array([values[first:last].mean() for first, last in tokens]) for values in (given, outside)]
+    return WordTimes(
+        words=tuple(words),
+        start=start,
+        end=end,
+        probability=means[0],
+        trace=with_words(trace, words, start, end),
+        how="cross-attention",
+        tokens=tuple(tokens),
+        token_labels=(*(axis.tokens[place] for place in spoken.places), "[end]"),
+        matrix=matrix,
+        path=path,
+        step=step,
+        heads=chosen,
+        padding=means[1] if weights.shape[-1] > count else None,
+        note=note,
+    )
+
+
+def standardised(weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return how far attention lies above that of other tokens, the mean over heads [token, frame].
+
+    Args:
+        weights: Attention [head, token, frame] of the frames that hold sound; rows are divided by their sums.
+    """
+    shares = weights.astype(np.float64)
+    shares = shares / shares.sum(axis=-1, keepdims=True)
+    spread = shares.std(axis=-2, keepdims=True)
+    # A frame that every token reads alike says nothing.
+    above = np.divide(
+        shares - shares.mean(axis=-2, keepdims=True), spread, out=np.zeros_like(shares), where=spread > 0
+    )
+    return np.asarray(median_filter(above, _WIDTH).mean(axis=0))
+
+
+def _columns(unit: Unit) -> tuple[Any, ...]:
+    return unit.labels, unit.spans, unit.special
+
+
+def _spoken(trace: Trace) -> Spoken:
+    """Return what the decoder read.
+
+    Raises:
+        ValueError: If it wrote no words.
+    """
+    ids = [int(i) for i in trace.inputs["decoder_input_ids"][0]]
+    special = trace.axes("decoder")[0].units["token"].special
+    # Positions without tokens (of an adapter) come before those with one.
+    extra = len(special) - len(ids)
+    places = [place for place in range(len(special)) if not special[place]]
+    if not places:
+        raise ValueError(
+            "the decoder wrote no words to align: trace with max_new_tokens=..., or with what is said as "
+            "target_text=..."
+        )
+    config = getattr(trace.model, "generation_config", None)
+    own = getattr(trace.model, "config", None)
+    end = getattr(config, "eos_token_id", None) or getattr(own, "eos_token_id", None)
+    end = int(end[0] if isinstance(end, (list, tuple)) else end or 0)
+    silent = getattr(config, "no_timestamps_token_id", None)
+    prefix = ids[: places[0] - extra]
+    start = getattr(own, "decoder_start_token_id", None)
+    if start in prefix:  # what stands before it is a prompt
+        prefix = prefix[len(prefix) - 1 - prefix[::-1].index(start) :]
+    if silent is not None:
+        prefix = [i for i in prefix if i < silent] + [int(silent)]
+    text = [ids[place - extra] for place in places]
+    ordinary = end if silent is not None and silent > end else None
+    return Spoken([*prefix, *text, end], len(prefix), places, end, ordinary)
+
+
+def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads, str]:
+    """Return the heads that are read, and what readers must know of them.
+
+    Raises:
+        ValueError: If there are none.
+        IndexError: If the model has no such head.
+    """
+    layers, count = trace.n_layers("cross"), trace.n_heads("cross")
+    note = ""
+    if heads is None:
+        own = getattr(getattr(trace.model, "generation_config", None), "alignment_heads", None)
+        heads = [(int(layer), int(head)) for layer, head in own or ()]
+    if not heads:
+        heads = [(layer, head) for layer in range(layers // 2, layers) for head in range(count)]
+        note = "the model names no alignment heads: all of the later half of its layers are read"
+    for layer, head in heads:
+        if not (0 <= layer < layers and 0 <= head < count):
+            raise IndexError(
+                f"heads names layer {layer}, head {head}, and the cross-attention has layers 0 to "
+                f"{layers - 1} with heads 0 to {count - 1}"
+            )
+    return tuple((int(layer), int(head)) for layer, head in heads), note
+
+
+def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.floating], Any]:
+    """Return attention [head, token, frame] and logits [token, id] of the ids that are aligned.
+
+    The recorded pass serves if the decoder read these ids; otherwise (a text without its end, or with
+    timestamps) the model runs once more.
+    """
+    read = [int(i) for i in trace.inputs["decoder_input_ids"][0]]
+    if read == spoken.ids and trace.logits is not None and len(trace.logits) == len(read):
+        rows = [np.asarray(trace.attention_rows(layer, [head], stack="cross"))[0] for layer, head in heads]
+        return np.stack(rows), trace.logits
+    import torch
+
+    from attnwidgets.tracing.interventions import require_same_interventions
+    from attnwidgets.tracing.layers import RecordedLayer
+    from attnwidgets.tracing.pass_memory import room_to_record
+    from attnwidgets.tracing.predictions import logits_in
+    from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+    from attnwidgets.tracing.recording.recorder import record
+    from attnwidgets.tracing.recording.stacks import by_stack
+
+    require_same_interventions(trace, _PURPOSE)
+    inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
+    before = inputs["decoder_input_ids"]
+    inputs["decoder_input_ids"] = torch.tensor([spoken.ids], dtype=before.dtype, device=before.device)
+    model = unwrap(trace.model)
+    with borrowed(model) as twin, room_to_record(twin, inputs):
+        recorded = record(twin, inputs)
+    calls = by_stack(model, recorded.calls)["cross"]
+    n_frames = len(trace.axes("cross")[1])
+    layers = [RecordedLayer(call, 0, len(spoken.ids), n_frames) for call in calls]
+    weights = np.stack([layers[layer].weights([head])[0] for layer, head in heads])
+    logits = logits_in(recorded.outputs)
+    return weights, None if logits is None else logits[0]
+
+
+def _frames_heard(trace: Trace, frames: Unit) -> int:
+    """Return how many frames lie wholly in the sound, as Whisper counts them: without a last part."""
+    sound = trace.sound
+    if sound is None or sound.hop is None:
+        return sum(not special for special in frames.special)
+    samples = min(len(sound.wave), round(sound.heard * sound.rate))
+    merged = round(sound.rate / sound.hop * frame_step(trace))
+    return max(1, min(samples // sound.hop // merged, len(frames)))
+
+
+def _probabilities(logits: Any, spoken: Spoken) -> NDArray[np.float64]:
+    """Return the probability of every token of the text [token], among ordinary ids."""
+    text = spoken.ids[spoken.before : -1]
+    if logits is None:
+        return np.full(len(text), np.nan)
+    scores = logits[spoken.before - 1 : -2, : spoken.ordinary].double().softmax(-1).cpu().numpy()
+    return np.asarray(scores[np.arange(len(text)), text])

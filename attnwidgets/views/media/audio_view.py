@@ -1,0 +1,344 @@
+"""The view of a sound: its wave, spectrogram and words over a map, all on one axis of seconds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.speech.align import align
+from attnwidgets.speech.word_times import WordTimes, known_times
+from attnwidgets.tracing.media.known import with_media
+from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.options import ViewOptions
+from attnwidgets.views.base.view import View
+from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps, elements_of_words, token_ends
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.media.heard import Heard
+    from attnwidgets.views.wire.handlers import Answer
+
+_PAGE_VALUES = 300_000  # of maps that a page holds: of every layer and head, if there are not more
+
+
+class AudioView(View):
+    """A sound on one axis of seconds: its wave, its spectrogram, its words, and a map of who listens where.
+
+    Click a word, in the text, above the map or in it: its span is marked through everything and can be
+    heard, and views of the same trace show its row. Drag over the wave for another span. Space plays what is
+    marked, + and - zoom, and the arrows go from word to word. Beside the picture stand how sure the model
+    was of each word, and the chosen word over time.
+
+    The map opens with what word times were read from. Others are cross-attention (the row of a word is that
+    which writes it: that of the token before), and the encoder's attention, by words of the sound or by
+    time. Padding after the sound is not drawn; the share of a row that lies on it is told.
+
+    Args:
+        sound: What `aw.speech.align` returned; or a trace of a sound, whose words are then aligned if that
+            is possible; or a MixingMap of such a trace.
+        explanation: What to show instead of attention: a MixingMap of the trace, over frames or words of the
+            sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`.
+
+    Raises:
+        TypeError: `sound` is none of these, or `explanation` is no MixingMap.
+        ValueError: The trace has no sound, or the explanation is not about it.
+
+    Example:
+        >>> import numpy as np
+        >>> noise = np.random.default_rng(0).normal(0, 0.1, 16_000).astype("float32")
+        >>> trace = aw.trace(*aw.demo_model("speech"), audio=noise, target_text=" Rain on leaves.")
+        >>> view = aw.AudioView(trace)
+        >>> view.times.words
+        ('Rain', 'on', 'leaves', '.')
+    """
+
+    _VIEW = "AudioView"
+    _OPTIONS = ViewOptions
+    LIVE = False
+    PARTS = ("audio",)
+    _HEIGHT = 550
+    SHOWS_MEDIA = True
+
+    def __init__(self, sound: Any, explanation: Any = None, **options: Unpack[ViewOptions]) -> None:
+        if isinstance(sound, MixingMap) and explanation is None:
+            explanation, sound = sound, with_media(str(sound.trace_id))
+        self._times, self._trace, self._why = _words_of(sound)
+        if explanation is not None and not isinstance(explanation, MixingMap):
+            raise TypeError(f"AudioView() shows a MixingMap, not {type(explanation).__name__}.")
+        if not options.get("units"):
+            options["units"] = (_unit_shown(self._trace, explanation),)
+        super().__init__(self._trace if explanation is None else explanation, **options)
+
+    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
+        trace = self._trace
+        super()._take(shown, methods, units)
+        self._trace = trace
+        self._maps = HeardMaps(trace, self._times, self._explanations)
+        if not self._maps.maps:
+            raise ValueError(
+                f"the columns of {self._explanations[0].method} are no frames of this trace's sound: compute "
+                "it from the trace that AudioView() is given, with stack='encoder' or stack='cross'."
+            )
+        # Linked views open with the stack of the map that is shown.
+        first = next(name for name in self._maps.names if name != ALIGNMENT)
+        self._explanations = tuple(sorted(self._explanations, key=lambda one: one.stack != first))
+
+    @property
+    def times(self) -> WordTimes:
+        """The words of the sound, with their times.
+
+        Raises:
+            AttributeError: They are not known; the message says why.
+        """
+        if self._times is None:
+            raise AttributeError(f"the words of this sound are not known: {self._why}")
+        return self._times
+
+    def word(self) -> int | None:
+        """Return the number of the pinned word in `times`; None if none is pinned."""
+        pinned = self.selection.pinned
+        if pinned is None or self._times is None or pinned.unit != "word":
+            return None
+        side = "written" if self.selection.stack in ("cross", "decoder") else "spoken"
+        words = self._words()[0]["words"]
+        return next((place for place, one in enumerate(words) if one[side] == pinned.query >= 0), None)
+
+    def value(
+        self,
+        row: int,
+        second: float,
+        *,
+        map: str | None = None,  # noqa: A002 - what it is
+        rows: str | None = None,
+        layer: int | None = None,
+        head: int | str | None = None,
+    ) -> float:
+        """Return the number that the map has at a second of the sound.
+
+        Args:
+            row: Number of the row, from 0.
+            second: The second.
+            map: "alignment", "cross", "encoder" or "self"; None: the one the view opens with.
+            rows: "words", "tokens" or "time"; None: the first of them that the map has.
+            layer: The layer; None: the selected one.
+            head: The head, "mean" or "max"; None: the selected one.
+
+        Raises:
+            ValueError: There is no such map, or it has no such rows.
+            IndexError: There is no such row, layer or head, or the second is not in the sound.
+        """
+        name = next(iter(self._maps.names)) if map is None else map
+        kind = self._maps.rows_of(name)[0] if rows is None else rows
+        at = {"layer": layer, "head": head}
+        heard = self._heard_at(name, kind, **at)
+        column = int(second / heard.step + 1e-9)
+        if not (0 <= row < len(heard.values) and second >= 0 and column < heard.values.shape[1]):
+            raise IndexError(
+                f"row {row} at {second} s is out of range: there are rows 0 to {len(heard.values) - 1}, and "
+                f"{heard.values.shape[1] * heard.step:.2f} s."
+            )
+        return float(heard.values[row, column])
+
+    def _heard_at(
+        self, name: str, rows: str, layer: int | None = None, head: int | str | None = None
+    ) -> Heard:
+        """Return a map in the selected layer and head, or those given."""
+        number = self._layer_of(name) if layer is None else layer
+        return self._maps.of(name, rows, number, self._head_of(name) if head is None else head)
+
+    def _layer_of(self, name: str) -> int:
+        explanation = self._maps.maps.get(name)
+        layers = (0,) if explanation is None else explanation.layers
+        return min(layers, key=lambda number: abs(number - int(self.selection.layer)))
+
+    def _head_of(self, name: str) -> int | str:
+        explanation = self._maps.maps.get(name)
+        heads = None if explanation is None else explanation.heads
+        if heads is None:
+            return "-"
+        chosen: int | str = self.selection.head
+        if chosen == "-":
+            return "mean"
+        return chosen if isinstance(chosen, str) else min(heads, key=lambda number: abs(number - int(chosen)))
+
+    def _numbers(self) -> Kinds:
+        return super()._numbers() | {"heard": self._heard_paths}
+
+    def _heard_paths(self, row: int, second: float, **at: Any) -> Iterator[Path]:
+        yield self, f".value({listed(int(row), round(float(second), 3), **at)})"
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {
+            "words": Handler(self._words),
+            "heard": Handler(
+                self._heard,
+                runs_model=any(one.runs_model or one.on_demand for one in self._maps.maps.values()),
+                for_page=self._for_page,
+                prefetched=self._opening_map,
+            ),
+        }
+
+    def _words(self) -> Answer:
+        """Answer with the words, and which maps there are: `SpokenWords` of audio/heard.ts."""
+        times, maps = self._times, self._maps
+        sound = self._trace.sound
+        audio = next(
+            (
+                axis.units.get("word")
+                for axis in self._trace.axes(self._main_stack())
+                if "frame" in axis.units
+            ),
+            None,
+        )
+        names = () if times is None else times.words
+        tokens = [] if times is None or not len(times.matrix) else token_ends(times)
+        last = self._maps.frames.times[-1] if self._maps.frames.times else None
+        return {
+            "words": [
+                {
+                    "word": word.word,
+                    "start": word.start,
+                    "end": word.end,
+                    "p": word.probability if np.isfinite(word.probability) else None,
+                    "written": written,
+                    "spoken": spoken,
+                }
+                for word, written, spoken in zip(
+                    () if times is None else times,
+                    maps.written or [-1] * len(names),
+                    elements_of_words(audio, names),
+                    strict=True,
+                )
+            ],
+            "tokens": [list(pair) for pair in tokens],
+            "maps": [
+                {"name": name, "label": label, "note": note, "rows": list(maps.rows_of(name))}
+                for name, (label, note) in maps.names.items()
+            ],
+            "seconds": float(sound.heard) if sound is not None else 0.0,
+            "window": float(last[1]) if last is not None else 0.0,
+            "why": self._why or ("" if times is None else times.note),
+        }, []
+
+    def _main_stack(self) -> str:
+        return next(name for name in ("encoder", *self._maps.maps) if name in self._trace.stacks)
+
+    def _heard(self, map: str, rows: str, layer: int, head: int | str) -> Answer:  # noqa: A002 - the wire's name
+        """Answer with a map, float32 [row, column]: `HeardMap` of audio/heard.ts."""
+        heard = self._maps.of(map, rows, layer, head)
+        values = heard.values.astype("<f4")
+        return {
+            "labels": list(heard.labels),
+            "spans": [None if span is None else list(span) for span in heard.spans],
+            "step": heard.step,
+            "columns": values.shape[1],
+            "what": heard.what,
+            "outside": None if heard.outside is None else heard.outside.tolist(),
+            "path": [] if heard.path is None else heard.path.tolist(),
+        }, [values.tobytes()]
+
+    def _opening_map(self) -> Iterator[dict[str, Any]]:
+        name = next(iter(self._maps.names))
+        if name == ALIGNMENT or not self._maps.maps[name].runs_model:
+            yield self._arguments(name, self._maps.rows_of(name)[0])
+
+    def _arguments(self, name: str, rows: str) -> dict[str, Any]:
+        """Return the arguments by which the browser requests a map in the selected layer and head."""
+        if name == ALIGNMENT:
+            return {"map": name, "rows": rows, "layer": 0, "head": "-"}
+        return {"map": name, "rows": rows, "layer": self._layer_of(name), "head": self._head_of(name)}
+
+    def _for_page(self) -> Iterator[dict[str, Any]]:
+        """Yield what a page holds: every kind of rows where the view is, and the first kind everywhere."""
+        room = _PAGE_VALUES
+        seen = [
+            self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)
+        ]
+        yield from seen
+        for name, explanation in self._maps.maps.items():
+            rows = self._maps.rows_of(name)[0]
+            size = self._maps.of(**_as_read(self._arguments(name, rows))).values.size
+            heads = ("-",) if explanation.heads is None else (*explanation.heads, "mean", "max")
+            for layer in explanation.layers:
+                for head in heads:
+                    room -= size
+                    one = {"map": name, "rows": rows, "layer": layer, "head": head}
+                    if room >= 0 and one not in seen:
+                        yield one
+
+    def describe(self) -> str:
+        """Return two sentences on the sound: its words with their times, and what the map shows."""
+        sound = self._trace.sound
+        seconds = "" if sound is None else f"{sound.heard:.2f} s of sound. "
+        name, (label, _) = next(iter(self._maps.names.items()))
+        heard = self._heard_at(name, self._maps.rows_of(name)[0])
+        peaks = heard.values.argmax(axis=1)
+        most = [
+            f"{label} at {column * heard.step:.2f} s"
+            for label, column in zip(heard.labels[:12], peaks, strict=False)
+        ]
+        said = "" if self._times is None else f"{len(self._times)} words. "
+        return f"{seconds}{said}{label}: each row is highest for {', '.join(most)}."
+
+    def _png(self) -> bytes:
+        from attnwidgets.views.still.saving import figure_bytes
+
+        return figure_bytes(partial(self._figure, 2, "light"), self._names, ".png", dpi=110)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.sounds import audio_sheet
+
+        return audio_sheet(self, theme)
+
+
+def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of the wire as `HeardMaps.of` takes them."""
+    return {"name": arguments["map"], **{name: arguments[name] for name in ("rows", "layer", "head")}}
+
+
+def _words_of(sound: Any) -> tuple[WordTimes | None, Any, str]:
+    """Return the words of a sound, its trace, and why there are no words.
+
+    Raises:
+        TypeError: It is neither words nor a trace.
+        ValueError: The trace has no sound.
+    """
+    if isinstance(sound, WordTimes):
+        return sound, sound.trace, ""
+    if not is_trace(sound):
+        raise TypeError(
+            f"AudioView() takes a trace of a sound, or its words, not {type(sound).__name__}: "
+            "aw.AudioView(aw.trace(model, processor, audio=wave, max_new_tokens=50))."
+        )
+    if sound.sound is None:
+        raise ValueError("this trace has no sound: make it with aw.trace(model, processor, audio=wave).")
+    known = known_times(sound)
+    if known is not None:
+        return known, sound, ""
+    try:
+        times = align(sound)
+    except ValueError as error:
+        return None, sound, str(error)
+    return times, times.trace, ""
+
+
+def _unit_shown(trace: Any, explanation: MixingMap | None) -> str:
+    """Return the unit in which linked views and the store hold maps: words, if frames have them."""
+    axes = (
+        [explanation.key]
+        if explanation is not None
+        else [axis for s in trace.stacks for axis in trace.axes(s)]
+    )
+    worded = any("word" in axis.units and "frame" in axis.units for axis in axes)
+    return "word" if worded else "frame" if explanation is None else explanation.unit

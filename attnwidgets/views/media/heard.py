@@ -1,0 +1,264 @@
+"""Maps of a sound on the axis of its time: rows are words, tokens or time, columns equal parts of seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets.speech.word_times import frame_step, frame_unit
+from attnwidgets.views.still.alt_text import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.results.mixing_map import MixingMap
+    from attnwidgets.speech.word_times import WordTimes
+    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.tracing.trace import Trace
+
+    Float = NDArray[np.float64]
+    Head = int | str
+
+ALIGNMENT = "alignment"
+"""The name of the map from which word times were read."""
+MOST_COLUMNS = 600
+"""Longer sounds are shown in wider parts: a column is then the mean over several frames."""
+MOST_ROWS = 128
+"""Rows of a map of time by time."""
+_STANDARDISED = "above the other words, in sd"
+_POSTERIOR = "probability of the token"
+_SHARE = "share of the row, for each frame"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A map on the axis of time.
+
+    Attributes:
+        values: [row, column].
+        labels: Names of the rows.
+        spans: Seconds of every row (start, end); None where it is not in the sound.
+        step: Seconds of a column; the first begins at 0.
+        outside: Share of every row that lies on padding, which is not drawn [row]; None if it is not known.
+        what: What the numbers are.
+        path: Rows and seconds of the alignment's path, [step, 2]; empty where there is none.
+    """
+
+    values: Float
+    labels: tuple[str, ...]
+    spans: tuple[tuple[float, float] | None, ...]
+    step: float
+    what: str
+    outside: Float | None = None
+    path: Float | None = None
+
+
+class HeardMaps:
+    """The maps of one sound: what words were aligned by, and explanations whose columns are its frames.
+
+    Args:
+        trace: The trace, with words on its frames if `times` has found them.
+        times: Its words; None if there are none.
+        explanations: MixingMaps of the trace, by stack.
+    """
+
+    def __init__(self, trace: Trace, times: WordTimes | None, explanations: Sequence[MixingMap]) -> None:
+        self.trace, self.times = trace, times
+        self.frames = frame_unit(trace)
+        self.step = frame_step(trace)
+        self.maps = {
+            (one.stack or "self"): one for one in explanations if one.key.units.get("frame") == self.frames
+        }
+
+    @property
+    def written(self) -> list[int]:
+        """The element of the decoder's words that each word of the sound is; -1: it did not write it."""
+        if "decoder" not in self.trace.stacks or self.times is None:
+            return []
+        return elements_of_words(self.trace.axes("decoder")[0].units.get("word"), self.times.words)
+
+    @property
+    def heard(self) -> list[int]:
+        """Frames that are not padding."""
+        return [number for number, special in enumerate(self.frames.special) if not special]
+
+    @property
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Label and unit-free description of every map, by name, the one to open with first."""
+        found = {}
+        if self.times is not None and len(self.times.matrix):
+            if self.times.how == "ctc":
+                found[ALIGNMENT] = ("CTC", "how probable it is that a frame says a token")
+            else:
+                count = len(self.times.heads)
+                found[ALIGNMENT] = (
+                    f"{count} alignment head{'s' * (count > 1)}",
+                    "cross-attention above that of the other tokens, from which word times are read",
+                )
+        # What was written comes first, unless it is not known which of its words is which of the sound's.
+        first = "cross" if self.times is None or "words" in self.rows_of("cross") else "encoder"
+        for stack in sorted(self.maps, key=lambda name: name != first):
+            title = title_of(self.maps[stack].title)
+            where = {"cross": "cross-attention", "encoder": "encoder", "self": "self-attention"}.get(
+                stack, stack
+            )
+            is_attention = self.maps[stack].method == "attention"
+            label = where if is_attention else f"{title}, {stack}"
+            found[stack] = (label, f"{title.lower()}, of one head in one layer")
+        return found
+
+    def rows_of(self, name: str) -> tuple[str, ...]:
+        """Return the kinds of rows in which a map can be read, the one to open with first."""
+        worded = ("words",) if self.times is not None else ()
+        if name == ALIGNMENT:
+            return (*worded, "tokens")
+        if name == "cross":
+            # Words that were given may be others than those that the decoder wrote.
+            return (*(worded if min(self.written, default=-1) >= 0 else ()), "tokens")
+        return (*worded, "time")
+
+    def of(self, name: str, rows: str, layer: int, head: Head) -> Heard:
+        """Return a map.
+
+        Args:
+            name: One of `names`.
+            rows: "words", "tokens" or "time".
+            layer: Number of the layer; of no account for the alignment.
+            head: Number of the head, "mean" or "max", or "-" without heads.
+
+        Raises:
+            ValueError: There is no such map, or it has no such rows.
+            IndexError: There is no such layer or head.
+        """
+        require_choice("map", name, tuple(self.names))
+        require_choice("rows", rows, self.rows_of(name))
+        if name == ALIGNMENT:
+            return self._alignment(rows)
+        explanation = self.maps[name]
+        if name == "cross":
+            labels, spans, groups = self._written(explanation, rows)
+        else:
+            labels, spans, groups = self._spoken(explanation, rows)
+        queries = sorted({place for group in groups for place in group})
+        at = {place: number for number, place in enumerate(queries)}
+        values = _matrix(explanation, layer, head, queries)
+        read = np.stack([values[[at[place] for place in group]].mean(axis=0) for group in groups])
+        columns, outside = self._in_time(read, explanation)
+        known = explanation.known("stochastic")
+        what = _SHARE if known else explanation.title
+        pooled, step = self._pooled(columns)
+        return Heard(pooled, labels, spans, step, what, outside if known else None)
+
+    def _alignment(self, rows: str) -> Heard:
+        times = self.times
+        assert times is not None  # noqa: S101 - the names say so
+        ends = token_ends(times)
+        count = len(ends)
+        groups = [range(*pair) for pair in times.tokens] if rows == "words" else [[i] for i in range(count)]
+        values = np.stack([times.matrix[list(group)].mean(axis=0) for group in groups])
+        labels = times.words if rows == "words" else times.token_labels[:count]
+        spans = _pairs(times.start, times.end) if rows == "words" else tuple(ends)
+        owner = {place: number for number, group in enumerate(groups) for place in group}
+        steps = [
+            (owner[int(token)], int(frame) * times.step)
+            for token, frame in zip(*times.path, strict=True)
+            if int(token) in owner
+        ]
+        pooled, step = self._pooled(values)
+        outside = times.padding if rows == "words" else None
+        what = _POSTERIOR if times.how == "ctc" else _STANDARDISED
+        return Heard(pooled, labels, spans, step, what, outside, np.array(steps, dtype=float).reshape(-1, 2))
+
+    def _written(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
+        """Return names, seconds and queries of what a decoder wrote; the query before a token writes it."""
+        axis = explanation.query
+        spans = _pairs(self.times.start, self.times.end) if self.times else ()
+        if rows == "words" and self.times is not None:
+            if explanation.unit == "word":
+                return self.times.words, spans, [[element] for element in self.written]
+            groups = [axis.units["word"].spans[element] for element in self.written]
+            return self.times.words, spans, [[max(0, place - 1) for place in group] for group in groups]
+        if explanation.unit == "word":
+            unit = axis.units["word"]
+            return unit.labels, (None,) * len(unit), [[place] for place in range(len(unit))]
+        special = axis.units["token"].special
+        tokens = [place for place in range(len(special)) if not special[place]]
+        ends = tuple(token_ends(self.times)) if self.times else ()
+        known = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
+        if not tokens:  # the start alone
+            return axis.tokens[:1], known, [[0]]
+        return tuple(axis.tokens[place] for place in tokens), known, [[max(0, place - 1)] for place in tokens]
+
+    def _spoken(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
+        """Return names, seconds and queries of what an encoder heard: its frames, by words or by time."""
+        if explanation.unit == "word" or rows == "words":
+            unit = explanation.query.units["word"]
+            shown = [place for place, special in enumerate(unit.special) if not special]
+            groups = [[place] if explanation.unit == "word" else list(unit.spans[place]) for place in shown]
+            times = unit.times or (None,) * len(unit)
+            return tuple(unit.labels[i] for i in shown), tuple(times[i] for i in shown), groups
+        heard = self.heard
+        size = -(-len(heard) // MOST_ROWS)
+        groups = [heard[first : first + size] for first in range(0, len(heard), size)]
+        spans = tuple((group[0] * self.step, (group[-1] + 1) * self.step) for group in groups)
+        return tuple(f"{start:.2f} s" for start, _ in spans), spans, groups
+
+    def _in_time(self, values: Float, explanation: MixingMap) -> tuple[Float, Float]:
+        """Return rows by frame without padding [row, frame], and what lies on padding [row]."""
+        if explanation.unit == "word":
+            unit = explanation.key.units["word"]
+            owner = {frame: element for element, span in enumerate(unit.spans) for frame in span}
+            columns = values[:, [owner[frame] for frame in self.heard]]
+        else:
+            unit, columns = self.frames, values[:, self.heard]
+        return columns, values[:, np.asarray(unit.special, dtype=bool)].sum(axis=1)
+
+    def _pooled(self, values: Float) -> tuple[Float, float]:
+        """Return at most `MOST_COLUMNS` columns, the means of neighbours, and their seconds."""
+        size = -(-values.shape[1] // MOST_COLUMNS)
+        starts = np.arange(0, values.shape[1], size)
+        counts = np.diff(starts, append=values.shape[1])
+        return np.add.reduceat(values, starts, axis=1) / counts, self.step * size
+
+
+def token_ends(times: WordTimes) -> list[tuple[float, float]]:
+    """Return the seconds of every token of an alignment: from where its row of the path begins to the next."""
+    tokens, frames = times.path
+    first = {int(token): int(frame) for token, frame in zip(tokens[::-1], frames[::-1], strict=True)}
+    last = {int(token): int(frame) + 1 for token, frame in zip(tokens, frames, strict=True)}
+    count = max((pair[1] for pair in times.tokens), default=0)
+    ends = last if times.how == "ctc" else {token - 1: frame for token, frame in first.items()}
+    return [(first[token] * times.step, ends[token] * times.step) for token in range(count) if token in ends]
+
+
+def _matrix(explanation: MixingMap, layer: int, head: Head, queries: Sequence[int]) -> Float:
+    """Return some rows of one head, or of heads together [query, key]."""
+    if explanation.heads is None:
+        return np.asarray(explanation.rows(layer, None, queries), dtype=np.float64)
+    if head in ("mean", "max"):
+        every = np.asarray(explanation.rows(layer, None, queries), dtype=np.float64)
+        return np.asarray(every.mean(axis=0) if head == "mean" else every.max(axis=0))
+    number = explanation.heads[0] if isinstance(head, str) else head
+    return np.asarray(explanation.rows(layer, [number], queries)[0], dtype=np.float64)
+
+
+def _pairs(start: Float, end: Float) -> tuple[tuple[float, float], ...]:
+    return tuple((float(first), float(last)) for first, last in zip(start, end, strict=True))
+
+
+def elements_of_words(unit: Unit | None, names: Sequence[str]) -> list[int]:
+    """Return the element of a unit that each word is, in order; -1 for a word that is none of them."""
+    if unit is None:
+        return [-1] * len(names)
+    places, at = [], 0
+    content = [place for place, special in enumerate(unit.special) if not special]
+    for name in names:
+        found = next((i for i in range(at, len(content)) if unit.labels[content[i]] == name), None)
+        places.append(-1 if found is None else content[found])
+        at = at if found is None else found + 1
+    return places

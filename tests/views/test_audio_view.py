@@ -1,0 +1,131 @@
+"""AudioView: its numbers are those of maps and alignments, in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.tracing.recording.run import trace
+from tests.speech.made import heard, spoken, tones
+from tests.tracing import tiny
+
+
+@pytest.fixture(scope="module")
+def times() -> Any:
+    return heard()
+
+
+@pytest.fixture(scope="module")
+def written() -> Any:
+    return aw.speech.align(spoken())
+
+
+def test_the_map_is_what_words_were_aligned_by(written: Any) -> None:
+    view = aw.AudioView(written)
+    first, last = written.tokens[3]
+    assert view.value(3, 2.5 * written.step) == pytest.approx(written.matrix[first:last, 2].mean())
+    assert view.times is written
+    assert view.word() is None
+
+
+def test_rows_of_cross_attention_are_those_that_write_the_word(written: Any) -> None:
+    view = aw.AudioView(written)
+    place = view.trace.axes("decoder")[0].tokens.index("pear")
+    weights = np.asarray(view.trace.attention_layer(1, "cross"))
+    at = {"map": "cross", "layer": 1}
+    assert view.value(3, 2.5 * written.step, head=2, **at) == pytest.approx(
+        weights[2, place - 1, 2], rel=1e-5
+    )
+    mean = weights.mean(0)[place - 1, 2]
+    assert view.value(3, 2.5 * written.step, head="mean", **at) == pytest.approx(mean, rel=1e-5)
+    meta, (data,) = view._heard("cross", "words", 1, 2)
+    drawn = np.frombuffer(data, "<f4").reshape(4, -1)
+    count = drawn.shape[1]
+    # What is not drawn is told: each row with its padding is whole.
+    assert drawn.sum(1) + meta["outside"] == pytest.approx(np.ones(4), abs=1e-5)
+    assert count < weights.shape[-1]
+
+
+def test_the_encoder_is_read_by_words_and_by_time(times: Any) -> None:
+    view = aw.AudioView(times)
+    weights = np.asarray(times.trace.attention_layer(0, "encoder"))[1]
+    spans = times.trace.axes("encoder")[0].units["word"].spans
+    at = {"map": "encoder", "layer": 0, "head": 1}
+    assert view.value(2, 0.01, **at) == pytest.approx(weights[list(spans[2]), 0].mean(), rel=1e-5)
+    assert view.value(4, 0.01, rows="time", **at) == pytest.approx(weights[4, 0], rel=1e-5)
+
+
+def test_an_explanation_by_words_stands_over_their_seconds(times: Any) -> None:
+    zeroed = aw.value_zeroing(times.trace, stack="encoder", unit="word")
+    view = aw.AudioView(times, zeroed)
+    assert view.value(1, 0.1) == pytest.approx(zeroed.layer(view.selection.layer)[1, 0], rel=1e-5)
+    assert view.value(1, 0.2) == view.value(1, 0.1)
+    assert view.value(1, 0.3) == pytest.approx(zeroed.layer(view.selection.layer)[1, 1], rel=1e-5)
+
+
+def test_a_long_sound_has_no_more_columns_than_are_seen(monkeypatch: pytest.MonkeyPatch, times: Any) -> None:
+    monkeypatch.setattr("attnwidgets.views.media.heard.MOST_COLUMNS", 4)
+    view = aw.AudioView(times)
+    meta, (data,) = view._heard("encoder", "words", 0, 1)
+    drawn = np.frombuffer(data, "<f4").reshape(len(meta["labels"]), -1)
+    weights = np.asarray(times.trace.attention_layer(0, "encoder"))[1]
+    spans = times.trace.axes("encoder")[0].units["word"].spans
+    assert drawn.shape[1] <= 4
+    assert drawn[1, 0] == pytest.approx(weights[list(spans[1])][:, :4].mean(), rel=1e-5)
+    assert meta["step"] == pytest.approx(4 * times.step)
+
+
+def test_a_pinned_word_is_known_in_python(written: Any) -> None:
+    view = aw.AudioView(written)
+    words = view._words()[0]["words"]
+    view.selection.stack = "cross"
+    view.selection.pinned = (words[2]["written"], -1, "word")
+    assert view.word() == 2
+
+
+def test_a_sound_without_words_is_shown_and_says_why() -> None:
+    silent = trace(spoken().model, spoken().tokenizer, audio=tones())
+    view = aw.AudioView(silent)
+    assert view._words()[0]["words"] == []
+    with pytest.raises(AttributeError, match="the decoder wrote no words"):
+        view.times  # noqa: B018 - asking is the test
+    assert view.describe().startswith("0.75 s of sound")
+
+
+def test_times_that_were_given_stay_with_their_trace(times: Any) -> None:
+    assert aw.AudioView(times.trace).times is times
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda times: aw.AudioView("a"), TypeError, "takes a trace of a sound"),
+        (
+            lambda times: aw.AudioView(trace(tiny.build(tiny.TEXT["BERT"]), None, input_ids=[1, 2])),
+            ValueError,
+            r"this trace has no sound: make it with aw.trace\(model, processor, audio=wave\)",
+        ),
+        (lambda times: aw.AudioView(times, 3), TypeError, "shows a MixingMap, not int"),
+        (
+            lambda times: aw.AudioView(times, aw.attention(times.trace, stack="decoder")),
+            ValueError,
+            "are no frames of this trace's sound",
+        ),
+        (lambda times: aw.AudioView(times).value(9, 0.1), IndexError, "there are rows 0 to"),
+        (lambda times: aw.AudioView(times).value(0, 9.0), IndexError, r"and 0.75 s"),
+        (lambda times: aw.AudioView(times).value(0, 0.1, map="crosss"), ValueError, "Did you mean 'cross'"),
+        (
+            lambda times: aw.AudioView(times).value(0, 0.1, map="encoder", rows="tokens"),
+            ValueError,
+            "rows 'tokens'",
+        ),
+    ],
+)
+def test_what_is_no_sound_is_refused_in_words(
+    times: Any, make: Any, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        make(times)
