@@ -1,3 +1,3 @@
 # The public names of aw.vision, each loaded on first use.
 
-from ..explanations.attribution.grad_cam import grad_cam as grad_cam
+from .grad_cam import grad_cam as grad_cam

@@ -171,6 +171,12 @@ def _own_tokens(_: Any, stack: str) -> str:
 
 
 @_after(_model)
+def _embeddings(trace: Any, _: str) -> str:
+    bare = not any(table.layers for table in trace.stack_table.values())
+    return "and this model has none of patches" if bare and "pixel_values" in trace.inputs else ""
+
+
+@_after(_model)
 def _target(trace: Any, _: str) -> str:
     name = type(trace.model).__name__
     if trace.logits is None:
@@ -202,6 +208,7 @@ NEEDS = {
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),
+        Need("embeddings", "embeddings of its tokens", _embeddings),
         Need("logits", "a model with a head", _logits),
         Need("target", "a target", _target),
         Need("next token", "a decoder that predicts the next token", _next_token),
@@ -210,5 +217,5 @@ NEEDS = {
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
 
-OF_ATTENTION = ("attention", "map", "recorded model", "blocks", "own blocks")
+OF_ATTENTION = ("attention", "map", "recorded model", "blocks", "own blocks", "embeddings")
 """Names of the requirements that a trace without attention does not meet."""

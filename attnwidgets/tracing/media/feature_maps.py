@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Families whose states [batch, place, channel] are the places of a map, row by row, of this picture's
 # proportions (tests/tracing/test_feature_maps.py paints one place of each).
-ROW_BY_ROW = "swin swinv2 donut-swin segformer pvt pvt_v2"
+ROW_BY_ROW = "swin swinv2 donut-swin segformer pvt_v2"
 _MAP, _TOKENS = 4, 3  # dimensions
 
 
@@ -60,7 +60,8 @@ def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
         if _fits(states.shape[2], states.shape[3], size):
             return states
         return states.permute(0, 3, 1, 2) if _fits(states.shape[1], states.shape[2], size) else None
-    if states.dim() == _TOKENS and places:
+    # What pooling returns is [batch, channel, 1].
+    if states.dim() == _TOKENS and places and states.shape[2] > 1:
         grid = _grid_of(states.shape[1], size)
         if grid is not None:
             return states.transpose(1, 2).unflatten(2, grid)
@@ -100,8 +101,11 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
         return hook
 
     with ExitStack() as undo:
-        for name, module in model.named_modules():
-            if name:
+        modules = dict(model.named_modules())
+        inside = [f"{name}." for name, module in modules.items() if is_attention(module)]
+        for name, module in modules.items():
+            # Weights [batch, head, query, key] have the proportions of a square picture.
+            if name and not any(name.startswith(attention) for attention in inside):
                 undo.callback(module.register_forward_hook(note(name)).remove)
         yield found
 
@@ -116,7 +120,7 @@ def last_of_each_size(maps: list[FeatureMap]) -> list[FeatureMap]:
 def blocks_that_attend(model: nn.Module) -> list[str]:
     """Return the paths of the blocks of a model with attention of any kind, in order.
 
-    A block is the outermost element of a module list that holds exactly one attention.
+    A block is the innermost element of a module list around an attention, other than that itself.
     """
     modules = dict(model.named_modules())
     attentions: list[str] = []
@@ -132,12 +136,10 @@ def blocks_that_attend(model: nn.Module) -> list[str]:
     blocks: dict[str, None] = {}
     for attention in attentions:
         parts = attention.split(".")
-        for end in range(1, len(parts) + 1):
-            name = ".".join(parts[:end])
-            alone = sum(other == name or other.startswith(f"{name}.") for other in attentions) == 1
-            if name in elements and alone:
-                blocks[name] = None
-                break
+        around = (".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+        block = next((name for name in around if name in elements), None)
+        if block is not None:
+            blocks[block] = None
     return list(blocks)
 
 

@@ -83,7 +83,7 @@ def trace_without_attention(
     config: Any = getattr(model, "config", None)
     kind = Trace if _PIXELS in forward_parameters(model) else PlainPictureTrace
     attends = any(map(is_attention, model.modules()))
-    why = _reason(refusal) if attends else f"{type(model).__name__} has none"
+    why = _reason(refusal) if attends else f"no module of {type(model).__name__} attends"
     if attends and kind is PlainPictureTrace:
         why = f"{type(model).__name__} is no model of transformers, whose attention could be recorded"
     trace = kind(
