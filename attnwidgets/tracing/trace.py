@@ -62,6 +62,7 @@ class Trace:
         sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
         no_attention: Why there is no attention from every token to every token, as in a convolutional model
             or one that attends in windows; "" if there is.
+        added: By stack, how many tokens interventions had appended.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -80,6 +81,7 @@ class Trace:
     picture: Picture | None = field(default=None, repr=False)
     sound: Sound | None = field(default=None, repr=False)
     no_attention: str = field(default="", repr=False)
+    added: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -104,7 +106,7 @@ class Trace:
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
+        vars(self).update({"added": {}} | state, _lock=threading.RLock())
         if "stream_table" in state:  # pickled when stacks were called streams
             self.stack_table = vars(self).pop("stream_table")
 

@@ -1,3 +1,9 @@
 # The public names of aw.vision, each loaded on first use.
 
 from .grad_cam import grad_cam as grad_cam
+from .register_neurons import RegisterNeuron as RegisterNeuron
+from .register_neurons import find_register_neurons as find_register_neurons
+from .test_time_registers import test_time_registers as test_time_registers
+from .token_norms import OutlierTokens as OutlierTokens
+from .token_norms import outlier_tokens as outlier_tokens
+from .token_norms import token_norms as token_norms

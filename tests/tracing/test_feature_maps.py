@@ -29,8 +29,9 @@ def test_painting_one_place_changes_that_place_of_the_last_map_most(family: str,
         model(painted)
     change = as_map(kept[1] - kept[0], (64, 64), places=True)
     assert change is not None
-    place = int(change.norm(dim=1).argmax())
-    assert divmod(place, columns) == (down, across)
+    found = divmod(int(change.norm(dim=1).argmax()), columns)
+    # What a place reads of the picture may have its middle in the next one.
+    assert max(abs(found[0] - down), abs(found[1] - across)) <= (family in ("ResNet", "SegFormer"))
 
 
 def test_attention_weights_of_a_square_picture_are_no_map() -> None:

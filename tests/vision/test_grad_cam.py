@@ -31,11 +31,12 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("made", [tiny_of_reference, dino_of_reference])
-def test_maps_equal_the_authors(shared: Any, made: Any) -> None:
+@pytest.mark.parametrize(("made", "variants"), [(tiny_of_reference, NAMES), (dino_of_reference, ["gradcam++"])])
+def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
     trace, numbers = made(shared)
     target = int(numbers["target"])
-    for variant, name in NAMES.items():
+    for variant in variants:
+        name = NAMES[variant]
         found = aw.vision.grad_cam(trace, target, variant=variant)
         assert found.values[0] == 0  # [CLS] has no place in the map
         assert apart(found.values[1:], numbers[f"pytorch_grad_cam_{name}_raw"]) < 1e-5

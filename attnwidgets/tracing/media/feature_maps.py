@@ -57,9 +57,9 @@ def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
         places: Whether [batch, place, channel] may be a map's places, row by row.
     """
     if states.dim() == _MAP:
-        if _fits(states.shape[2], states.shape[3], size):
-            return states
-        return states.permute(0, 3, 1, 2) if _fits(states.shape[1], states.shape[2], size) else None
+        # With channels first or last, whichever is closer to the picture's proportions.
+        maps = [each for each in (states, states.permute(0, 3, 1, 2)) if _fits(each.shape[2], each.shape[3], size)]
+        return min(maps, key=lambda each: _off(each.shape[2], each.shape[3], size), default=None)
     # What pooling returns is [batch, channel, 1].
     if states.dim() == _TOKENS and places and states.shape[2] > 1:
         grid = _grid_of(states.shape[1], size)
@@ -73,7 +73,12 @@ def _fits(rows: int, columns: int, size: Grid) -> bool:
     high, wide = size
     if rows * columns < 2 or rows > high or columns > wide:  # noqa: PLR2004 - a single place is no map
         return False
-    return abs(rows * wide - columns * high) <= max(high, wide)
+    return _off(rows, columns, size) <= max(high, wide)
+
+
+def _off(rows: int, columns: int, size: Grid) -> int:
+    """Return how far a map is from the picture's proportions; the longer side's pixels are one row or column."""
+    return abs(rows * size[1] - columns * size[0])
 
 
 def _grid_of(count: int, size: Grid) -> Grid | None:
