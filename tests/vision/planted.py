@@ -10,7 +10,8 @@ import torch
 from tests.vision.pictures import vit
 
 LAYER, UNIT = 1, 7
-_WHITE, _OUTLIER = 0, 1  # dimensions: how white a patch is, and the direction that the unit writes
+# Dimensions: how white a patch is, the direction that the unit writes, and what every token of the model has.
+_WHITE, _OUTLIER, _TOKEN = _OWN = (0, 1, 2)
 _PLAIN = ((0, 3), (2, 1), (3, 3))
 
 
@@ -20,21 +21,27 @@ def models() -> tuple[Any, Any]:
     with torch.no_grad():
         embeddings = model.vit.embeddings
         projection = embeddings.patch_embeddings.projection
-        projection.weight[_WHITE] = 1 / projection.weight[0].numel()
+        # Brightness is seen in one dimension only.
+        projection.weight -= projection.weight.mean((1, 2, 3), keepdim=True)
+        projection.weight[_WHITE] = 0.2 / projection.weight[0].numel()
         projection.bias[_WHITE] = 0
         for table in (embeddings.position_embeddings, embeddings.cls_token):
-            table[..., [_WHITE, _OUTLIER]] = 0
-        projection.weight[_OUTLIER] = projection.bias[_OUTLIER] = 0
+            table[..., list(_OWN)] = 0
+        embeddings.position_embeddings[..., _TOKEN] = 0.3
+        projection.weight[[_OUTLIER, _TOKEN]] = 0
+        projection.bias[[_OUTLIER, _TOKEN]] = 0
         for layer in model.vit.layers:
             attention = layer.attention
             for linear in (attention.o_proj, layer.mlp.fc2):
-                linear.weight[[_WHITE, _OUTLIER]] = 0
-                linear.bias[[_WHITE, _OUTLIER]] = 0
+                linear.weight[list(_OWN)] = 0
+                linear.bias[list(_OWN)] = 0
+            attention.v_proj.weight *= 20  # so that it matters what is read
             for linear in (attention.q_proj, attention.v_proj, layer.mlp.fc1):
                 linear.weight[:, _OUTLIER] = 0
-            # An outlier is read by no one: every query is far from its key.
+            # Neither an outlier nor a token of zeros is read: every query is far from their keys.
             attention.q_proj.bias.fill_(1.0)
             attention.k_proj.weight[:, _OUTLIER] = -4.0
+            attention.k_proj.weight[:, _TOKEN] = 3.0
             for norm in (layer.layernorm_before, layer.layernorm_after):
                 norm.weight.fill_(1)
                 norm.bias.fill_(0)
@@ -44,7 +51,7 @@ def models() -> tuple[Any, Any]:
         mlp.fc1.weight[UNIT, _WHITE] = 4.0
         mlp.fc1.bias[UNIT] = -8.0
         mlp.fc2.weight[:, UNIT] = 0
-        mlp.fc2.weight[_OUTLIER, UNIT] = 25.0
+        mlp.fc2.weight[_OUTLIER, UNIT] = 8.4
         kept = without.vit.layers[LAYER].mlp
         kept.fc2.weight[:, UNIT] = 0
     return model, without

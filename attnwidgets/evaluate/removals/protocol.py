@@ -17,7 +17,7 @@ from attnwidgets.evaluate.removals.ordering import (
     random_orders,
     ranked,
 )
-from attnwidgets.evaluate.removals.removal import OPERATORS, Removal
+from attnwidgets.evaluate.removals.removal import EVERY, Removal
 from attnwidgets.evaluate.removals.removal_metrics import SCORES, read_score
 from attnwidgets.explanations.targets.named import resolve_target
 
@@ -56,7 +56,7 @@ class RemovalProtocol:
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        require_choice("operator", self.operator, OPERATORS)
+        require_choice("operator", self.operator, EVERY)
         require_choice("rounding", self.rounding, ROUNDINGS)
         require_choice("by", self.by, BY)
         require_choice("oracle", self.oracle, (*ORACLES, None))

@@ -16,6 +16,12 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.removals.ordering import answered
+from attnwidgets.evaluate.removals.picture_operators import (
+    PICTURE_OPERATORS,
+    PictureOperator,
+    PictureRemoval,
+    refusal_of,
+)
 from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
 
 if TYPE_CHECKING:
@@ -29,13 +35,17 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
-Operator = Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"]
+Operator = Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"] | PictureOperator
 OPERATORS: tuple[Operator, ...] = ("delete", "mask", "pad", "zero", "mean", "attention_mask")
 """delete: drops the token; those after it move up. mask, pad: replace its id by that of the mask or padding
 token. zero, mean: replace its embedding by zeros, or by the mean over the vocabulary; its position stays.
 attention_mask: keeps the token in place, but nothing attends to it.
 Models that count positions past the padding (RoBERTa) or past masked tokens (OPT) move up the tokens after
-what "pad" or "attention_mask" removes."""
+what "pad" or "attention_mask" removes. Patches of pictures are removed by "zero", "mean" and
+`PICTURE_OPERATORS`."""
+
+EVERY: tuple[Operator, ...] = (*OPERATORS, *PICTURE_OPERATORS)
+"""The operators on text, and those on pictures."""
 
 EMBEDDED = ("zero", "mean")
 """Operators on embeddings; the others change ids or the attention mask."""
@@ -183,6 +193,8 @@ class Removal:
         from attnwidgets.tracing.recording.borrow import unwrap
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
+        if self.operator in PICTURE_OPERATORS:
+            return PictureRemoval(self.trace, self.operator).inputs(gone)
         inputs = {
             name: value.expand(len(gone), *value.shape[1:])
             if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
@@ -283,6 +295,8 @@ def call_options(model: Any) -> dict[str, Any]:
 def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
     """Return the operators that a trace's model and tokenizer support, in the order of `OPERATORS`.
 
+    Those on pictures, in the order of `PICTURE_OPERATORS`, come last.
+
     Args:
         trace: What `aw.trace` returned.
         stack: The stack whose tokens are removed: "self", "encoder" or "decoder".
@@ -292,14 +306,14 @@ def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
         >>> aw.evaluate.possible_operators(trace, "self")
         ('delete', 'mask', 'pad', 'zero', 'mean', 'attention_mask')
     """
-    return tuple(name for name in OPERATORS if not _refusal(trace, name, stack))
+    return tuple(name for name in EVERY if not _refusal(trace, name, stack))
 
 
 def require_operator(trace: Trace, operator: str, target: Target, stack: str) -> None:
     """Raise ValueError if an operator cannot be used with a trace and a target."""
     if trace.model is None:
         raise ValueError("trace holds no model, and removal runs it; use aw.trace(model, tokenizer, text).")
-    require_choice("operator", operator, OPERATORS)
+    require_choice("operator", operator, EVERY)
     able = possible_operators(trace, stack)
     if refusal := _refusal(trace, operator, stack):
         raise ValueError(
@@ -313,8 +327,13 @@ def require_operator(trace: Trace, operator: str, target: Target, stack: str) ->
 
 
 def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
-    """Return for each operator why it cannot be used with a trace and a target; "" if it can."""
-    reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in OPERATORS}
+    """Return for each operator why it cannot be used with a trace and a target; "" if it can.
+
+    Operators of pictures are there for pictures only.
+    """
+    pictured = not refusal_of(trace, stack)
+    names = EVERY if pictured else OPERATORS
+    reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in names}
     if _moves_with_tokens(target):
         reasons["delete"] = reasons["delete"] or f"moves the tokens that {target.label!r} is read at"
     return reasons
@@ -330,8 +349,11 @@ def _refusal(trace: Trace, operator: str, stack: str) -> str:
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
+    if operator in PICTURE_OPERATORS:
+        return refusal_of(trace, stack)
     if operator in EMBEDDED:
-        return ""
+        bare = not trace.has_attention(stack) and "pixel_values" in trace.inputs
+        return "the model has no embeddings of patches" if bare else ""
     name, mask_name = _input_names(trace, stack)
     ids = trace.inputs.get(name)
     if ids is None or ids.shape[1] != len(trace.axes(stack)[0]):
