@@ -1,6 +1,9 @@
 # The public names of aw.vision, each loaded on first use.
 
 from .grad_cam import grad_cam as grad_cam
+from .priors import PRIORS as PRIORS
+from .priors import centre_prior as centre_prior
+from .priors import edges as edges
 from .register_neurons import RegisterNeuron as RegisterNeuron
 from .register_neurons import find_register_neurons as find_register_neurons
 from .test_time_registers import test_time_registers as test_time_registers
