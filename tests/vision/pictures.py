@@ -104,6 +104,7 @@ def dino_of_reference(shared: Any) -> tuple[Any, Any]:
     config.num_labels = 10
     model = hf.Dinov2ForImageClassification(config).eval()
     model.dinov2.load_state_dict(backbone.state_dict())
+    model.double()
     with torch.no_grad():
         # It also reads the mean of the patches, which the reference's head does not.
         model.classifier.weight.zero_()[:, : config.hidden_size] = torch.from_numpy(numbers["head_weight"])
@@ -116,9 +117,12 @@ def dino_of_reference(shared: Any) -> tuple[Any, Any]:
                 linear.weight.mul_(scale.lambda1[:, None])
                 linear.bias.mul_(scale.lambda1)
                 scale.lambda1.fill_(1)
-    mean, std = (torch.tensor(n).view(3, 1, 1) for n in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
-    pixels = torch.from_numpy(numbers["image"]).permute(2, 0, 1) / 255
-    return trace(model.double(), None, image=((pixels - mean) / std).double()), numbers
+    mean, std = (
+        torch.tensor(each, dtype=torch.float64).view(3, 1, 1)
+        for each in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    )
+    pixels = torch.from_numpy(numbers["image"]).permute(2, 0, 1).double() / 255
+    return trace(model, None, image=(pixels - mean) / std), numbers
 
 
 def apart(ours: Any, theirs: Any) -> float:

@@ -100,7 +100,7 @@ def test_the_right_patch_first_beats_chance_the_middle_and_the_edges(examples: A
     score = dict(zip(between.methods, between.mean[0, :, 0], strict=True))
     best = score.pop("grad_cam")
     assert best == pytest.approx(score.pop("oracle"), rel=0.05)
-    assert best > 2 * max(score.values())
+    assert best > 1.5 * max(score.values())
     deletion = card.mean[0, 0]
     assert deletion[0] == pytest.approx(np.mean([float(t.logits.max()) for t in traces]), rel=1e-5)
     # All that the class is, is one patch of 64.
@@ -204,7 +204,7 @@ def test_segmentation_equals_sklearn_and_torch() -> None:
         scaled = (large - large.min()) / np.ptp(large)
         both = np.concatenate([1 - mask.reshape(-1), mask.reshape(-1)])
         expected = average_precision_score(both, np.concatenate([1 - scaled.reshape(-1), scaled.reshape(-1)]))
-        assert got["mean_ap"] == pytest.approx(expected)
+        assert got["mean_ap"] == pytest.approx(expected, rel=1e-4)
         assert got["energy_in_mask"] == pytest.approx(large.clip(0)[mask > 0].sum() / large.clip(0).sum())
 
 
