@@ -87,12 +87,15 @@ class _Sum(Function):
     def backward(ctx: Any, *relevance: Tensor) -> tuple[Tensor, Tensor]:
         """Return the relevance of both."""
         terms = ctx.saved_tensors
-        share = _share(relevance[0], terms[0] + terms[1])
+        total = terms[0] + terms[1]
+        # Where the sum branches, relevance is divided by it and multiplied again.
+        arrived = total * _share(relevance[0], total)
+        share = _share(arrived, total)
         parts = [term * share for term in terms]
         sums = [part.sum() for part in parts]
         whole = sums[0].abs() + sums[1].abs()
         first, second = (
-            part * _share(_share(one.abs(), whole) * relevance[0].sum(), one)
+            part * _share(_share(one.abs(), whole) * arrived.sum(), one)
             for part, one in zip(parts, sums, strict=True)
         )
         return first, second
@@ -150,8 +153,14 @@ def _sum(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     return _passed(settings, func, args, kwargs)
 
 
+def _scaled(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Multiply element by element: relevance passes a constant factor, and is shared by two that are not."""
+    both = all(map(live, args)) and len(args) > 1
+    return (_product if both else _passed)(settings, func, args, kwargs)
+
+
 def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Share relevance by products; a constant factor of one number an element passes it through."""
+    """Share relevance by what every element adds to the result."""
     places = [number for number, value in enumerate(args) if live(value)]
     if not places:
         return func(*args, **kwargs)
@@ -166,6 +175,13 @@ def _product(_: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return _Shared.apply(of_live, *(args[place] for place in places))  # type: ignore[no-untyped-call]
 
 
+def _chosen(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Choose part of a tensor: one token's states as by a product with 1, anything else as it is."""
+    where = args[1] if isinstance(args[1], tuple) else (args[1],)
+    single = live(args[0]) and any(isinstance(one, int) for one in where)
+    return _product(settings, func, args, kwargs) if single else func(*args, **kwargs)
+
+
 def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pass relevance to what is divided; the divisor counts as a constant."""
     divisor = 0 if getattr(func, "__name__", "") in ("__rdiv__", "__rtruediv__") else 1
@@ -174,7 +190,7 @@ def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict
 
 
 _MOVES = """
-    __get__ __getitem__ __len__ adjoint bfloat16 broadcast_to cat chunk clone concat contiguous cpu cuda detach
+    __get__ __len__ adjoint bfloat16 broadcast_to cat chunk clone concat contiguous cpu cuda detach
     double dropout expand expand_as flatten float gather half index_select masked_fill movedim narrow pad permute
     repeat repeat_interleave requires_grad reshape reshape_as roll select split squeeze stack swapaxes t to
     transpose type type_as unbind unflatten unsqueeze view view_as
@@ -192,6 +208,7 @@ def _table() -> Mapping[str, Handler | None]:
         (operations.SUMS, _sum),
         (operations.PRODUCTS, _product),
         (operations.CONTRACTIONS, _product),
+        (("mul", "__mul__", "__rmul__", "multiply"), _scaled),
         (operations.QUOTIENTS, _quotient),
         (operations.ACTIVATIONS, _passed),
         (operations.GATES, _passed),
@@ -199,6 +216,7 @@ def _table() -> Mapping[str, Handler | None]:
         (_SHARED.split(), _product),
     ]
     return {name: handler for names, handler in groups for name in names} | {
+        "__getitem__": _chosen,
         "linear": _linear,
         "scaled_dot_product_attention": attention.scaled_dot_product_attention,
         "multi_head_attention_forward": attention.multi_head_attention,

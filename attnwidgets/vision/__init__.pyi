@@ -1,5 +1,6 @@
 # The public names of aw.vision, each loaded on first use.
 
+from .class_attention import class_attention as class_attention
 from .grad_cam import grad_cam as grad_cam
 from .priors import PRIORS as PRIORS
 from .priors import centre_prior as centre_prior

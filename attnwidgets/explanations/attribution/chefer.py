@@ -117,7 +117,8 @@ def chefer(
         head_reduce: "mean" as published, or "sum".
         identity: Whether to use R + A' R (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
-        start_layer: Number of the layer to start from.
+        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default of
+            the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute
             values; a row with nothing left stays zero. In an encoder-decoder these are tokens of the result:
@@ -150,8 +151,9 @@ def chefer(
     targets = resolve_target_set(trace, target, foil, "chefer").single("chefer")
     stack = embedding_stack(trace, stack)
     count = trace.n_layers(stack)
-    if not 0 <= start_layer < count:
+    if not -count <= start_layer < count:
         raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
+    start_layer %= count
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
     rules = _Rules(
