@@ -34,6 +34,7 @@ def test_both_of_chefers_rules_equal_the_authors(authors: Any) -> None:
     assert "AttnLRP" in other.note
 
 
+@pytest.mark.extended
 def test_the_published_relevance_of_a_trained_model(shared: Any) -> None:
     trace, numbers = dino_of_reference(shared)
     found = aw.chefer(trace, int(numbers["target"]), rule="cvpr2021", relevance="alpha_beta")
@@ -138,13 +139,12 @@ def test_relevance_of_pixels_adds_up_to_that_of_patches() -> None:
 
 
 def test_a_spectrogram_is_read_by_its_bands_and_frames() -> None:
-    model = tiny.build(tiny.TEXT["Whisper"]) if "Whisper" in tiny.TEXT else tiny.build(tiny._whisper)
-    features = torch.randn(1, 8, 40, generator=torch.Generator().manual_seed(0))
-    reader = hf.WhisperFeatureExtractor(feature_size=8, chunk_length=0.4)
+    model = tiny.whisper()
+    reader = hf.WhisperFeatureExtractor(feature_size=8, hop_length=400, chunk_length=1)
     wave = np.random.default_rng(0).normal(size=3200).astype(np.float32)
     trace = aw.trace(model, reader, audio=wave, sampling_rate=16_000)
     bins = aw.saliency(trace, 5, at="input", unit="bin", reduce="sum")
-    assert bins.source_unit.grid == (8, features.shape[-1])
+    assert bins.source_unit.grid == (8, 40)
     values = trace.inputs["input_features"].clone().requires_grad_()
     decoder = trace.inputs["decoder_input_ids"]
     model(input_features=values, decoder_input_ids=decoder).logits[0, -1, 5].backward()

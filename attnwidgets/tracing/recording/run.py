@@ -31,7 +31,7 @@ from attnwidgets.tracing.recording.inputs import (
     words_text,
 )
 from attnwidgets.tracing.recording.loading import load_named
-from attnwidgets.tracing.recording.media import audio_sample, image_sample
+from attnwidgets.tracing.recording.media import audio_sample, image_sample, told_of_picture
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
@@ -414,7 +414,7 @@ def _run(
             ]
             inputs = collate(twin, reader, part)
             try:
-                with room_to_record(twin, inputs):
+                with room_to_record(twin, inputs), told_of_picture(twin, inputs):
                     recorded = record(twin, inputs)
                 traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
             except UnsupportedModelError as error:

@@ -20,6 +20,7 @@ from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.trace import Trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from attnwidgets.tracing.recording.inputs import Sample
-    from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 _PIXELS = "pixel_values"
 _CLASSES = 2  # dimensions of the logits [batch, class]
@@ -75,7 +75,10 @@ def trace_without_attention(
         inputs: The model's inputs.
         memory: Byte budget of the trace.
         refusal: Why attention was not recorded. It is raised if something else is read than one picture, if
-            interventions are in force, which act on attention, or if the model has no feature map.
+            interventions are in force, which act on attention.
+
+    Raises:
+        UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
     if size is None or sample.ids is not None or said_of(given_model):
@@ -100,7 +103,11 @@ def trace_without_attention(
     with watching_maps(model, size) as maps:
         outputs = trace.call(model, inputs, {"return_dict": True}, {})
     if not maps:
-        raise refusal
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has neither attention from every patch to every patch nor a feature map "
+            f"with several places, of this picture of {size[1]} x {size[0]} pixels; aw.trace_module(module, "
+            "numbers) traces any module on numbers"
+        ) from refusal
     axis = grid_axis(maps[-1].grid)
     trace.stack_table = {"self": Stack((), axis, axis)}
     logits = logits_in(outputs)
