@@ -1,9 +1,10 @@
 """Measure what methods cost on pictures: python benchmarks/bench_vision.py [side ...].
 
-DINOv2 ViT-S/14 (12 layers x 6 heads) with a seeded head, on noise of 224 and 518 pixels (257 and 1,370 tokens),
-one thread. The plain pass is the model as loaded (sdpa), the gradient that of one logit with respect to what the
-first block reads, with torch alone and without gradients of weights. Every row is a process of its own, so that its
-peak memory is its own; the lowest CPU time of `TURNS` calls counts. A trace is made before, and counts as a row.
+DINOv2 ViT-S/14 (12 layers x 6 heads) with a seeded head, on noise of 224 and 518 pixels (257 and 1,370
+tokens), one thread. The plain pass is the model as loaded (sdpa), the gradient that of one logit with
+respect to what the first block reads, with torch alone and without gradients of weights. Every row is a
+process of its own, so that its peak memory is its own; the lowest CPU time of `TURNS` calls counts. A trace
+is made before, and counts as a row.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ WORK: dict[str, Callable[[Any], Any]] = {
     "saliency of pixels": lambda trace: aw.saliency(trace, 0, at="input", unit="pixel"),
     "grad_cam": lambda trace: aw.vision.grad_cam(trace, 0),
     "chefer": lambda trace: aw.chefer(trace, 0),
-    "chefer, cvpr2021, alpha_beta": lambda trace: aw.chefer(trace, 0, rule="cvpr2021", relevance="alpha_beta"),
+    "chefer, cvpr2021, alpha_beta": lambda trace: aw.chefer(
+        trace, 0, rule="cvpr2021", relevance="alpha_beta"
+    ),
     "lrp": lambda trace: aw.lrp(trace, 0),
     "class_attention": aw.vision.class_attention,
     "token_norms": aw.vision.token_norms,
@@ -111,7 +114,9 @@ def main() -> None:
         found: dict[str, dict[str, float]] = {}
         for name in ROWS:
             command = [sys.executable, __file__, "--row", str(side), name]
-            found[name] = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+            found[name] = json.loads(
+                subprocess.run(command, capture_output=True, check=True, text=True).stdout
+            )
             seconds = found[name]["seconds"]
             ratios = [seconds / found[other]["seconds"] for other in (PASS, GRADIENT) if other in found]
             shown = " | ".join(f"{ratio:.2f}" for ratio in ratios) + " | " * (2 - len(ratios))

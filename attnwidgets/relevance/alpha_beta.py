@@ -1,12 +1,12 @@
 """The propagation rules of Chefer et al. 2021: alpha-beta with alpha 1, as their code has them.
 
-Unlike under `Rules`, what goes back through the graph is relevance itself, not relevance divided by the number
-it belongs to: the gradient that arrives at a tensor is its relevance. Operations that only move numbers need no
-rule, and branches add up.
+Unlike under `Rules`, what goes back through the graph is relevance itself, not relevance divided by the
+number it belongs to: the gradient that arrives at a tensor is its relevance. Operations that only move
+numbers need no rule, and branches add up.
 
-Source: Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization, section 3.2; the forms
-are those of the authors' modules/layers_ours.py (biases left out, norms and activations passed through, each
-factor of a product with half, sums by their terms' shares).
+Source: Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization, section 3.2; the
+forms are those of the authors' modules/layers_ours.py (biases left out, norms and activations passed
+through, each factor of a product with half, sums by their terms' shares).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Linear(Function):
 
 
 class _Sum(Function):
-    """A sum of two tensors: each gets in proportion to its numbers, scaled so that the two share the whole."""
+    """A sum of two tensors: each gets by its share in every number, scaled to its share in all."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -191,9 +191,9 @@ def _quotient(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict
 
 _MOVES = """
     __get__ __len__ adjoint bfloat16 broadcast_to cat chunk clone concat contiguous cpu cuda detach
-    double dropout expand expand_as flatten float gather half index_select masked_fill movedim narrow pad permute
-    repeat repeat_interleave requires_grad reshape reshape_as roll select split squeeze stack swapaxes t to
-    transpose type type_as unbind unflatten unsqueeze view view_as
+    double dropout expand expand_as flatten float gather half index_select masked_fill movedim narrow pad
+    permute repeat repeat_interleave requires_grad reshape reshape_as roll select split squeeze stack
+    swapaxes t to transpose type type_as unbind unflatten unsqueeze view view_as
 """
 _SHARED = "mean sum avg_pool2d adaptive_avg_pool2d adaptive_avg_pool1d"
 _PASSED = "softmax layer_norm rms_norm group_norm batch_norm relu leaky_relu gelu silu"

@@ -54,13 +54,16 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
     require_trace(trace, "vision.class_attention")
     stack = picture_stack(trace)
     if stack is None:
-        raise ValueError("class_attention needs a picture that is read by patches, and this trace holds none.")
+        raise ValueError(
+            "class_attention needs a picture that is read by patches, and this trace holds none."
+        )
     axis = trace.axes(stack)[0]
     unit = axis.units["patch"]
     row = class_token(unit)
     if row is None:
         raise UnsupportedModelError(
-            "class_attention reads the row of the class token, and this model has none; aw.attention(trace) has "
+            "class_attention reads the row of the class token, and this model has none; "
+            "aw.attention(trace) has "
             "all rows."
         )
     rows = np.asarray(trace.attention_rows(layer, queries=[row], stack=stack))[:, 0]
@@ -82,7 +85,9 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
             title=f"attention of [CLS] in layer {number}",
             paper=PAPER,
             options={"layer": number},
-            notes=[f"{said} of the attention is on {shown}, which {'is' if len(extras) == 1 else 'are'} no patch"],
+            notes=[
+                f"{said} of the attention is on {shown}, which {'is' if len(extras) == 1 else 'are'} no patch"
+            ],
             facts={"elsewhere": elsewhere.tolist()},
         ),
     )

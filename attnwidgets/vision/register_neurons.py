@@ -106,7 +106,8 @@ def find_register_neurons(
         first.append(_first_layer(norms.values, found.tokens, patches, found.threshold / found.median))
     if not scores:
         raise ValueError(
-            f"no token is an outlier: the largest norm is {largest:.2f} times the median of the patches. Models "
+            f"no token is an outlier: the largest norm is {largest:.2f} times the median of the "
+            f"patches. Models "
             "without outliers have no register neurons; otherwise pass threshold=."
         )
     last = max(first) if up_to is None else up_to

@@ -33,7 +33,11 @@ _MAPS, _STATES = 4, 3  # dimensions of a mask [batch, head, query, key], and of 
 
 
 def test_time_registers(
-    trace: Trace, neurons: Iterable[Any], *, count: int = 1, scale: float = 1.0
+    trace: Trace,
+    neurons: Iterable[Any],
+    *,
+    count: int = 1,  # noqa: PT028
+    scale: float = 1.0,  # noqa: PT028
 ) -> Intervention:
     """Move register neurons from the patches to tokens of their own, while a `with` block runs.
 
@@ -93,7 +97,9 @@ class _TestTimeRegisters(Intervention):
     def __init__(self, trace: Trace, units: Mapping[int, list[int]], count: int, scale: float) -> None:
         stack = picture_stack(trace)
         if stack is None:
-            raise ValueError("test-time registers need a picture that is read by patches; this trace has none.")
+            raise ValueError(
+                "test-time registers need a picture that is read by patches; this trace has none."
+            )
         layers = trace.n_layers(stack)
         total = sum(map(len, units.values()))
         said = (
@@ -176,7 +182,7 @@ class _TestTimeRegisters(Intervention):
             self._pass.length = states.shape[1]
 
     def _narrowed(self, own: Callable[[], bool], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Take the tokens away before the first module that reads all tokens after the last block: a pre-hook."""
+        """Take the tokens away before the first module after the last block that reads all: a pre-hook."""
         length = getattr(self._pass, "length", None)
         if length is None or not own():
             return None
@@ -207,9 +213,10 @@ def _require_absolute(model: Any, trace: Trace, stack: str) -> None:
 
     family = str(getattr(config_of_stack(trace, stack), "model_type", ""))
     if family not in _ABSOLUTE.split():
+        name = f"{type(model).__name__} ({family or 'no family'})"
         raise UnsupportedModelError(
-            f"test-time registers are not known to work in {type(model).__name__} ({family or 'no family'}): where "
-            "positions are added inside the blocks, a new token has none."
+            f"test-time registers are not known to work in {name}: where positions are added inside the "
+            "blocks, a new token has none."
         )
 
 

@@ -121,7 +121,8 @@ class OutlierTokens:
     def __repr__(self) -> str:
         largest = f", the largest {max(self.norms):.4g}" if self.norms else ""
         return (
-            f"<{len(self)} of {self.n_patches} patches ({self.share:.2%}) above {self.threshold:.4g} after layer "
+            f"<{len(self)} of {self.n_patches} patches ({self.share:.2%}) above {self.threshold:.4g} "
+            f"after layer "
             f"{self.layer}{largest}; median {self.median:.4g}>"
         )
 
@@ -131,7 +132,8 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
 
     Args:
         norms: What `aw.vision.token_norms` returned, or a trace.
-        threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g; 30
+        threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g;
+            30
             for CLIP-B). By default three times the patches' median.
         layer: Number of the layer; negative ones count from the last. The last is meant before the model's
             last norm.

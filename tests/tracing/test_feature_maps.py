@@ -11,7 +11,9 @@ from tests.vision.pictures import FAMILIES, noise, of_family
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("cell", [(1, 1), (1, 2), (2, 1)])
-def test_painting_one_place_changes_that_place_of_the_last_map_most(family: str, cell: tuple[int, int]) -> None:
+def test_painting_one_place_changes_that_place_of_the_last_map_most(
+    family: str, cell: tuple[int, int]
+) -> None:
     model = of_family(family)
     kept: list[torch.Tensor] = []
     pixels = noise()[None]
@@ -61,7 +63,9 @@ def test_blocks_are_those_of_every_stage() -> None:
         ((1, 3, 64, 96), (1, 3, 64, 96)),
     ],
 )
-def test_maps_have_the_proportions_of_the_picture(shape: tuple[int, ...], expected: tuple[int, ...] | None) -> None:
+def test_maps_have_the_proportions_of_the_picture(
+    shape: tuple[int, ...], expected: tuple[int, ...] | None
+) -> None:
     found = as_map(torch.zeros(shape), (64, 96), places=True)
     assert (None if found is None else tuple(found.shape)) == expected
 

@@ -152,7 +152,9 @@ def test_every_operator_changes_its_patch_and_no_other_pixel() -> None:
 
 def test_blur_is_a_gaussian_of_a_patch() -> None:
     pixels = noise(40, 56)
-    expected = [gaussian_filter(plane, 8.0, mode="nearest", truncate=3.0) for plane in pixels.double().numpy()]
+    expected = [
+        gaussian_filter(plane, 8.0, mode="nearest", truncate=3.0) for plane in pixels.double().numpy()
+    ]
     assert np.allclose(blurred(pixels[None].double(), 8.0)[0], expected, atol=1e-12)
 
 
@@ -211,9 +213,7 @@ def test_segmentation_equals_sklearn_and_torch() -> None:
 def test_masks_of_the_given_picture_follow_it_into_the_model() -> None:
     given = np.zeros((64, 96, 3), np.uint8)
     given[16:32, 48:64] = 255
-    reader = processor(
-        "BitImageProcessor", size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
-    )
+    reader = processor("BitImageProcessor", size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
     trace = aw.trace(vit(), reader, image=given)
     unit = trace.units["patch"]
     seen = mask_as_seen(trace, given[..., 0], unit)
@@ -223,7 +223,9 @@ def test_masks_of_the_given_picture_follow_it_into_the_model() -> None:
     cells = np.zeros((4, 4))
     cells[1, 2] = 1
     assert np.array_equal(seen, mask_as_seen(trace, cells, unit))
-    with pytest.raises(ValueError, match=r"a mask is 5 x 5 .*64 x 96 \(as given\), 32 x 32 \(as seen\), 4 x 4"):
+    with pytest.raises(
+        ValueError, match=r"a mask is 5 x 5 .*64 x 96 \(as given\), 32 x 32 \(as seen\), 4 x 4"
+    ):
         mask_as_seen(trace, np.ones((5, 5)), unit)
 
 
@@ -244,7 +246,9 @@ def test_what_says_nothing_is_undefined_and_said() -> None:
 
 def test_operators_on_pictures_are_there_for_pictures_only() -> None:
     text = aw.trace(*aw.demo_model("classifier"), "A fine film.")
-    with pytest.raises(ValueError, match=r"operator 'blur' is not possible here \(the model reads no picture"):
+    with pytest.raises(
+        ValueError, match=r"operator 'blur' is not possible here \(the model reads no picture"
+    ):
         aw.evaluate.faithfulness(text, "saliency", operator="blur")
     picture = aw.trace(vit(), None, image=noise(32, 32))
     both = ("zero", "mean", *aw.evaluate.PICTURE_OPERATORS)

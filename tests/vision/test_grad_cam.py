@@ -31,7 +31,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("made", "variants"), [(tiny_of_reference, NAMES), (dino_of_reference, ["gradcam++"])])
+@pytest.mark.parametrize(
+    ("made", "variants"), [(tiny_of_reference, NAMES), (dino_of_reference, ["gradcam++"])]
+)
 def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
     trace, numbers = made(shared)
     target = int(numbers["target"])
@@ -118,7 +120,13 @@ def test_a_module_that_is_no_model_of_transformers() -> None:
 
 def test_clip_reads_the_pictures_own_tower() -> None:
     small = {**tiny.SMALL, "image_size": 16, "patch_size": 8}
-    text = {**tiny.SMALL, "vocab_size": 40, "max_position_embeddings": 20, "bos_token_id": 1, "eos_token_id": 2}
+    text = {
+        **tiny.SMALL,
+        "vocab_size": 40,
+        "max_position_embeddings": 20,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     model = tiny.build(
         lambda: hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=small, projection_dim=16))
     )
@@ -134,7 +142,10 @@ def test_clip_reads_the_pictures_own_tower() -> None:
 
 def test_where_nothing_speaks_for_the_target_it_is_said() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
-    found = {sign: aw.vision.grad_cam(trace, lambda out, s=sign: s * out.logits[:, 0], variant="attention") for sign in (1, -1)}
+    found = {
+        sign: aw.vision.grad_cam(trace, lambda out, s=sign: s * out.logits[:, 0], variant="attention")
+        for sign in (1, -1)
+    }
     lower = min(found.values(), key=lambda each: each.values.max())
     assert np.allclose(found[1].values, -found[-1].values)
     if lower.values.max() <= 0:
@@ -147,7 +158,10 @@ def test_where_nothing_speaks_for_the_target_it_is_said() -> None:
 def dead() -> Any:
     """Return a model in which every place speaks against class 0."""
     model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 2, 8, stride=8), torch.nn.Softplus(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+        torch.nn.Conv2d(3, 2, 8, stride=8),
+        torch.nn.Softplus(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
     )
     head = torch.nn.Linear(2, 2)
     torch.nn.init.constant_(head.weight, -1.0)

@@ -71,7 +71,9 @@ def test_attention_of_the_class_token_is_its_row_and_says_what_is_elsewhere(auth
     found = aw.vision.class_attention(trace)
     assert apart(found.values[:, 1:], numbers["cls_attention_last_layer"]) < 1e-5
     assert np.allclose(found.values.sum(-1), 1, atol=1e-6)
-    assert np.allclose(found.provenance["elsewhere"], 1 - numbers["cls_attention_last_layer"].sum(-1), atol=1e-6)
+    assert np.allclose(
+        found.provenance["elsewhere"], 1 - numbers["cls_attention_last_layer"].sum(-1), atol=1e-6
+    )
     assert "of the attention is on [CLS], which is no patch" in found.warning
     registers = tiny.build(
         lambda: hf.Dinov2WithRegistersModel(
@@ -90,17 +92,24 @@ def test_attention_of_the_class_token_is_its_row_and_says_what_is_elsewhere(auth
 @pytest.mark.parametrize("start", [0, -1])
 def test_chefers_rule_for_clip_explains_a_caption_in_both_towers(start: int) -> None:
     small = {**tiny.SMALL, "image_size": 16, "patch_size": 8}
-    text = {**tiny.SMALL, "vocab_size": 40, "max_position_embeddings": 20, "bos_token_id": 1, "eos_token_id": 2}
+    text = {
+        **tiny.SMALL,
+        "vocab_size": 40,
+        "max_position_embeddings": 20,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
     model = tiny.build(
         lambda: hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=small, projection_dim=16))
     )
     picture, ids = noise(16, 16), (1, 5, 6, 2)
     trace = aw.trace(model, Reader({"pixel_values": picture[None]}, ids), "the cat", image=picture)
     model.set_attn_implementation("eager")
-    outputs = model(
-        input_ids=torch.tensor([ids]), pixel_values=picture[None], output_attentions=True
-    )
-    for stack, row, tower in (("vision", 0, outputs.vision_model_output), ("text", 3, outputs.text_model_output)):
+    outputs = model(input_ids=torch.tensor([ids]), pixel_values=picture[None], output_attentions=True)
+    for stack, row, tower in (
+        ("vision", 0, outputs.vision_model_output),
+        ("text", 3, outputs.text_model_output),
+    ):
         slopes = torch.autograd.grad(outputs.logits_per_image[0, 0], tower.attentions, retain_graph=True)
         expected = torch.eye(tower.attentions[0].shape[-1])
         for weights, slope in list(zip(tower.attentions, slopes, strict=True))[start:]:

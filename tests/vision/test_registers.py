@@ -73,9 +73,11 @@ def test_a_test_time_register_restores_the_output(traces: Any) -> None:
 
 def test_the_model_is_as_it_was_and_traces_of_it_too(traces: Any) -> None:
     full, _ = traces
-    with pytest.raises(RuntimeError), aw.vision.test_time_registers(full, [(1, 7)], count=2, scale=0.5):
+    registers = aw.vision.test_time_registers(full, [(1, 7)], count=2, scale=0.5)
+    with registers:
         assert full.rerun().tokens[-2:] == ("[REG0]", "[REG1]")
-        raise RuntimeError
+    with pytest.raises(IndexError), registers:
+        aw.vision.grad_cam(full.rerun(), layer=99)
     after = full.rerun()
     assert torch.equal(after.logits, full.logits)
     assert after.tokens == full.tokens

@@ -40,7 +40,13 @@ def localisation(
     masks: Any,
     target: Any = None,
     *,
-    metrics: str | Sequence[str] = ("pointing_game", "energy_in_mask", "pixel_accuracy", "mean_iou", "mean_ap"),
+    metrics: str | Sequence[str] = (
+        "pointing_game",
+        "energy_in_mask",
+        "pixel_accuracy",
+        "mean_iou",
+        "mean_ap",
+    ),
     tolerance: float = TOLERANCE,
     upsampling: Upsampling = "nearest",
     draws: int = 100,
@@ -86,8 +92,8 @@ def localisation(
             trace holds no picture's patches, or an explanation belongs to another input.
         TypeError: If an explanation is a map, or no explanation at all.
 
-    Source: Zhang et al. 2018, section 4.1; Wang et al. 2020, section 4.2; Chefer et al. 2021 (CVPR), section 4
-    (segmentation).
+    Source: Zhang et al. 2018, section 4.1; Wang et al. 2020, section 4.2; Chefer et al. 2021 (CVPR), section
+    4 (segmentation).
 
     Example:
         >>> import torch, transformers
@@ -271,7 +277,9 @@ def mask_as_seen(trace: Trace, mask: Any, unit: Unit) -> Bools:
         return np.asarray(taken & inside)
     sizes = {"as given": given, "as seen": size, "its patches": unit.grid}
     known = ", ".join(f"{one[0]} x {one[1]} ({name})" for name, one in sizes.items() if one is not None)
-    raise ValueError(f"a mask is {' x '.join(map(str, marked.shape))} [row, column]; the picture has {known}.")
+    raise ValueError(
+        f"a mask is {' x '.join(map(str, marked.shape))} [row, column]; the picture has {known}."
+    )
 
 
 def share_in(marked: Bools, grid: tuple[int, int]) -> Float:

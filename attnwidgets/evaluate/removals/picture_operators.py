@@ -23,10 +23,13 @@ PictureOperator = Literal["blur", "mean_image", "zero_image", "neighbours"]
 PICTURE_OPERATORS: tuple[PictureOperator, ...] = ("blur", "mean_image", "zero_image", "neighbours")
 """blur: replaces the patch by the picture blurred with a Gaussian whose sigma is the longer side of a patch.
 mean_image: by the mean colour of the picture. zero_image: by black, as the processor makes it; without a
-processor, by zeros of the model's input. neighbours: every pixel becomes a weighted mean of its neighbours, of
+processor, by zeros of the model's input. neighbours: every pixel becomes a weighted mean of its neighbours,
+of
 which the known ones stay, with a little noise."""
 
-PAPERS = {"neighbours": "Rong et al. 2022, A Consistent and Efficient Evaluation Strategy for Attribution Methods"}
+PAPERS = {
+    "neighbours": "Rong et al. 2022, A Consistent and Efficient Evaluation Strategy for Attribution Methods"
+}
 _REACH = 3  # sigmas of the blur's kernel on each side
 _NOISE = 0.01  # of the authors, in units of the model's normalised input
 _DIRECT, _DIAGONAL = 1 / 6, 1 / 12  # weights of the authors
@@ -79,7 +82,7 @@ class PictureRemoval:
         }
         pixels: Tensor = self.trace.inputs[plane.name]
         known = plane.part >= 0
-        without = np.where(known, gone[:, plane.part], False)  # [variant, row, column]
+        without = gone[:, plane.part] & known  # [variant, row, column]
         if self.operator == "neighbours":
             filled = [imputed(pixels[0].detach().float().cpu().numpy(), mask) for mask in without]
             return inputs | {plane.name: torch.from_numpy(np.stack(filled)).to(pixels)}

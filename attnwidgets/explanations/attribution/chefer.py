@@ -109,7 +109,8 @@ def chefer(
         target: {target}
         foil: {foil}
         rule: "iccv2021" as above, or "cvpr2021".
-        relevance: For "cvpr2021", whose R_l: "attnlrp" or, as published, "alpha_beta" (with alpha 1; norms and
+        relevance: For "cvpr2021", whose R_l: "attnlrp" or, as published, "alpha_beta" (with alpha 1; norms
+            and
             activations pass it on, each factor of a product gets half).
         row: The token from which the target is read. By default the position at which a token is predicted;
             for a class, the last token if attention is causal, else the first ([CLS]).
@@ -117,7 +118,8 @@ def chefer(
         head_reduce: "mean" as published, or "sum".
         identity: Whether to use R + A' R (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
-        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default of
+        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default
+            of
             the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute

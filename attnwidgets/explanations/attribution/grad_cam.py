@@ -1,7 +1,7 @@
 """Grad-CAM and its family: feature maps of a layer, weighted by a target's gradient there.
 
-Selvaraju et al. 2017, Grad-CAM; Draelos and Carin 2020, HiResCAM; Jiang et al. 2021, LayerCAM; Chattopadhyay et
-al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021.
+Selvaraju et al. 2017, Grad-CAM; Draelos and Carin 2020, HiResCAM; Jiang et al. 2021, LayerCAM; Chattopadhyay
+et al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PAPERS = {
     "hirescam": "Draelos and Carin 2020, Use HiResCAM instead of Grad-CAM for Faithful Explanations",
     "layercam": "Jiang et al. 2021, LayerCAM: Exploring Hierarchical Class Activation Maps",
     "gradcam++": "Chattopadhyay et al. 2018, Grad-CAM++: Generalized Gradient-based Visual Explanations",
-    "attention": "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization (a baseline there)",
+    "attention": "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization (a "
+    "baseline there)",
 }
 TITLES = {
     "gradcam": "Grad-CAM",
@@ -95,8 +96,8 @@ def grad_cam(
         gradcam++    sum_c v_c F_cp,  v_c = sum_p (G_cp)+ G_cp^2 / (2 G_cp^2 + G_cp^3 sum_q F_cq)
         attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
 
-    These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0 to
-    1, which hides how much speaks against the target, and makes 0/0 where nothing speaks for it.
+    These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0
+    to 1, which hides how much speaks against the target, and makes 0/0 where nothing speaks for it.
 
     Args:
         trace: {trace} Its model may be convolutional, or attend in windows.
@@ -122,7 +123,8 @@ def grad_cam(
 
     Example:
         >>> import torch, transformers
-        >>> config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=2)
+        >>> sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
+        >>> config = transformers.ResNetConfig(**sizes, num_labels=2)
         >>> model = transformers.ResNetForImageClassification(config).eval()
         >>> trace = aw.trace(model, None, image=torch.rand(3, 32, 32))
         >>> aw.vision.grad_cam(trace, "LABEL_1").source_unit.grid
@@ -146,7 +148,8 @@ def grad_cam(
         values = values.reshape(-1)
     if not (values > 0).any():
         notes.append(
-            "no value is above zero: the published map, clipped at zero and then scaled, is 0/0, and is drawn "
+            "no value is above zero: the published map, clipped at zero and then scaled, is 0/0, and "
+            "is drawn "
             "as zeros"
         )
     whole = np.zeros(len(unit))
@@ -210,11 +213,13 @@ def _at_layer(
         _require_gradient(gradient, score, name)
         size = size_of(trace.inputs)
         both = [
-            _as_places(each.detach(), unit, size, places=lists_places(run.model)) for each in (states, gradient)
+            _as_places(each.detach(), unit, size, places=lists_places(run.model))
+            for each in (states, gradient)
         ]
     if both[0] is None or both[1] is None:
         raise ValueError(
-            f"layer {name!r} returns {list(states.shape)}, which is no map of the picture: name a module that "
+            f"layer {name!r} returns {list(states.shape)}, which is no map of the picture: name a "
+            f"module that "
             "returns [batch, channel, row, column], or the patches [batch, token, width]."
         )
     maps, slopes = (each[0].double().cpu().numpy() for each in both if each is not None)
@@ -290,7 +295,8 @@ def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
         raise ValueError(f"grad_cam: the gradient at {name!r} is NaN or infinite.")
     if not bool(gradient.any()):
         raise ValueError(
-            f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on this layer's "
+            f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on "
+            f"this layer's "
             "output, or only through another call of it."
         )
 
@@ -333,12 +339,13 @@ def _of_attention(
             "other variants need none."
         )
     if isinstance(layer, str):
-        raise ValueError(f"variant 'attention' takes the number of a layer, not {layer!r}.")
+        raise TypeError(f"variant 'attention' takes the number of a layer, not {layer!r}.")
     number = _number(layer, trace.n_layers(stack))
     row = class_token(unit)
     if row is None:
         raise UnsupportedModelError(
-            "variant 'attention' reads the row of the class token, and this model has none; the other variants "
+            "variant 'attention' reads the row of the class token, and this model has none; the "
+            "other variants "
             "need none."
         )
     found = attention_gradients(

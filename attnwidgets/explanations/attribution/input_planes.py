@@ -1,7 +1,7 @@
 """A model's numeric input as elements: the pixels of a picture, or the cells of a spectrogram.
 
-Both are planes [row, column]. Their elements are a unit of their own ("pixel"; "bin" for bands and columns of a
-spectrogram), and the patches or frames of the trace are sums over them.
+Both are planes [row, column]. Their elements are a unit of their own ("pixel"; "bin" for bands and columns
+of a spectrogram), and the patches or frames of the trace are sums over them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,12 @@ class InputPlane:
         cells = tuple(range(count))
         labels = tuple("{},{}".format(*divmod(cell, columns)) for cell in cells)
         fine = Unit(
-            self.unit, labels, tuple((cell,) for cell in cells), (False,) * count, grid=self.shape, cells=cells
+            self.unit,
+            labels,
+            tuple((cell,) for cell in cells),
+            (False,) * count,
+            grid=self.shape,
+            cells=cells,
         )
         units = {self.unit: fine}
         order = np.argsort(self.part, axis=None, kind="stable")
@@ -134,10 +139,8 @@ def plane_values(trace: Trace, plane: InputPlane, values: Tensor, reduce: Reduce
     """Return values of a model's input [batch, ...] as one number a cell [batch, row, column]."""
     from attnwidgets.explanations.attribution.embedding_gradients import reduce_dimensions
 
-    if plane.unit == "pixel":
-        channels_last = values.movedim(1, -1)
-    else:
-        channels_last = _bands_first(trace, values)[..., None]
+    colours = plane.unit == "pixel"
+    channels_last = values.movedim(1, -1) if colours else _bands_first(trace, values)[..., None]
     reduced: Float = reduce_dimensions(channels_last, reduce).double().cpu().numpy()
     return reduced
 
@@ -155,12 +158,18 @@ def require_plane(trace: Trace, purpose: str, inputs: Iterable[str] = ()) -> Inp
 
 
 def reads_only_input(trace: Trace) -> bool:
-    """Return whether a trace has no embeddings of tokens, as of a convolutional model: its input explains it."""
+    """Return whether a trace has no embeddings of tokens, as of a convolutional model."""
     return not any(table.layers for table in trace.stack_table.values()) and _PICTURES in trace.inputs
 
 
 def plane_attributions(
-    trace: Trace, plane: InputPlane, values: Float, targets: Any, common: dict[str, Any], unit: Any, **more: Any
+    trace: Trace,
+    plane: InputPlane,
+    values: Float,
+    targets: Any,
+    common: dict[str, Any],
+    unit: Any,
+    **more: Any,
 ) -> Attributions:
     """Return values of the cells of a plane [target, row, column] as Attributions.
 

@@ -168,7 +168,7 @@ def lrp(
     )
     scores = relevances.scores.double().numpy()
     if plane is None:
-        values = _by_source(trace, relevances, stack)
+        values = _by_source(relevances, stack)
         require_tokens("lrp", trace, values.shape[-1], stack)
     else:
         values = plane_values(trace, plane, relevances.inputs[plane.name], "sum")
@@ -230,7 +230,7 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
     return verdict
 
 
-def _by_source(trace: Trace, relevances: Relevances, stack: str) -> Float:
+def _by_source(relevances: Relevances, stack: str) -> Float:
     """Return relevances [target, source] at the place where tokens are read."""
     if stack in relevances.inputs:
         return relevances.inputs[stack].numpy()

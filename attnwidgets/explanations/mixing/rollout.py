@@ -97,8 +97,8 @@ def rollout(
             their sums (with `normalize`), so their weight goes to the remaining tokens and the residual. A
             row without any remaining weight becomes the token itself; without a residual, zero.
         discard_ratio: Share of every layer's weights A_l, the lowest, that is set to zero before the residual
-            is mixed in and rows are divided by their sums. Known from vit-explain, whose code divides row i by
-            the sum of row j in column j (the sums lack an axis): its numbers are others.
+            is mixed in and rows are divided by their sums. Known from vit-explain, whose code divides row i
+            by the sum of row j in column j (the sums lack an axis): its numbers are others.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
 
     Returns:

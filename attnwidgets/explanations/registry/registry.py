@@ -247,7 +247,7 @@ def require_known(name: str, function: Callable[..., Any], keywords: Iterable[st
 
 
 def require_attention(entry: Method, trace: Any) -> None:
-    """Raise UnsupportedModelError for a trace without attention, if a method needs some; says what needs none."""
+    """Raise UnsupportedModelError if a method needs attention and a trace has none; says what needs none."""
     table = getattr(trace, "stack_table", None)
     if not table or any(stack.layers for stack in table.values()):
         return
@@ -256,7 +256,8 @@ def require_attention(entry: Method, trace: Any) -> None:
         return
     able = [other.name for other in methods(trace) if not other.refusal(trace)]
     raise UnsupportedModelError(
-        f"{entry.name} {reason}; {listed(able) or 'no method'} {'need' if len(able) > 1 else 'needs'} no attention"
+        f"{entry.name} {reason}; {listed(able) or 'no method'} {'need' if len(able) > 1 else 'needs'} "
+        f"no attention"
     )
 
 

@@ -58,7 +58,9 @@ def as_map(states: Tensor, size: Grid, *, places: bool) -> Tensor | None:
     """
     if states.dim() == _MAP:
         # With channels first or last, whichever is closer to the picture's proportions.
-        maps = [each for each in (states, states.permute(0, 3, 1, 2)) if _fits(each.shape[2], each.shape[3], size)]
+        maps = [
+            each for each in (states, states.permute(0, 3, 1, 2)) if _fits(each.shape[2], each.shape[3], size)
+        ]
         return min(maps, key=lambda each: _off(each.shape[2], each.shape[3], size), default=None)
     # What pooling returns is [batch, channel, 1].
     if states.dim() == _TOKENS and places and states.shape[2] > 1:
@@ -77,7 +79,7 @@ def _fits(rows: int, columns: int, size: Grid) -> bool:
 
 
 def _off(rows: int, columns: int, size: Grid) -> int:
-    """Return how far a map is from the picture's proportions; the longer side's pixels are one row or column."""
+    """Return how far a map is from the picture's proportions, in pixels times rows or columns."""
     return abs(rows * size[1] - columns * size[0])
 
 
@@ -116,7 +118,7 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
 
 
 def last_of_each_size(maps: list[FeatureMap]) -> list[FeatureMap]:
-    """Return the last map of every number of rows and columns, in order: the stages of a convolutional model."""
+    """Return the last map of every size, in order: the stages of a convolutional model."""
     by_grid = {each.grid: each for each in maps}
     order = {each.grid: number for number, each in enumerate(maps)}
     return [by_grid[grid] for grid in sorted(by_grid, key=order.__getitem__)]
@@ -153,9 +155,7 @@ def grid_axis(grid: Grid) -> TokenAxis:
     count = grid[0] * grid[1]
     labels = tuple("{},{}".format(*divmod(cell, grid[1])) for cell in range(count))
     spans = tuple((cell,) for cell in range(count))
-    return media_axis(
-        Unit("patch", labels, spans, (False,) * count, grid=grid, cells=tuple(range(count)))
-    )
+    return media_axis(Unit("patch", labels, spans, (False,) * count, grid=grid, cells=tuple(range(count))))
 
 
 def size_of(inputs: Any) -> Grid | None:

@@ -162,7 +162,8 @@ def told_of_picture(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
             raise
         channels, high, wide = pixels.shape[1:]  # type: ignore[union-attr]  # a tensor, see above
         raise ValueError(
-            f"{type(model).__name__} cannot read this picture of {wide} x {high} pixels and {channels} channels: "
+            f"{type(model).__name__} cannot read this picture of {wide} x {high} pixels and "
+            f"{channels} channels: "
             f"{str(error).rstrip('.')}. Pass the processor that was saved with the model"
         ) from error
 
@@ -171,7 +172,8 @@ def _require_reader(processor: Any, kind: str, part: str) -> None:
     """Raise a ValueError for a tokenizer, or what reads sound, in place of a processor of images or audio."""
     if kind == "image" and hasattr(processor, "sampling_rate") and not hasattr(processor, part):
         raise ValueError(
-            f"image needs a processor of pictures, and {type(processor).__name__} reads sound; pass the model's "
+            f"image needs a processor of pictures, and {type(processor).__name__} reads sound; pass "
+            f"the model's "
             "processor (transformers.AutoProcessor)"
         )
     if text_tokenizer(processor) is processor and not hasattr(processor, part):

@@ -1,7 +1,7 @@
 """A trace of a picture by a model without attention from every place to every place.
 
-Convolutional models have none, Swin attends in windows, SegFormer's layers differ in size. Picture, target and
-prediction are kept all the same, and the places of the last feature map are the tokens.
+Convolutional models have none, Swin attends in windows, SegFormer's layers differ in size. Picture, target
+and prediction are kept all the same, and the places of the last feature map are the tokens.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class PlainPictureTrace(Trace):
         """Return the module's logits for pixels [batch, channel, row, column]."""
         del options  # of transformers' models
         pixels = inputs[_PIXELS]
-        output = torch.func.functional_call(model, dict(parameters), (pixels,)) if parameters else model(pixels)
+        output = (
+            torch.func.functional_call(model, dict(parameters), (pixels,)) if parameters else model(pixels)
+        )
         if not isinstance(output, torch.Tensor) or output.dim() != _CLASSES:
             raise ValueError(
                 f"{type(model).__name__} must return logits [batch, class] for pixels, not "
