@@ -48,6 +48,9 @@ from .explanations.mixing.decompx import decompx as decompx
 from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution
 from .explanations.results.attributions import Attributions as Attributions
 
+# What does it see in a picture?
+from . import vision as vision
+
 # Any method by its name, and methods of your own
 from .explanations.registry.registry import explain as explain, methods as methods
 from .explanations.user_methods.register import check as check, register as register

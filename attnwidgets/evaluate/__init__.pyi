@@ -23,6 +23,7 @@ from .metrics.fidelity import characterization as characterization
 from .metrics.fidelity import fidelity as fidelity
 from .metrics.importance_correlation import importance_correlation as importance_correlation
 from .metrics.infidelity import infidelity as infidelity
+from .metrics.localisation import localisation as localisation
 from .metrics.performance_loss import performance_loss as performance_loss
 from .metrics.plausibility import plausibility as plausibility
 from .metrics.ranking import average_precision as average_precision
@@ -34,9 +35,11 @@ from .metrics.robustness import robustness as robustness
 from .metrics.single_removals import single_removals as single_removals
 from .metrics.stability import stability as stability
 from .metrics.uniform_attention import uniform_attention as uniform_attention
+from .removals.picture_operators import PICTURE_OPERATORS as PICTURE_OPERATORS
 from .removals.removal import OPERATORS as OPERATORS
 from .removals.removal import possible_operators as possible_operators
 from .removals.sound_operators import SOUND_OPERATORS as SOUND_OPERATORS
+from .scorecards.curves import abpc as abpc
 from .scorecards.curves import aopc as aopc
 from .scorecards.curves import area as area
 from .scorecards.merge import averaged as averaged

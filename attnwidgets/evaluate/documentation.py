@@ -14,8 +14,9 @@ SHARED = {
     "target": "The target to score, as every method takes it; by default what the model predicts for the "
     "whole input. Methods given by name explain it.",
     "operator": 'How features are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see '
-    '`aw.evaluate.OPERATORS`; of sound also "silence", see `aw.evaluate.SOUND_OPERATORS`. There is no '
-    "default: scores by different operators are not comparable.",
+    '`aw.evaluate.OPERATORS`; of pictures also "blur", "mean_image", "zero_image" or "neighbours", see '
+    '`aw.evaluate.PICTURE_OPERATORS`; of sound also "silence", see `aw.evaluate.SOUND_OPERATORS`. There is '
+    "no default: scores by different operators are not comparable.",
     "score": 'The score f: "probability", "log_probability" or "number" (the logit, or the value of a target '
     "that is not a logit). Default: the probability, or the number if the target is not a single logit.",
     "rounding": 'How share * n is rounded to a number of features: "ceil", "floor" or "nearest". Features '

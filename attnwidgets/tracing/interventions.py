@@ -100,7 +100,10 @@ class Intervention:
         kind: The function that makes it ("ablate_heads").
         said: A description of what it does.
         where: Stack and layer of every block that it changes something in.
+        adds: Number of tokens that it appends in these stacks.
     """
+
+    adds = 0
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
@@ -215,6 +218,13 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
 def said_of(model: Any) -> tuple[str, ...]:
     """Return descriptions of the interventions in force on a model."""
     return tuple(intervention.said for intervention in interventions(model))
+
+
+def added_to(model: Any, stack: str) -> int:
+    """Return how many tokens the interventions in force on a model append to those of a stack."""
+    return sum(
+        each.adds for each in interventions(model) if each.adds and any(own == stack for own, _ in each.where)
+    )
 
 
 def require_same_interventions(trace: Any, purpose: str) -> None:

@@ -88,6 +88,8 @@ def _samples_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
 def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     """Estimate the bytes of a pass that returns its attention: the weights of all layers at once."""
     batch, n_tokens, config = _text_of(model, inputs)
+    if not n_tokens:  # a picture, of whose stages some configs list the numbers
+        return 0
     names = ("num_hidden_layers", "num_attention_heads")
     layers, heads = (int(getattr(config, name, 0) or 0) for name in names)
     return batch * heads * n_tokens**2 * (layers + _MAPS_HELD) * _number_bytes(model)

@@ -7,19 +7,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.attention_modules import sites
-from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
+from attnwidgets.tracing.recording.stack_axes import with_registers
 from attnwidgets.tracing.recording.stacks import by_stack
+from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 
 
@@ -41,10 +44,12 @@ def again(trace: Trace) -> Trace:
     stacks = {}
     for name, calls in by_stack(model, recorded.calls).items():
         before = trace.stack_table[name]
+        extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
-            RecordedLayer(call, 0, *layer.shape[1:]) for call, layer in zip(calls, before.layers, strict=True)
+            RecordedLayer(call, 0, *(length + extra for length in layer.shape[1:]))
+            for call, layer in zip(calls, before.layers, strict=True)
         )
-        stacks[name] = Stack(layers, before.query, before.key)
+        stacks[name] = Stack(layers, *(_with(axis, extra) for axis in (before.query, before.key)))
     logits = own_logits(trace, recorded.outputs)
     return replace(
         trace,
@@ -53,7 +58,13 @@ def again(trace: Trace) -> Trace:
         id=uuid.uuid4().hex,
         predicted=predictions_of(trace, logits),
         interventions=said_of(trace.model),
+        added={name: count for name in stacks if (count := added_to(trace.model, name))},
     )
+
+
+def _with(axis: TokenAxis, extra: int) -> TokenAxis:
+    """Return an axis with so many register tokens more at its end, or fewer."""
+    return without_last(axis, -extra) if extra < 0 else with_registers(axis, extra) if extra else axis
 
 
 def own_logits(trace: Trace, outputs: Any) -> Tensor | None:

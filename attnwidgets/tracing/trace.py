@@ -61,6 +61,9 @@ class Trace:
         asked: What `aw.trace` was asked; None if the trace was made otherwise.
         picture: The picture as given and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
         sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
+        no_attention: Why there is no attention from every token to every token, as in a convolutional model
+            or one that attends in windows; "" if there is.
+        added: By stack, how many tokens interventions had appended.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -78,6 +81,8 @@ class Trace:
     asked: Asked | None = field(default=None, repr=False)
     picture: Picture | None = field(default=None, repr=False)
     sound: Sound | None = field(default=None, repr=False)
+    no_attention: str = field(default="", repr=False)
+    added: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -86,8 +91,13 @@ class Trace:
         know(self)
 
     def __repr__(self) -> str:
-        sizes = {name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]" for name in self.stacks}
+        sizes = {
+            name: f"[layer {self.n_layers(name)}, head {self.n_heads(name)}]"
+            for name in self.stacks
+            if self.has_attention(name)
+        }
         size = sizes.get("self") or ", ".join(f"{name} {size}" for name, size in sizes.items())
+        size = size or "without attention"
         count = f"{len(self.tokens)} token{'' if len(self.tokens) == 1 else 's'}"
         parts = [f"{type(self).__name__} {size} of {count}", self.model_id]
         parts += [quoted(self.text) if self.text else "", self.warning]
@@ -98,7 +108,7 @@ class Trace:
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
+        vars(self).update({"added": {}} | state, _lock=threading.RLock())
         if "stream_table" in state:  # pickled when stacks were called streams
             self.stack_table = vars(self).pop("stream_table")
 
@@ -179,17 +189,35 @@ class Trace:
         """Return the number of layers of a stack."""
         return len(self._stack(stack).layers)
 
+    def has_attention(self, stack: str | None = None) -> bool:
+        """Return whether attention of a stack was recorded or given; see `no_attention`."""
+        return bool(self._stack(stack).layers)
+
     def n_heads(self, stack: str | None = None, layer: int | None = None) -> int:
-        """Return the number of heads of a layer; without one, the largest number that any layer has."""
-        layers = self._stack(stack).layers
+        """Return the number of heads of a layer; without one, the largest number that any layer has.
+
+        Raises:
+            UnsupportedModelError: If there is no attention; the message says why.
+        """
+        layers = self._with_attention(stack).layers
         if layer is None:
             return max(each.shape[0] for each in layers)
         return layers[self._index(layer, stack)[1]].shape[0]
 
+    def _with_attention(self, stack: str | None) -> Stack:
+        """Return a stack, or raise an UnsupportedModelError if it has no attention."""
+        own_stack = self._stack(stack)
+        if not own_stack.layers:
+            why = self.no_attention or f"{self.model_id or 'this module'} has none"
+            raise UnsupportedModelError(
+                f"this trace holds no attention: {why}. aw.methods(trace) says which methods explain it."
+            )
+        return own_stack
+
     def _index(self, layer: int, stack: str | None) -> tuple[str, int]:
         """Return the name of a stack and the layer's number from 0."""
         name = self.default_stack if stack is None else stack
-        count = self.n_layers(name)
+        count = len(self._with_attention(name).layers)
         if not -count <= layer < count:
             raise IndexError(f"layer {layer} is out of range: stack {name!r} has layers 0 to {count - 1}")
         return name, layer % count

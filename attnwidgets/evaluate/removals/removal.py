@@ -16,12 +16,14 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.removals.ordering import answered
-from attnwidgets.evaluate.removals.sound_operators import (
-    SOUND_OPERATORS,
-    SoundOperator,
-    refusal_of,
-    silenced_inputs,
+from attnwidgets.evaluate.removals.picture_operators import (
+    PICTURE_OPERATORS,
+    PictureOperator,
+    PictureRemoval,
 )
+from attnwidgets.evaluate.removals.picture_operators import refusal_of as refusal_of_pictures
+from attnwidgets.evaluate.removals.sound_operators import SOUND_OPERATORS, SoundOperator, silenced_inputs
+from attnwidgets.evaluate.removals.sound_operators import refusal_of as refusal_of_sound
 from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
 
 if TYPE_CHECKING:
@@ -35,17 +37,19 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.text.units import Unit
     from attnwidgets.tracing.trace import Trace
 
-Operator = Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"] | SoundOperator
+Operator = (
+    Literal["delete", "mask", "pad", "zero", "mean", "attention_mask"] | PictureOperator | SoundOperator
+)
 OPERATORS: tuple[Operator, ...] = ("delete", "mask", "pad", "zero", "mean", "attention_mask")
 """delete: drops the token; those after it move up. mask, pad: replace its id by that of the mask or padding
 token. zero, mean: replace its embedding by zeros, or by the mean over the vocabulary; its position stays.
 attention_mask: keeps the token in place, but nothing attends to it.
 Models that count positions past the padding (RoBERTa) or past masked tokens (OPT) move up the tokens after
-what "pad" or "attention_mask" removes. Frames of a sound are removed by "zero", "mean" and
-`SOUND_OPERATORS`."""
+what "pad" or "attention_mask" removes. Patches of pictures are removed by "zero", "mean" and
+`PICTURE_OPERATORS`, frames of a sound by "zero", "mean" and `SOUND_OPERATORS`."""
 
-EVERY: tuple[Operator, ...] = (*OPERATORS, *SOUND_OPERATORS)
-"""The operators on text, and those on sound."""
+EVERY: tuple[Operator, ...] = (*OPERATORS, *PICTURE_OPERATORS, *SOUND_OPERATORS)
+"""The operators on text, those on pictures, and those on sound."""
 
 EMBEDDED = ("zero", "mean")
 """Operators on embeddings; the others change ids or the attention mask."""
@@ -193,6 +197,8 @@ class Removal:
         from attnwidgets.tracing.recording.borrow import unwrap
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
+        if self.operator in PICTURE_OPERATORS:
+            return PictureRemoval(self.trace, self.operator).inputs(gone)
         if self.operator in SOUND_OPERATORS:
             return silenced_inputs(self.trace, self.stack, gone)
         inputs = {
@@ -295,7 +301,7 @@ def call_options(model: Any) -> dict[str, Any]:
 def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
     """Return the operators that a trace's model and tokenizer support, in the order of `OPERATORS`.
 
-    Those on sound, in the order of `SOUND_OPERATORS`, come last.
+    Those on pictures and on sound, in the order of `PICTURE_OPERATORS` and `SOUND_OPERATORS`, come last.
 
     Args:
         trace: What `aw.trace` returned.
@@ -329,9 +335,10 @@ def require_operator(trace: Trace, operator: str, target: Target, stack: str) ->
 def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
     """Return for each operator why it cannot be used with a trace and a target; "" if it can.
 
-    Operators on sound are there for sounds only.
+    Operators of pictures are there for pictures only, and those of sound for sound.
     """
-    names = EVERY if not refusal_of(trace, stack) else OPERATORS
+    pictured, heard = not refusal_of_pictures(trace, stack), not refusal_of_sound(trace, stack)
+    names = (*OPERATORS, *(PICTURE_OPERATORS if pictured else ()), *(SOUND_OPERATORS if heard else ()))
     reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in names}
     if _moves_with_tokens(target):
         reasons["delete"] = reasons["delete"] or f"moves the tokens that {target.label!r} is read at"
@@ -349,9 +356,12 @@ def _refusal(trace: Trace, operator: str, stack: str) -> str:
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
     if operator in SOUND_OPERATORS:
-        return refusal_of(trace, stack)
+        return refusal_of_sound(trace, stack)
+    if operator in PICTURE_OPERATORS:
+        return refusal_of_pictures(trace, stack)
     if operator in EMBEDDED:
-        return ""
+        bare = not trace.has_attention(stack) and "pixel_values" in trace.inputs
+        return "the model has no embeddings of patches" if bare else ""
     name, mask_name = _input_names(trace, stack)
     ids = trace.inputs.get(name)
     if ids is None or ids.shape[1] != len(trace.axes(stack)[0]):

@@ -60,6 +60,44 @@ def area(card: Scorecard) -> Scorecard:
     return _reduced(card, (heights * steps).sum(axis=-1, keepdims=True), "area", "area")
 
 
+def abpc(card: Scorecard) -> Scorecard:
+    """Return the area between the two perturbation curves of a scorecard: the higher, the better.
+
+    One curve removes the features from the most to the least relevant, the other from the least to the most.
+    The second is `insertion` read from its end: keeping the top k alone removes the n - k least relevant
+    ones. The area between the two is therefore area(insertion) - area(deletion), and random orders have 0.
+
+    Args:
+        card: What `faithfulness` returned with the metrics "deletion" and "insertion", for thresholds from 0
+            to 1.
+
+    Raises:
+        ValueError: If one of the two metrics is not there, or the thresholds do not go from 0 to 1.
+
+    Source: Schulz et al. 2020, Restricting the Flow: Information Bottlenecks for Attribution, section 4.2
+    (the area between morf and lerf curves).
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A fine film with a weak end.")
+        >>> card = aw.evaluate.faithfulness(trace, "saliency", operator="mask", unit="word",
+        ...     metrics=("deletion", "insertion"), thresholds=(0, 0.25, 0.5, 0.75, 1))
+        >>> aw.evaluate.abpc(card).metrics
+        ('abpc',)
+    """
+    names = list(card.metrics)
+    lacking = [name for name in ("deletion", "insertion") if name not in names]
+    if lacking:
+        raise ValueError(
+            f"abpc needs the metrics 'deletion' and 'insertion'; {lacking[0]!r} is not in the card."
+        )
+    if not len(card.x) or (float(card.x[0]), float(card.x[-1])) != (0.0, 1.0):
+        raise ValueError(f"abpc needs thresholds from 0 to 1; there are {list(card.x)!r}.")
+    areas = area(card)
+    samples = areas.samples
+    between = samples[:, [names.index("insertion")]] - samples[:, [names.index("deletion")]]
+    return areas.with_samples(between, step="insertion less deletion", metrics=("abpc",))
+
+
 def _reduced(card: Scorecard, samples: Float, step: str, label: str) -> Scorecard:
     """Return a scorecard whose last axis became one number."""
     return card.with_samples(

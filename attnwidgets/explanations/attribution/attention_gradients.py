@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def attention_gradients(
     method: str,
     *,
     hidden_states: bool = False,
-    relevance: bool = False,
+    relevance: Literal["attnlrp", "alpha_beta"] | None = None,
 ) -> AttentionGradients:
     """Return attention weights of every stack with a score's gradients by them; one pass forward and back.
 
@@ -52,8 +52,8 @@ def attention_gradients(
         score_of: Takes the model's outputs for a batch of one and returns the score, [1].
         method: The method's name, for messages.
         hidden_states: Whether the outputs must hold hidden states.
-        relevance: Whether to take gradients under the rules of AttnLRP, so that attention times gradient is
-            the attention's relevance.
+        relevance: Take gradients under rules of relevance: those of AttnLRP, so that attention times gradient
+            is the attention's relevance, or "alpha_beta", under which the gradient itself is.
 
     Raises:
         UnsupportedModelError: If the model's attention cannot be recorded.
@@ -65,7 +65,12 @@ def attention_gradients(
 
     with differentiable(trace, method) as run, ExitStack() as exits:
         during: Callable[[], AbstractContextManager[Any]] = nullcontext
-        if relevance:
+        if relevance == "alpha_beta":
+            from attnwidgets.relevance.alpha_beta import AlphaBetaRules, passing_activations
+
+            exits.enter_context(passing_activations(run.model))
+            during = AlphaBetaRules
+        elif relevance == "attnlrp":
             from attnwidgets.relevance.activations import single_activations
             from attnwidgets.relevance.rules import Rules
 

@@ -77,6 +77,7 @@ def chefer(
     foil: Any = None,
     *,
     rule: Literal["iccv2021", "cvpr2021"] = "iccv2021",
+    relevance: Literal["attnlrp", "alpha_beta"] = "attnlrp",
     row: int | None = None,
     clamp: bool = True,
     head_reduce: Literal["mean", "sum"] = "mean",
@@ -100,21 +101,26 @@ def chefer(
 
     The earlier form (CVPR 2021, Transformer Interpretability Beyond Attention Visualization, equations 13 and
     14) weights the gradient with the attention's relevance R_l instead of attention, A'_l = mean of (dA_l *
-    R_l)+, in the same product. Its authors take R_l from propagation rules of their own (alpha-beta); here it
-    is AttnLRP's (`aw.lrp`), and the result says so.
+    R_l)+, in the same product. Its authors take R_l from propagation rules of their own, `relevance`
+    "alpha_beta"; by default it is AttnLRP's (`aw.lrp`), which conserve more, and the result says so.
 
     Args:
         trace: {trace}
         target: {target}
         foil: {foil}
         rule: "iccv2021" as above, or "cvpr2021".
+        relevance: For "cvpr2021", whose R_l: "attnlrp" or, as published, "alpha_beta" (with alpha 1; norms
+            and
+            activations pass it on, each factor of a product gets half).
         row: The token from which the target is read. By default the position at which a token is predicted;
             for a class, the last token if attention is causal, else the first ([CLS]).
         clamp: Whether to set negative products to zero; lectures also show them kept.
         head_reduce: "mean" as published, or "sum".
         identity: Whether to use R + A' R (the residual connection), or A' R alone.
         order: "output_first" as published: later layers on the left. "input_first" is the other order.
-        start_layer: Number of the layer to start from.
+        start_layer: Number of the layer to start from; negative ones count from the last (-1 is the default
+            of
+            the authors' notebook for CLIP).
         discard: Tokens from which nothing is drawn: "first", "special" or positions. In every layer their
             columns of A'_l are set to zero and the rest of each row is scaled to its former sum of absolute
             values; a row with nothing left stays zero. In an encoder-decoder these are tokens of the result:
@@ -141,23 +147,27 @@ def chefer(
         ('layer', 'query', 'key')
     """
     require_choice("rule", rule, ("iccv2021", "cvpr2021"))
+    require_choice("relevance", relevance, ("attnlrp", "alpha_beta"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
     targets = resolve_target_set(trace, target, foil, "chefer").single("chefer")
     stack = embedding_stack(trace, stack)
     count = trace.n_layers(stack)
-    if not 0 <= start_layer < count:
+    if not -count <= start_layer < count:
         raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
+    start_layer %= count
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
     rules = _Rules(
         clamp, head_reduce, identity, order, start_layer, discard_positions(discard, key_unit, "chefer")
     )
-    gradients = _gradients(trace, targets) if rule == "iccv2021" else _relevance_gradients(trace, targets)
-    relevance = _across(gradients, rules) if source == "cross" else _within(gradients, stack, rules)
+    plain = rule == "iccv2021"
+    gradients = _gradients(trace, targets) if plain else _relevance_gradients(trace, targets, relevance)
+    by_layer = _across(gradients, rules) if source == "cross" else _within(gradients, stack, rules)
     row = _resolve_row(trace, targets, source, row)
     options: dict[str, Any] = {
         "rule": rule,
+        "relevance": None if plain else relevance,
         "clamp": clamp,
         "head_reduce": head_reduce,
         "identity": identity,
@@ -179,21 +189,21 @@ def chefer(
     query, key = trace.axes(source)
     own = next(iter(key.units))
     layers = MixingMap(
-        np.stack(relevance),
+        np.stack(by_layer),
         query=query,
         key=key,
-        layers=range(trace.n_layers(source))[-len(relevance) :],
+        layers=range(trace.n_layers(source))[-len(by_layer) :],
         unit=own,
         stochastic=False,
         **(common | {"stack": source}),
     )
     attributions = Attributions(
-        relevance[-1][row], axis=key, unit=own, map=layers, **targets.names(), **common
+        by_layer[-1][row], axis=key, unit=own, map=layers, **targets.names(), **common
     )
     return attributions if unit is None else attributions.to(unit)
 
 
-def _gradients(trace: Trace, targets: TargetSet, *, relevance: bool = False) -> AttentionGradients:
+def _gradients(trace: Trace, targets: TargetSet, relevance: Any = None) -> AttentionGradients:
     return attention_gradients(
         trace,
         lambda outputs: targets.scores(outputs)[0],
@@ -203,15 +213,18 @@ def _gradients(trace: Trace, targets: TargetSet, *, relevance: bool = False) -> 
     )
 
 
-def _relevance_gradients(trace: Trace, targets: TargetSet) -> AttentionGradients:
+def _relevance_gradients(trace: Trace, targets: TargetSet, relevance: str) -> AttentionGradients:
     """Return gradients by attention, with the attention's relevance in place of its weights."""
-    require_conservation(trace, "chefer", force=False)
-    plain, ruled = _gradients(trace, targets), _gradients(trace, targets, relevance=True)
-    relevance = {
+    if relevance == "attnlrp":
+        require_conservation(trace, "chefer", force=False)
+    plain, ruled = _gradients(trace, targets), _gradients(trace, targets, relevance)
+    if relevance == "alpha_beta":
+        return AttentionGradients(ruled.gradients, plain.gradients, plain.score)
+    weights = {
         stack: tuple(ruled.product(stack, layer) for layer in range(len(layers)))
         for stack, layers in ruled.weights.items()
     }
-    return AttentionGradients(relevance, plain.gradients, plain.score)
+    return AttentionGradients(weights, plain.gradients, plain.score)
 
 
 def _within(gradients: AttentionGradients, stack: str, rules: _Rules) -> list[Float]:
@@ -263,7 +276,8 @@ def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None)
 def _departures(options: dict[str, Any], unit: str) -> list[str]:
     """Return the options that depart from the published rules, in words."""
     departures = {
-        "attention's relevance (AttnLRP) instead of attention": options["rule"] == "cvpr2021",
+        "attention's relevance (AttnLRP) instead of attention": options["relevance"] == "attnlrp",
+        "attention's relevance (alpha-beta) instead of attention": options["relevance"] == "alpha_beta",
         "negative products kept": not options["clamp"],
         "sum over heads": options["head_reduce"] == "sum",
         "without identity": not options["identity"],

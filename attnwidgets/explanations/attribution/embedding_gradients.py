@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets.explanations.attribution.input_planes import (
+    AT,
+    At,
+    plane_attributions,
+    plane_values,
+    reads_only_input,
+    require_plane,
+)
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, resolve_stack
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
@@ -238,14 +246,21 @@ def gradient_attributions(
     reduce: Reduce,
     unit: str | None,
     stack: str | None,
+    at: At = "embedding",
 ) -> Attributions:
     """Return attributions made of the gradients of one pass.
 
     `read` takes gradients and embeddings [1, token, dim] and returns what is reduced to one number per token;
-    everything else is an argument of the method, or says what the result is called.
+    everything else is an argument of the method, or says what the result is called. With `at` "input" it
+    takes gradients and the model's numeric input instead.
     """
     require_reduction(reduce)
+    require_choice("at", at, AT)
     targets = resolve_target_set(trace, target, foil, method)
+    if at == "input" or reads_only_input(trace):
+        return _input_attributions(
+            trace, targets, read, method=method, title=title, paper=paper, reduce=reduce, unit=unit
+        )
     stack = embedding_stack(trace, stack)
     import torch
 
@@ -255,6 +270,40 @@ def gradient_attributions(
         trace, stack, method, title=title, paper=paper, options={"reduce": reduce}, notes=targets.notes
     )
     return target_attributions(trace, stack, values, targets, common, unit=unit)
+
+
+def _input_attributions(
+    trace: Trace,
+    targets: TargetSet,
+    read: Callable[[Tensor, Tensor], Tensor],
+    *,
+    method: str,
+    title: str,
+    paper: str,
+    reduce: Reduce,
+    unit: str | None,
+) -> Attributions:
+    """Return attributions made of the gradients by a model's pixels or spectrogram."""
+    import numpy as np
+
+    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
+    from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+
+    plane = require_plane(trace, method)
+    rows = []
+    with differentiable(trace, method, place="input") as run:
+        graph = run(hidden_states=targets.hidden_states)
+        leaf = graph.inputs[plane.name]
+        for score in targets.scores(graph.outputs):
+            gradient = gradients(score, [leaf], again=True)[0]
+            if not usable([gradient], graph):
+                raise ValueError(diagnosis(score, graph, plane.stack, method))
+            rows.append(plane_values(trace, plane, read(gradient, leaf.detach()), reduce))
+    options = {"reduce": reduce, "at": "input"}
+    common = provenance_of(
+        trace, plane.stack, method, title=title, paper=paper, options=options, notes=targets.notes
+    )
+    return plane_attributions(trace, plane, np.concatenate(rows), targets, common, unit)
 
 
 def target_attributions(

@@ -12,6 +12,7 @@ from attnwidgets.explanations.attribution.embedding_gradients import Reduce, gra
 from attnwidgets.explanations.registry.registry import method
 
 if TYPE_CHECKING:
+    from attnwidgets.explanations.attribution.input_planes import At
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.trace import Trace
 
@@ -38,6 +39,7 @@ def input_x_gradient(
     reduce: Reduce = "sum",
     unit: str | None = None,
     stack: str | None = None,
+    at: At = "embedding",
 ) -> Attributions:
     """What every token's embedding adds to the target, to first order: its embedding times its gradient.
 
@@ -48,6 +50,7 @@ def input_x_gradient(
         reduce: {reduce} By default the sum, which is the dot product of embedding and gradient.
         unit: {unit}
         stack: {stack}
+        at: {at}
 
     Returns:
         Attributions [source], or [target, source]: signed if `reduce` is "sum" or "mean". They do not sum to
@@ -74,4 +77,5 @@ def input_x_gradient(
         reduce=reduce,
         unit=unit,
         stack=stack,
+        at=at,
     )

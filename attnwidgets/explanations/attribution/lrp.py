@@ -17,6 +17,12 @@ from attnwidgets.explanations.attribution.embedding_gradients import (
     require_tokens,
     target_attributions,
 )
+from attnwidgets.explanations.attribution.input_planes import (
+    plane_attributions,
+    plane_values,
+    reads_only_input,
+    require_plane,
+)
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
@@ -97,8 +103,10 @@ def lrp(
             leave it out, and the inputs receive everything (the form of lectures; unstable if inputs nearly
             cancel).
         at: Where tokens are read: at the word "embedding" (without positions, which keep their share; as in
-            the authors' code), at the input of the first "block", or at the "input" itself: pixels, summed
-            over every patch. Pictures and sound have no word embedding: they are read at the first block.
+            the authors' code), at the input of the first "block", or at the "input" itself: pixels or a
+            spectrogram, summed over every patch or frame (unit="pixel" or "bin" keeps single numbers).
+            Pictures and sound have no word embedding: they are read at the first block; models without
+            attention over patches, at the input.
         of: What `.map` shows for every layer: "states", the tokens' relevance there, or "heads", what every
             head writes at every token.
         unit: Unit of the result: "token" by default, "word", "patch" or a Unit; sums over tokens.
@@ -140,6 +148,8 @@ def lrp(
     require_choice("precision", precision, ("float32", "model"))
     targets = resolve_target_set(trace, target, foil, "lrp")
     stack = embedding_stack(trace, stack)
+    at = "input" if reads_only_input(trace) else at
+    plane = require_plane(trace, "lrp") if at == "input" and "values" not in trace.inputs else None
     verdict = require_conservation(trace, "lrp", force=force)
 
     from attnwidgets.relevance.propagate import propagate
@@ -157,8 +167,11 @@ def lrp(
         insist=force,
     )
     scores = relevances.scores.double().numpy()
-    values = _by_source(trace, relevances, stack)
-    require_tokens("lrp", trace, values.shape[-1], stack)
+    if plane is None:
+        values = _by_source(relevances, stack)
+        require_tokens("lrp", trace, values.shape[-1], stack)
+    else:
+        values = plane_values(trace, plane, relevances.inputs[plane.name], "sum")
     totals = np.asarray(sum(part.double().flatten(1).sum(1).numpy() for part in relevances.inputs.values()))
     notes = [*targets.notes, "" if verdict is None or verdict else verdict.sentence]
     if bias == "ignore" and np.abs(totals).max() > _EXPLODED * np.abs(scores).max():
@@ -185,13 +198,17 @@ def lrp(
     )
     by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads=of == "heads")
     residual = targets.of((scores - totals).tolist())
+    if plane is not None:
+        return plane_attributions(
+            trace, plane, values, targets, common, unit, residual=residual, map=by_layer
+        )
     return target_attributions(
         trace, stack, values, targets, common, unit=unit, residual=residual, map=by_layer
     )
 
 
 def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservation | None:
-    """Return the verdict on a trace's architecture; None for a module, which its residual tests.
+    """Return the verdict on a trace's architecture; None without blocks, where the residual is the test.
 
     Raises:
         UnsupportedModelError: If relevance is not conserved, unless `force`.
@@ -202,7 +219,7 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     model = differentiable_model(trace, method)
-    if isinstance(trace, ModuleTrace):
+    if isinstance(trace, ModuleTrace) or reads_only_input(trace):
         return None
     verdict = verdict_on(model, trace, method)
     if not verdict and not force:
@@ -213,29 +230,13 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
     return verdict
 
 
-def _by_source(trace: Trace, relevances: Relevances, stack: str) -> Float:
+def _by_source(relevances: Relevances, stack: str) -> Float:
     """Return relevances [target, source] at the place where tokens are read."""
-    inputs = relevances.inputs
-    if stack in inputs:
-        return inputs[stack].numpy()
-    if set(inputs) <= set(trace.stacks):
-        raise ValueError(f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(inputs)}.")
-    pixels = inputs.get("pixel_values")
-    unit = trace.axes(stack)[0].units.get("patch")
-    if pixels is None or unit is None or unit.grid is None:
-        raise ValueError(
-            f'at="input" reads pictures, by patches, and this model reads {listed(inputs)}; use at="block", '
-            "the input of the first block."
-        )
-    rows, columns = unit.grid
-    # [target, channel, height, width] -> [target, cell], then the place of every cell.
-    flat = pixels.double().sum(1)
-    flat = flat.unflatten(2, (columns, -1)).unflatten(1, (rows, -1)).sum((2, 4)).flatten(1)
-    values = np.zeros((len(flat), len(unit)))
-    held = [(place, cell) for place, cell in enumerate(unit.cells or ()) if cell is not None]
-    places, cells = zip(*held, strict=True)
-    values[:, list(places)] = flat.numpy()[:, list(cells)]
-    return values
+    if stack in relevances.inputs:
+        return relevances.inputs[stack].numpy()
+    raise ValueError(
+        f"lrp found no embeddings of stack {stack!r}; relevance reaches {listed(relevances.inputs)}."
+    )
 
 
 def _map(

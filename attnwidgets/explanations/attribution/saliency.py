@@ -12,6 +12,7 @@ from attnwidgets.explanations.attribution.embedding_gradients import Reduce, gra
 from attnwidgets.explanations.registry.registry import method
 
 if TYPE_CHECKING:
+    from attnwidgets.explanations.attribution.input_planes import At
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.trace import Trace
 
@@ -36,6 +37,7 @@ def saliency(
     reduce: Reduce = "l2",
     unit: str | None = None,
     stack: str | None = None,
+    at: At = "embedding",
 ) -> Attributions:
     """How much the target changes with every token's embedding: the size of its gradient there.
 
@@ -46,6 +48,7 @@ def saliency(
         reduce: {reduce}
         unit: {unit}
         stack: {stack}
+        at: {at}
 
     Returns:
         Attributions [source], or [target, source]: not negative, unless `reduce` is "sum" or "mean". Nothing
@@ -72,4 +75,5 @@ def saliency(
         reduce=reduce,
         unit=unit,
         stack=stack,
+        at=at,
     )

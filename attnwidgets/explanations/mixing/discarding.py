@@ -87,6 +87,21 @@ def drop_columns(matrix: Float, positions: Sequence[int]) -> Float:
     return remaining
 
 
+def drop_lowest(matrix: Float, share: float) -> Float:
+    """Return a matrix [query, key] whose lowest weights, a share of all of them, are zero.
+
+    The first token's weight to itself stays, as in vit-explain, where this comes from. Of equal weights the
+    earlier ones go first.
+    """
+    count = int(matrix.size * share)
+    if not count:
+        return matrix
+    lowest = np.argsort(matrix, axis=None, kind="stable")[:count]
+    remaining: Float = matrix.copy()
+    remaining.reshape(-1)[lowest[lowest != 0]] = 0
+    return remaining
+
+
 def discard_note(discard: Discard, unit: str) -> str:
     """Return a note on the elements left out; "" if there are none."""
     if discard is None:

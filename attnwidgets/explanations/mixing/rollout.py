@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets.explanations.mixing.discarding import Discard, discard_note, discard_positions, drop_columns
+from attnwidgets.explanations.mixing.discarding import (
+    Discard,
+    discard_note,
+    discard_positions,
+    drop_columns,
+    drop_lowest,
+)
 from attnwidgets.explanations.mixing.layer_product import (
     DEFAULT_WEIGHT,
     map_fields,
@@ -60,6 +66,7 @@ def rollout(
     residual: Literal["mix", "add"] | None = "mix",
     order: Literal["output_first", "input_first"] = "output_first",
     discard: Discard = None,
+    discard_ratio: float = 0.0,
     stack: str | None = None,
 ) -> MixingMap:
     """The share of each input token in each token of layer l: attention multiplied through the layers.
@@ -89,6 +96,9 @@ def rollout(
             their columns of A_l are set to zero before the residual is mixed in and rows are divided by
             their sums (with `normalize`), so their weight goes to the remaining tokens and the residual. A
             row without any remaining weight becomes the token itself; without a residual, zero.
+        discard_ratio: Share of every layer's weights A_l, the lowest, that is set to zero before the residual
+            is mixed in and rows are divided by their sums. Known from vit-explain, whose code divides row i
+            by the sum of row j in column j (the sums lack an axis): its numbers are others.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
 
     Returns:
@@ -108,6 +118,8 @@ def rollout(
         ((6, 9, 9), 1.0)
     """
     require_share(residual_weight)
+    if not 0 <= discard_ratio < 1:
+        raise ValueError(f"discard_ratio must be a share of the weights, 0 to below 1, not {discard_ratio}.")
     require_choice("residual", residual, ("mix", "add", None))
     require_choice("order", order, ("output_first", "input_first"))
     if residual != "mix" and residual_weight != DEFAULT_WEIGHT:
@@ -129,7 +141,7 @@ def rollout(
             matrix = np.array(reduced.layer(number), dtype=np.float64)
         if normalize and matrix.min() < 0:  # for sources that only know this when computed
             raise ValueError(_SIGNED)
-        matrix = drop_columns(matrix, dropped)
+        matrix = drop_lowest(drop_columns(matrix, dropped), discard_ratio)
         if residual == "mix":
             matrix = mix_residual(matrix, residual_weight)
         elif residual == "add":
@@ -144,6 +156,7 @@ def rollout(
         "normalize": normalize,
         "order": order,
         "discard": discard,
+        "discard_ratio": discard_ratio,
     }
     weight = options["residual_weight"]
     departures = {
@@ -155,6 +168,7 @@ def rollout(
         "input first": order == "input_first",
         f"from layer {layers[0]}": layers[0] != source.layers[0],
         discard_note(discard, source.unit): discard is not None,
+        f"without the lowest {discard_ratio:.0%} of every layer's weights": discard_ratio > 0,
         f"rolled out at {source.unit} level": source.unit != next(iter(source.query.units)),
     }
     steps = [phrase for phrase, holds in departures.items() if holds]

@@ -17,6 +17,10 @@ FRAGMENTS = {
     "baseline": 'What stands for missing information: "pad", "mask", "mean" (of all embeddings), "zero", a '
     "token by its string or id, or numbers [dim] or [token, dim]. By default the padding token, else the "
     "mask token, else the mean.",
+    "at": 'Where gradients are taken: at the tokens\' embeddings ("embedding"), or at the model\'s "input", '
+    "the pixels of a picture or the spectrogram of a sound, summed over every patch or frame (after `reduce` "
+    'over a pixel\'s colours); unit="pixel" or "bin" keeps its single numbers. Models without attention over '
+    "patches are read at their input.",
     "batch_size": "Number of inputs that run together; fewer where memory is short.",
     "no_target": "`target` or `foil` matches no model output.",
 }

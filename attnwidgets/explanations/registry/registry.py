@@ -18,9 +18,10 @@ from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.registry.documentation import documented
 from attnwidgets.explanations.registry.memory_estimates import sizes_of
 from attnwidgets.explanations.registry.questions import QUESTIONS, SPEEDS
-from attnwidgets.explanations.registry.requirements import Need, resolve_needs
+from attnwidgets.explanations.registry.requirements import OF_ATTENTION, Need, resolve_needs
 from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
 from attnwidgets.tracing.free_memory import forced, less_of, room_for, spoken_bytes
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -207,6 +208,7 @@ def method(
             force = bool(kwargs.get("force") if takes_force else kwargs.pop("force", False))
             require_known(name, function, kwargs)
             trace, stack = args[0] if args else kwargs.get("trace"), kwargs.get("stack")
+            require_attention(entry, trace)
             with entry.in_room(trace, stack if isinstance(stack, str) else None, force=force):
                 return function(*args, **kwargs)
 
@@ -242,6 +244,21 @@ def require_known(name: str, function: Callable[..., Any], keywords: Iterable[st
     parameters = inspect.signature(function).parameters
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         refuse_unknown(name, (keyword for keyword in keywords if keyword not in parameters), parameters)
+
+
+def require_attention(entry: Method, trace: Any) -> None:
+    """Raise UnsupportedModelError if a method needs attention and a trace has none; says what needs none."""
+    table = getattr(trace, "stack_table", None)
+    if not table or any(stack.layers for stack in table.values()):
+        return
+    reason = entry.refusal(trace)
+    if not reason or all(need.name not in OF_ATTENTION for need in entry.requirements):
+        return
+    able = [other.name for other in methods(trace) if not other.refusal(trace)]
+    raise UnsupportedModelError(
+        f"{entry.name} {reason}; {listed(able) or 'no method'} {'need' if len(able) > 1 else 'needs'} "
+        f"no attention"
+    )
 
 
 def put(entry: Method) -> None:

@@ -98,6 +98,14 @@ def _attention(trace: Any, _: str) -> str:
     return "and this is a map without its trace" if is_map(trace) else f"and this is a {type(trace).__name__}"
 
 
+@_after(_attention)
+def _recorded(trace: Any, stack: str) -> str:
+    table = getattr(trace, "stack_table", None)
+    if table is None or table[stack].layers:
+        return ""
+    return f"and there is none: {trace.no_attention or f'{trace.model_id} has none'}"
+
+
 def _attends_to_itself(trace: Any, stack: str) -> str:
     query, key = (trace.query, trace.key) if is_map(trace) else trace.axes(stack)
     same = query is key or query == key
@@ -105,7 +113,7 @@ def _attends_to_itself(trace: Any, stack: str) -> str:
 
 
 def _followed(trace: Any, stack: str) -> str:
-    return (not is_map(trace) and _attention(trace, stack)) or _attends_to_itself(trace, stack)
+    return (not is_map(trace) and _recorded(trace, stack)) or _attends_to_itself(trace, stack)
 
 
 @_after(_attention)
@@ -114,6 +122,7 @@ def _model(trace: Any, _: str) -> str:
 
 
 @_after(_model)
+@_after(_recorded)
 def _recorded_model(trace: Any, stack: str) -> str:
     from attnwidgets.tracing.layers import RecordedLayer
 
@@ -162,6 +171,12 @@ def _own_tokens(_: Any, stack: str) -> str:
 
 
 @_after(_model)
+def _embeddings(trace: Any, _: str) -> str:
+    bare = not any(table.layers for table in trace.stack_table.values())
+    return "and this model has none of patches" if bare and "pixel_values" in trace.inputs else ""
+
+
+@_after(_model)
 def _target(trace: Any, _: str) -> str:
     name = type(trace.model).__name__
     if trace.logits is None:
@@ -185,7 +200,7 @@ def _next_token(trace: Any, _: str) -> str:
 NEEDS = {
     need.name: need
     for need in (
-        Need("attention", "recorded attention", _attention),
+        Need("attention", "recorded attention", _recorded),
         Need("map", "recorded attention, or any map of a stack that attends to itself", _followed),
         Need("itself", "a stack that attends to itself", _attends_to_itself),
         Need("model", "the model", _model),
@@ -193,6 +208,7 @@ NEEDS = {
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),
+        Need("embeddings", "embeddings of its tokens", _embeddings),
         Need("logits", "a model with a head", _logits),
         Need("target", "a target", _target),
         Need("next token", "a decoder that predicts the next token", _next_token),
@@ -200,3 +216,6 @@ NEEDS = {
 }
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
+
+OF_ATTENTION = ("attention", "map", "recorded model", "blocks", "own blocks", "embeddings")
+"""Names of the requirements that a trace without attention does not meet."""

@@ -86,7 +86,8 @@ def _line(total: float, rest: float, other: float | None, attributions: Attribut
     what = "change from the baseline" if "change" in about else "target"
     # Relevance that no token has is in the model; other methods miss a part.
     lacking = "with no token" if "conservation" in about else "missing"
-    tokens = f"sum of the {attributions.unit.replace('_', ' ')}s"
+    unit = attributions.unit.replace("_", " ")
+    tokens = f"sum of the {unit}{'es' if unit.endswith('ch') else 's'}"
     if other is None:
         return f"{_number(total)} ({tokens}); {_number(rest)} ({lacking})"
     if not other and _complete(total, rest):

@@ -137,7 +137,7 @@ class Runner:
         if self.place == "input" or bare:
             for name, value in inputs.items():
                 if isinstance(value, Tensor) and value.is_floating_point() and "mask" not in name:
-                    end = self.trace.default_stack if bare else name
+                    end = self.trace.default_stack if bare and self.place != "input" else name
                     leaf = replace.get(end, value).detach().clone().requires_grad_()
                     graph.inputs[end], inputs[name] = leaf, leaf.clone()
         options: dict[str, Any] = {"return_dict": True}
@@ -186,6 +186,8 @@ class Runner:
             for module in dict.fromkeys(self.model.get_submodule(name) for name in names):
                 exits.callback(module.register_forward_pre_hook(hooks.before, with_kwargs=True).remove)
                 exits.callback(module.register_forward_hook(hooks.after, prepend=True).remove)
+        if not any(table.layers for table in self.trace.stack_table.values()):
+            return  # the model runs as it is
         if recorded(self.trace):
             owner = {
                 layer.call.name: stack

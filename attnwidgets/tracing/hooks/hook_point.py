@@ -207,6 +207,22 @@ def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, n
     return f"{path}.{index}", blocks[index], number if shared else None
 
 
+def in_block(model: nn.Module, block: str, number: int, hook: str) -> HookPoint:
+    """Return the hook point of a hook within a block, by the block's path; see the module's docstring.
+
+    Args:
+        model: The model without wrappers.
+        block: Path of the block.
+        number: Number of the block.
+        hook: "mlp.hook_post", "hook_mlp_out", ...
+
+    Raises:
+        UnsupportedModelError: If the hook is not described for this family of models.
+    """
+    inner, side = _described(model, block, model.get_submodule(block), hook, f"{block}.{hook}")
+    return HookPoint(f"{block}.{hook}", inner, side, block=number)
+
+
 def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: str) -> tuple[str, Side]:
     """Return a module of a block and its side, by the layouts that fit the block."""
     fits = _layouts(model, path)

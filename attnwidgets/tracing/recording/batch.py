@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.inputs import text_tokenizer
@@ -149,6 +149,7 @@ def traces_of(
                 memory=memory,
                 predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
                 interventions=interventions,
+                added={name: count for name in table if (count := added_to(given_model, name))},
                 picture=sample.picture,
                 sound=sample.sound,
             )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.free_memory import out_of_memory
 from attnwidgets.tracing.media.frames import convolutions_of
 from attnwidgets.tracing.media.picture import as_given, seen_by, seen_pixels
 from attnwidgets.tracing.media.sound import Sound
 from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_tokenizer
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -147,8 +150,32 @@ def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
         )
 
 
+@contextmanager
+def told_of_picture(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Raise ValueError with the picture's size and what to do, where a model fails at a picture alone."""
+    pixels = inputs.get("pixel_values")
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        alone = isinstance(pixels, torch.Tensor) and pixels.dim() == _PICTURES and "input_ids" not in inputs
+        if not alone or isinstance(error, UnsupportedModelError) or out_of_memory(error):
+            raise
+        channels, high, wide = pixels.shape[1:]  # type: ignore[union-attr]  # a tensor, see above
+        raise ValueError(
+            f"{type(model).__name__} cannot read this picture of {wide} x {high} pixels and "
+            f"{channels} channels: "
+            f"{str(error).rstrip('.')}. Pass the processor that was saved with the model"
+        ) from error
+
+
 def _require_reader(processor: Any, kind: str, part: str) -> None:
-    """Raise a ValueError for a tokenizer in place of a processor that reads images or audio."""
+    """Raise a ValueError for a tokenizer, or what reads sound, in place of a processor of images or audio."""
+    if kind == "image" and hasattr(processor, "sampling_rate") and not hasattr(processor, part):
+        raise ValueError(
+            f"image needs a processor of pictures, and {type(processor).__name__} reads sound; pass "
+            f"the model's "
+            "processor (transformers.AutoProcessor)"
+        )
     if text_tokenizer(processor) is processor and not hasattr(processor, part):
         raise ValueError(
             f"{kind} needs a processor, and {type(processor).__name__} reads text only; pass the model's "

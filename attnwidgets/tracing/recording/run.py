@@ -31,12 +31,14 @@ from attnwidgets.tracing.recording.inputs import (
     words_text,
 )
 from attnwidgets.tracing.recording.loading import load_named
-from attnwidgets.tracing.recording.media import audio_sample, image_sample
+from attnwidgets.tracing.recording.media import audio_sample, image_sample, told_of_picture
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
+from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -189,7 +191,8 @@ def trace(
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
             model or the free memory (names the memory needed and the memory free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
-            works).
+            works). A picture is traced all the same, without attention (`trace.no_attention` says why):
+            `aw.vision.grad_cam` and gradients explain convolutional models and those that attend in windows.
         TypeError: For an unknown keyword (names the nearest), arguments out of order, a `model` that holds no
             torch module, or one of TransformerLens that computes by itself (names its cache).
 
@@ -410,9 +413,13 @@ def _run(
                 for sample in samples[start : start + size]
             ]
             inputs = collate(twin, reader, part)
-            with room_to_record(twin, inputs):
-                recorded = record(twin, inputs)
-            traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
+            try:
+                with room_to_record(twin, inputs), told_of_picture(twin, inputs):
+                    recorded = record(twin, inputs)
+                traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
+            except UnsupportedModelError as error:
+                # Of a picture, its prediction can be explained without attention.
+                traces.append(trace_without_attention(twin, given, tokenizer, part[0], inputs, budget, error))
     return traces
 
 

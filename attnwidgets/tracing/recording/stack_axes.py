@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.interventions import added_to
+from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.media.frames import frame_axis
 from attnwidgets.tracing.media.layouts import layout_of
 from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
+from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.recorder import unpeft
-from attnwidgets.tracing.text.axes import numbered, prefixed
+from attnwidgets.tracing.text.axes import appended, numbered, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.media.layouts import Layout
     from attnwidgets.tracing.recording.inputs import Sample
     from attnwidgets.tracing.text.units import TokenAxis
+    from attnwidgets.tracing.trace import Trace
 
 _TOWERS = ("encoder", "vision", "audio")
 
@@ -37,6 +41,7 @@ class StackAxes:
     def __init__(
         self, model: nn.Module, stacks: Mapping[str, Sequence[Any]], sample: Sample, inputs: dict[str, Any]
     ) -> None:
+        self._model = model
         self.sample, self.inputs = sample, inputs
         self.config: Any = getattr(model, "config", None)
         self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
@@ -63,6 +68,11 @@ class StackAxes:
 
     def of(self, side: str, n: int) -> TokenAxis:
         """Return the axis of `n` places of a stack, or of one side of the stack "cross"."""
+        added = added_to(self._model, side)
+        return with_registers(self._of(side, n - added), added) if added else self._of(side, n)
+
+    def _of(self, side: str, n: int) -> TokenAxis:
+        """Return the axis of `n` places that the model itself has."""
         config = self.configs.get(side, self.config)
         layout = self._layout(side)
         if layout is not None:
@@ -111,6 +121,19 @@ class StackAxes:
         if lacking and not said:
             said = [f"attention over the {' and the '.join(lacking)}'s tokens was not recorded"]
         return "; ".join(said)
+
+
+def with_registers(axis: TokenAxis, count: int) -> TokenAxis:
+    """Return an axis with register tokens after it, numbered on from those that are there."""
+    there = sum(label.startswith("[REG") for label in axis.tokens)
+    return appended(axis, [f"[REG{there + i}]" for i in range(count)])
+
+
+def config_of_stack(trace: Trace, stack: str) -> Any:
+    """Return the config of the modules that attend in a stack of a trace whose attention was recorded."""
+    model = unwrap(trace.model)
+    calls = [layer.call for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
+    return _config_of(model, calls[0]) if calls else getattr(model, "config", None)
 
 
 def _config_of(model: nn.Module, call: Any) -> Any:

@@ -124,3 +124,37 @@ def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
     return TokenAxis((*names, *axis.tokens), units, (0,) * extra + axis.segment, boundary, axis.text)
+
+
+def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
+    """Return an axis with special tokens after it."""
+    n = len(axis)
+    units = {}
+    for name, unit in axis.units.items():
+        none: tuple[None, ...] = (None,) * len(labels)
+        units[name] = replace(
+            unit,
+            labels=(*unit.labels, *labels),
+            spans=(*unit.spans, *((n + i,) for i in range(len(labels)))),
+            special=(*unit.special, *(True,) * len(labels)),
+            cells=None if unit.cells is None else unit.cells + none,
+            times=None if unit.times is None else unit.times + none,
+        )
+    segment = (*axis.segment, *(axis.segment[-1:] or (0,)) * len(labels))
+    return TokenAxis((*axis.tokens, *labels), units, segment, axis.boundary, axis.text)
+
+
+def without_last(axis: TokenAxis, count: int) -> TokenAxis:
+    """Return an axis without its last tokens, which are elements of their own."""
+    units = {
+        name: replace(
+            unit,
+            labels=unit.labels[:-count],
+            spans=unit.spans[:-count],
+            special=unit.special[:-count],
+            cells=None if unit.cells is None else unit.cells[:-count],
+            times=None if unit.times is None else unit.times[:-count],
+        )
+        for name, unit in axis.units.items()
+    }
+    return TokenAxis(axis.tokens[:-count], units, axis.segment[:-count], axis.boundary, axis.text)

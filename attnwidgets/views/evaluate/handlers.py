@@ -43,7 +43,7 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
 
 
 def resolve_operator(trace: Any, operator: Operator | None, target: Target, stack: str) -> Operator:
-    """Return an operator; by default the one a view opens with: "mask" if possible, else the first that is.
+    """Return an operator; by default what a view opens with: "mask", "blur", or the first that is possible.
 
     Raises:
         ValueError: The operator is unknown, or impossible here.
@@ -51,7 +51,9 @@ def resolve_operator(trace: Any, operator: Operator | None, target: Target, stac
     from attnwidgets.evaluate.removals.removal import refusals, require_operator
 
     reasons = refusals(trace, target, stack)
-    usual: Operator = next((name for name in ("mask", *reasons) if not reasons[name]), "delete")
+    usual: Operator = next(
+        (name for name in ("mask", "blur", *reasons) if not reasons.get(name, "none")), "delete"
+    )
     chosen = usual if operator is None else operator
     require_operator(trace, chosen, target, stack)
     return chosen

@@ -1,0 +1,188 @@
+"""Patches removed from a picture: by blur, a plain colour, or what their neighbours say.
+
+The numbers that the model reads are changed, after the processor, so that nothing is resized again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.evaluate.arrays import Bools
+    from attnwidgets.explanations.attribution.input_planes import InputPlane
+    from attnwidgets.tracing.trace import Trace
+
+PictureOperator = Literal["blur", "mean_image", "zero_image", "neighbours"]
+PICTURE_OPERATORS: tuple[PictureOperator, ...] = ("blur", "mean_image", "zero_image", "neighbours")
+"""blur: replaces the patch by the picture blurred with a Gaussian whose sigma is the longer side of a patch.
+mean_image: by the mean colour of the picture. zero_image: by black, as the processor makes it; without a
+processor, by zeros of the model's input. neighbours: every pixel becomes a weighted mean of its neighbours,
+of
+which the known ones stay, with a little noise."""
+
+PAPERS = {
+    "neighbours": "Rong et al. 2022, A Consistent and Efficient Evaluation Strategy for Attribution Methods"
+}
+_REACH = 3  # sigmas of the blur's kernel on each side
+_NOISE = 0.01  # of the authors, in units of the model's normalised input
+_DIRECT, _DIAGONAL = 1 / 6, 1 / 12  # weights of the authors
+
+
+def refusal_of(trace: Trace, stack: str) -> str:
+    """Return why no patch of a stack can be removed from the picture; "" if one can."""
+    plane = _plane(trace)
+    if plane is None:
+        return "the model reads no picture by patches"
+    return "" if plane.stack == stack else f"the picture's patches are in stack {plane.stack!r}"
+
+
+def _plane(trace: Trace) -> InputPlane | None:
+    from attnwidgets.explanations.attribution.input_planes import input_plane
+
+    plane = input_plane(trace)
+    return plane if plane is not None and plane.unit == "pixel" else None
+
+
+@dataclass(frozen=True)
+class PictureRemoval:
+    """Removes patches from the picture of a trace, by one operator.
+
+    Args:
+        trace: The trace.
+        operator: The operator.
+    """
+
+    trace: Trace
+    operator: PictureOperator
+
+    def inputs(self, gone: Bools) -> dict[str, Any]:
+        """Return the model's inputs with patches removed.
+
+        Args:
+            gone: Which tokens are removed [variant, token]; class and register tokens have no pixels, and
+                stay.
+        """
+        import torch
+
+        plane = _plane(self.trace)
+        if plane is None:
+            raise ValueError("the model reads no picture by patches")
+        inputs = {
+            name: value.expand(len(gone), *value.shape[1:])
+            if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
+            else value
+            for name, value in self.trace.inputs.items()
+        }
+        pixels: Tensor = self.trace.inputs[plane.name]
+        known = plane.part >= 0
+        without = gone[:, plane.part] & known  # [variant, row, column]
+        if self.operator == "neighbours":
+            filled = [imputed(pixels[0].detach().float().cpu().numpy(), mask) for mask in without]
+            return inputs | {plane.name: torch.from_numpy(np.stack(filled)).to(pixels)}
+        instead = self._instead(pixels, plane)
+        where = torch.from_numpy(without).to(pixels.device)[:, None]
+        return inputs | {plane.name: torch.where(where, instead, pixels)}
+
+    def _instead(self, pixels: Tensor, plane: InputPlane) -> Tensor:
+        """Return what stands in place of removed pixels, [batch, channel, row or 1, column or 1]."""
+        import torch
+
+        if self.operator == "mean_image":
+            return pixels.mean((2, 3), keepdim=True)
+        if self.operator == "zero_image":
+            black = black_of(self.trace)
+            return torch.zeros_like(pixels) if black is None else black.to(pixels)[None, :, None, None]
+        rows, columns = self.trace.axes(plane.stack)[0].units["patch"].grid or (1, 1)
+        high, wide = plane.shape
+        return blurred(pixels, max(high / rows, wide / columns))
+
+
+def blurred(pixels: Tensor, sigma: float) -> Tensor:
+    """Return pixels [batch, channel, row, column] under a Gaussian; the edge goes on beyond the picture."""
+    import torch
+    from torch.nn import functional
+
+    reach = max(1, round(_REACH * sigma))
+    steps = torch.arange(-reach, reach + 1, dtype=torch.float64)
+    kernel = torch.exp(-(steps**2) / (2 * sigma**2))
+    kernel = (kernel / kernel.sum()).to(pixels)
+    channels = pixels.shape[1]
+    padded = functional.pad(pixels, (reach, reach, 0, 0), mode="replicate")
+    across = functional.conv2d(padded, kernel.expand(channels, 1, 1, -1), groups=channels)
+    padded = functional.pad(across, (0, 0, reach, reach), mode="replicate")
+    return functional.conv2d(padded, kernel[:, None].expand(channels, 1, -1, 1), groups=channels)
+
+
+def black_of(trace: Trace) -> Tensor | None:
+    """Return what the processor of a trace makes of black [channel]; None without a processor of pictures."""
+    import torch
+
+    reader = getattr(trace.tokenizer, "image_processor", trace.tokenizer)
+    if not callable(reader):
+        return None
+    from PIL import Image
+
+    read = reader(images=Image.fromarray(np.zeros((32, 32, 3), np.uint8)), return_tensors="pt")
+    pixels = dict(read).get("pixel_values")
+    if not isinstance(pixels, torch.Tensor):
+        return None
+    plain = pixels.reshape(pixels.shape[-3:])
+    # In the middle, as there may be padding around it.
+    return plain[:, plain.shape[1] // 2, plain.shape[2] // 2]
+
+
+def imputed(pixels: NDArray[np.floating], gone: Bools) -> NDArray[np.floating]:
+    """Return a picture whose removed pixels are filled in by their neighbours: noisy linear imputation.
+
+    Every removed pixel equals the mean of its eight neighbours, direct ones with weight 1/6 and diagonal ones
+    with 1/12 (divided by the sum of those that are in the picture), which is one system of linear equations;
+    then normal noise of 0.01 is added. If nothing is left, it is the noise alone.
+
+    Args:
+        pixels: [channel, row, column].
+        gone: Which pixels are removed [row, column].
+    """
+    from scipy import sparse
+    from scipy.sparse.linalg import spsolve
+
+    filled = np.array(pixels, dtype=np.float64)
+    if not gone.any():
+        return filled.astype(pixels.dtype)
+    high, wide = gone.shape
+    count = int(gone.sum())
+    number = np.full(gone.shape, -1)
+    number[gone] = np.arange(count)
+    rows, columns = np.nonzero(gone)
+    totals, known = np.zeros(count), np.zeros((count, len(filled)))
+    entries: list[tuple[NDArray[np.intp], NDArray[np.intp], float]] = []
+    for down in (-1, 0, 1):
+        for across in (-1, 0, 1):
+            if not (down or across):
+                continue
+            weight = _DIRECT if not (down and across) else _DIAGONAL
+            near, beside = rows + down, columns + across
+            inside = np.flatnonzero((near >= 0) & (near < high) & (beside >= 0) & (beside < wide))
+            totals[inside] += weight
+            other = number[near[inside], beside[inside]]
+            also = other >= 0
+            entries.append((inside[also], other[also], weight))
+            there = inside[~also]
+            known[there] += weight * filled[:, near[there], beside[there]].T
+    if gone.all():
+        found = np.zeros((count, len(filled)))
+    else:
+        places = [np.concatenate([entry[side] for entry in entries]) for side in (0, 1)]
+        weights = np.concatenate([np.full(len(entry[0]), -entry[2]) for entry in entries])
+        system = sparse.csc_matrix((weights, (places[0], places[1])), shape=(count, count))
+        found = np.asarray(spsolve(system + sparse.diags(totals, format="csc"), known)).reshape(count, -1)
+    # The same noise whenever the same pixels are removed.
+    noise = np.random.default_rng(zlib.crc32(np.packbits(gone).tobytes()))
+    filled[:, rows, columns] = (found + _NOISE * noise.standard_normal(found.shape)).T
+    return filled.astype(pixels.dtype)

@@ -1,0 +1,366 @@
+"""Grad-CAM and its family: feature maps of a layer, weighted by a target's gradient there.
+
+Selvaraju et al. 2017, Grad-CAM; Draelos and Carin 2020, HiResCAM; Jiang et al. 2021, LayerCAM; Chattopadhyay
+et al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.registry.requirements import Need, is_map
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.explanations.targets.target_set import TargetSet
+    from attnwidgets.tracing.media.layouts import Grid
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
+    from attnwidgets.tracing.trace import Trace
+
+    Float = NDArray[np.float64]
+
+Variant = Literal["gradcam", "hirescam", "layercam", "gradcam++", "attention"]
+PAPERS = {
+    "gradcam": "Selvaraju et al. 2017, Grad-CAM: Visual Explanations from Deep Networks",
+    "hirescam": "Draelos and Carin 2020, Use HiResCAM instead of Grad-CAM for Faithful Explanations",
+    "layercam": "Jiang et al. 2021, LayerCAM: Exploring Hierarchical Class Activation Maps",
+    "gradcam++": "Chattopadhyay et al. 2018, Grad-CAM++: Generalized Gradient-based Visual Explanations",
+    "attention": "Chefer et al. 2021, Transformer Interpretability Beyond Attention Visualization (a "
+    "baseline there)",
+}
+TITLES = {
+    "gradcam": "Grad-CAM",
+    "hirescam": "HiResCAM",
+    "layercam": "LayerCAM",
+    "gradcam++": "Grad-CAM++",
+    "attention": "Grad-CAM of attention",
+}
+_EPSILON = 1e-6  # of Grad-CAM++, in the authors' denominators
+
+
+def picture_stack(trace: Any) -> str | None:
+    """Return the stack of a trace whose tokens are a picture's patches; None if there is none."""
+    for stack in trace.stacks:
+        unit = None if stack == "cross" else trace.axes(stack)[0].units.get("patch")
+        if unit is not None and unit.grid is not None and unit.cells is not None:
+            return str(stack)
+    return None
+
+
+def _reads_a_picture(trace: Any, _: str) -> str:
+    if is_map(trace) or not is_trace(trace):
+        return "and this is no trace"
+    return "" if picture_stack(trace) else "and no stack of this trace holds a picture's patches"
+
+
+PICTURE = Need("picture", "a model that reads a picture by patches", _reads_a_picture)
+"""The requirement of methods whose sources are the patches of a picture."""
+
+
+@method(
+    "grad_cam",
+    question="For this prediction",
+    gist="which places of a layer's feature maps speak for it",
+    paper="; ".join(PAPERS.values()),
+    needs=(PICTURE, "target"),
+    returns="Attributions [source] over patches",
+    cost="one pass forward and one back",
+    speed="seconds",
+)
+def grad_cam(
+    trace: Trace,
+    target: Any = None,
+    layer: int | str = -1,
+    variant: Variant = "gradcam",
+    *,
+    foil: Any = None,
+) -> Attributions:
+    """Where a layer's feature maps speak for the target: the maps, weighted by the target's gradient.
+
+    With F_cp the number of channel c at place p of the layer, and G_cp the target's gradient by it:
+
+        gradcam      sum_c w_c F_cp,  w_c = mean over p of G_cp
+        hirescam     sum_c G_cp F_cp  (input times gradient at this layer)
+        layercam     sum_c (G_cp)+ F_cp
+        gradcam++    sum_c v_c F_cp,  v_c = sum_p (G_cp)+ G_cp^2 / (2 G_cp^2 + G_cp^3 sum_q F_cq)
+        attention    mean over heads h of w_h A_h(class token, p),  w_h = mean over p of the gradient there
+
+    These are the raw numbers. Published pictures set negative ones to zero and then stretch the rest from 0
+    to 1, which hides how much speaks against the target, and makes 0/0 where nothing speaks for it.
+
+    Args:
+        trace: {trace} Its model may be convolutional, or attend in windows.
+        target: {target}
+        layer: A number, or a module's path. In a transformer, layer l is the first norm of block l: after the
+            last block's attention, patches have no gradient if the head reads the class token alone. In a
+            convolutional model, the layers are the last maps of each size, so that -1 is the map before
+            pooling.
+        variant: One of the above.
+        foil: {foil}
+
+    Returns:
+        Attributions [source] over patches, signed, in units of the target. Class and register tokens have no
+        place in a map and receive 0. Of a map with another number of places than the trace has patches, the
+        sources are its own places. `.provenance["layer"]` is the module that was read.
+
+    Raises:
+        ValueError: For an unknown variant or module, a layer that returns no map of the picture, a target
+            that must be named; if gradients are NaN, or zero at this layer (the message says why).
+        TypeError, IndexError: {no_target} Also for a layer out of range.
+        UnsupportedModelError: For "attention" of a model without attention from every patch to every patch,
+            or without a class token.
+
+    Example:
+        >>> import torch, transformers
+        >>> sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
+        >>> config = transformers.ResNetConfig(**sizes, num_labels=2)
+        >>> model = transformers.ResNetForImageClassification(config).eval()
+        >>> trace = aw.trace(model, None, image=torch.rand(3, 32, 32))
+        >>> aw.vision.grad_cam(trace, "LABEL_1").source_unit.grid
+        (4, 4)
+    """
+    require_choice("variant", variant, tuple(TITLES))
+    targets = resolve_target_set(trace, target, foil, "grad_cam").single("grad_cam")
+    stack = picture_stack(trace)
+    if stack is None:
+        raise ValueError("grad_cam needs a picture that is read by patches, and this trace holds none.")
+    axis = trace.axes(stack)[0]
+    unit = axis.units["patch"]
+    notes = list(targets.notes)
+    if variant == "attention":
+        values, name = _of_attention(trace, targets, layer, stack, unit)
+    else:
+        maps, gradient, name = _at_layer(trace, targets, layer, stack, unit)
+        values = weighted(maps, gradient, variant)
+        axis = _axis_of(axis, unit, (values.shape[0], values.shape[1]))
+        unit = axis.units["patch"]
+        values = values.reshape(-1)
+    if not (values > 0).any():
+        notes.append(
+            "no value is above zero: the published map, clipped at zero and then scaled, is 0/0, and "
+            "is drawn "
+            "as zeros"
+        )
+    whole = np.zeros(len(unit))
+    held = [(place, cell) for place, cell in enumerate(unit.cells or ()) if cell is not None]
+    places, cells = zip(*held, strict=True)
+    whole[list(places)] = values[list(cells)]
+    common = provenance_of(
+        trace,
+        stack,
+        "grad_cam",
+        title=TITLES[variant],
+        paper=PAPERS[variant],
+        options={"layer": layer, "variant": variant},
+        notes=notes,
+        facts={"layer": name},
+    )
+    return Attributions(whole, axis=axis, unit="patch", **targets.names(), **common)
+
+
+def weighted(maps: Float, gradient: Float, variant: str) -> Float:
+    """Return a class activation map [row, column], before it is clipped and scaled.
+
+    Args:
+        maps: The layer's maps [channel, row, column].
+        gradient: The target's gradient by them, of the same shape.
+        variant: "gradcam", "hirescam", "layercam" or "gradcam++".
+    """
+    if variant == "hirescam":
+        weights = gradient
+    elif variant == "layercam":
+        weights = gradient.clip(min=0)
+    elif variant == "gradcam":
+        weights = gradient.mean((1, 2), keepdims=True)
+    else:
+        below = 2 * gradient**2 + maps.sum((1, 2), keepdims=True) * gradient**3 + _EPSILON
+        shares = np.where(gradient != 0, gradient**2 / below, 0.0)
+        weights = (gradient.clip(min=0) * shares).sum((1, 2), keepdims=True)
+    summed: Float = (weights * maps).sum(0)
+    return summed
+
+
+def _at_layer(
+    trace: Trace, targets: TargetSet, layer: int | str, stack: str, unit: Unit
+) -> tuple[Float, Float, str]:
+    """Return a layer's maps and the target's gradient by them [channel, row, column], and its module."""
+    from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
+    from attnwidgets.tracing.media.feature_maps import lists_places, size_of
+
+    place: Any = "embedding" if trace.has_attention(stack) else "input"
+    with differentiable(trace, "grad_cam", place=place) as run, ExitStack() as undo:
+        kept: list[tuple[str, Tensor]] = []
+        for name in _modules(trace, run.model, layer, stack):
+            module = run.model.get_submodule(name)
+            undo.callback(module.register_forward_hook(_keeper(kept, name)).remove)
+        graph = run(hidden_states=targets.hidden_states)
+        if not kept:
+            raise ValueError(f"grad_cam: a pass does not reach layer {layer!r}, or it returns no states.")
+        name, states = kept[0]
+        score = targets.scores(graph.outputs)[0]
+        gradient = gradients(score, [states], again=True)[0]
+        _require_gradient(gradient, score, name)
+        size = size_of(trace.inputs)
+        both = [
+            _as_places(each.detach(), unit, size, places=lists_places(run.model))
+            for each in (states, gradient)
+        ]
+    if both[0] is None or both[1] is None:
+        raise ValueError(
+            f"layer {name!r} returns {list(states.shape)}, which is no map of the picture: name a "
+            f"module that "
+            "returns [batch, channel, row, column], or the patches [batch, token, width]."
+        )
+    maps, slopes = (each[0].double().cpu().numpy() for each in both if each is not None)
+    return maps, slopes, name
+
+
+def _keeper(kept: list[tuple[str, Tensor]], name: str) -> Any:
+    """Return a forward hook that keeps the states of the first module that ends, and passes on a copy."""
+
+    def hook(_: Any, __: Any, output: Any) -> Any:
+        import torch
+
+        if kept:
+            return None
+        states = output[0] if isinstance(output, (tuple, list)) and output else output
+        if not isinstance(states, torch.Tensor) or not states.requires_grad:
+            return None
+        kept.append((name, states))
+        # The model continues with a copy, so that in-place operations leave the kept states alone.
+        copy = states.clone()
+        return copy if states is output else (copy, *output[1:])
+
+    return hook
+
+
+def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str]:
+    """Return the modules of which the first to run is read, by a layer's number or a module's path."""
+    from attnwidgets._errors import suggest
+    from attnwidgets.tracing.block_names import block_names
+    from attnwidgets.tracing.media.feature_maps import (
+        blocks_that_attend,
+        last_of_each_size,
+        size_of,
+        watching_maps,
+    )
+
+    modules = dict(model.named_modules())
+    if isinstance(layer, str):
+        if layer not in modules or not layer:
+            raise ValueError(
+                f"layer {layer!r} is no module of {type(model).__name__}.{suggest(layer, modules)}"
+            )
+        return [layer]
+    blocks = list(block_names(trace, model).get(stack, ())) or blocks_that_attend(model)
+    if blocks:
+        block = blocks[_number(layer, len(blocks))]
+        norms = [
+            name
+            for name, module in modules.items()
+            if name.startswith(f"{block}.") and "norm" in type(module).__name__.lower()
+        ]
+        return norms or [block]
+    size = size_of(trace.inputs)
+    if size is None:
+        raise ValueError(f"layer {layer} is not known of {type(model).__name__}: name a module by its path.")
+    with watching_maps(model, size) as maps:
+        trace.call(model, trace.inputs, {"return_dict": True}, {})
+    stages = last_of_each_size(maps)
+    return [stages[_number(layer, len(stages))].name]
+
+
+def _number(layer: int, count: int) -> int:
+    if not -count <= layer < count:
+        raise IndexError(f"layer {layer} is out of range: the layers are 0 to {count - 1}.")
+    return layer % count
+
+
+def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
+    """Raise ValueError if a gradient cannot be used, with the likely reason."""
+    if not bool(score.isfinite().all()):
+        raise ValueError(f"grad_cam: the target is {float(score[0])}; there is nothing to explain.")
+    if not bool(gradient.isfinite().all()):
+        raise ValueError(f"grad_cam: the gradient at {name!r} is NaN or infinite.")
+    if not bool(gradient.any()):
+        raise ValueError(
+            f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on "
+            f"this layer's "
+            "output, or only through another call of it."
+        )
+
+
+def _as_places(states: Tensor, unit: Unit, size: Grid | None, *, places: bool) -> Tensor | None:
+    """Return states as a map [batch, channel, row, column]; None if they are none.
+
+    Args:
+        states: A map, or [batch, token, width] of the tokens of the trace, of which the patches are taken.
+        unit: The patches of the trace.
+        size: Rows and columns of pixels.
+        places: Whether [batch, place, channel] are a map's places, row by row.
+    """
+    from attnwidgets.tracing.media.feature_maps import as_map
+
+    tokens = 3
+    if states.dim() == tokens and states.shape[1] == len(unit) and unit.grid is not None and not places:
+        held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
+        chosen = states[:, [place for _, place in held]]
+        return chosen.transpose(1, 2).unflatten(2, unit.grid)
+    return None if size is None else as_map(states, size, places=places)
+
+
+def _axis_of(axis: TokenAxis, unit: Unit, grid: Grid) -> TokenAxis:
+    """Return the axis of the trace's tokens, or of a map with other places."""
+    from attnwidgets.tracing.media.feature_maps import grid_axis
+
+    return axis if unit.grid == grid else grid_axis(grid)
+
+
+def _of_attention(
+    trace: Trace, targets: TargetSet, layer: int | str, stack: str, unit: Unit
+) -> tuple[Float, str]:
+    """Return the class token's attention to every cell, weighted head by head, and the layer's name."""
+    from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+    if not trace.has_attention(stack):
+        raise UnsupportedModelError(
+            f"variant 'attention' needs attention from every patch to every patch: {trace.no_attention}; the "
+            "other variants need none."
+        )
+    if isinstance(layer, str):
+        raise TypeError(f"variant 'attention' takes the number of a layer, not {layer!r}.")
+    number = _number(layer, trace.n_layers(stack))
+    row = class_token(unit)
+    if row is None:
+        raise UnsupportedModelError(
+            "variant 'attention' reads the row of the class token, and this model has none; the "
+            "other variants "
+            "need none."
+        )
+    found = attention_gradients(
+        trace,
+        lambda outputs: targets.scores(outputs)[0],
+        "grad_cam",
+        hidden_states=targets.hidden_states,
+    )
+    held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
+    columns = [place for _, place in held]
+    weights = found.weights[stack][number][:, row][:, columns]
+    slopes = found.gradients[stack][number][:, row][:, columns]
+    return (slopes.mean(1, keepdims=True) * weights).mean(0), f"attention of layer {number}"
+
+
+def class_token(unit: Unit) -> int | None:
+    """Return the place of the class token among a picture's patches; None if there is none."""
+    return next((place for place, label in enumerate(unit.labels) if label == "[CLS]"), None)

@@ -1,0 +1,126 @@
+"""A trace of a picture by a model without attention from every place to every place.
+
+Convolutional models have none, Swin attends in windows, SegFormer's layers differ in size. Picture, target
+and prediction are kept all the same, and the places of the last feature map are the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.block_names import is_attention
+from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.layers import Stack
+from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
+from attnwidgets.tracing.module_trace import Returned
+from attnwidgets.tracing.predictions import logits_in, predict
+from attnwidgets.tracing.recording.inputs import text_tokenizer
+from attnwidgets.tracing.recording.recorder import forward_parameters
+from attnwidgets.tracing.trace import Trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor, nn
+
+    from attnwidgets.tracing.recording.inputs import Sample
+
+_PIXELS = "pixel_values"
+_CLASSES = 2  # dimensions of the logits [batch, class]
+_REASON = re.compile(r"cannot be traced: (.*?)\.?(?: Weights from another source .*)?$", re.DOTALL)
+
+
+class PlainPictureTrace(Trace):
+    """A pass of a torch module that takes pixels by position and returns logits, as torchvision's do."""
+
+    def call(
+        self,
+        model: Any,
+        inputs: Mapping[str, Any],
+        options: Mapping[str, Any],
+        parameters: Mapping[str, Tensor],
+    ) -> Returned:
+        """Return the module's logits for pixels [batch, channel, row, column]."""
+        del options  # of transformers' models
+        pixels = inputs[_PIXELS]
+        output = (
+            torch.func.functional_call(model, dict(parameters), (pixels,)) if parameters else model(pixels)
+        )
+        if not isinstance(output, torch.Tensor) or output.dim() != _CLASSES:
+            raise ValueError(
+                f"{type(model).__name__} must return logits [batch, class] for pixels, not "
+                f"{tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__}"
+            )
+        return Returned(output)
+
+
+def trace_without_attention(
+    model: nn.Module,
+    given_model: Any,
+    tokenizer: Any,
+    sample: Sample,
+    inputs: dict[str, Any],
+    memory: int,
+    refusal: UnsupportedModelError,
+) -> Trace:
+    """Return the trace of a picture without attention.
+
+    Args:
+        model: The borrowed model.
+        given_model: The model as it was given.
+        tokenizer: The processor as it was given.
+        sample: What was given to read.
+        inputs: The model's inputs.
+        memory: Byte budget of the trace.
+        refusal: Why attention was not recorded. It is raised if something else is read than one picture, if
+            interventions are in force, which act on attention.
+
+    Raises:
+        UnsupportedModelError: If the model has no feature map of the picture either.
+    """
+    size = size_of(inputs)
+    if size is None or sample.ids is not None or said_of(given_model):
+        raise refusal
+    config: Any = getattr(model, "config", None)
+    kind = Trace if _PIXELS in forward_parameters(model) else PlainPictureTrace
+    attends = any(map(is_attention, model.modules()))
+    why = _reason(refusal) if attends else f"no module of {type(model).__name__} attends"
+    if attends and kind is PlainPictureTrace:
+        why = f"{type(model).__name__} is no model of transformers, whose attention could be recorded"
+    trace = kind(
+        {"self": Stack((), grid_axis((1, 1)), grid_axis((1, 1)))},
+        model=given_model,
+        tokenizer=tokenizer,
+        model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
+        inputs=inputs,
+        warning=sample.warning,
+        memory=memory,
+        picture=sample.picture,
+        no_attention=why,
+    )
+    with watching_maps(model, size) as maps:
+        outputs = trace.call(model, inputs, {"return_dict": True}, {})
+    if not maps:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has neither attention from every patch to every patch nor a feature map "
+            f"with several places, of this picture of {size[1]} x {size[0]} pixels; aw.trace_module(module, "
+            "numbers) traces any module on numbers"
+        ) from refusal
+    axis = grid_axis(maps[-1].grid)
+    trace.stack_table = {"self": Stack((), axis, axis)}
+    logits = logits_in(outputs)
+    if isinstance(logits, torch.Tensor) and logits.dim() == _CLASSES:
+        trace.logits = logits[0].detach().to("cpu", copy=True)
+        reader = text_tokenizer(tokenizer)
+        trace.predicted = predict(trace.logits, config, reader, None, generates=False)
+    return trace
+
+
+def _reason(refusal: UnsupportedModelError) -> str:
+    """Return why attention was not recorded, from the message of its refusal."""
+    found = _REASON.search(str(refusal))
+    return found[1] if found else str(refusal)

@@ -1,0 +1,194 @@
+"""Grad-CAM and its family, beside the authors' numbers, captum, and identities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+from tests.tracing import tiny
+from tests.vision.pictures import (
+    FAMILIES,
+    apart,
+    dino_of_reference,
+    noise,
+    of_family,
+    tiny_of_reference,
+    vit,
+)
+
+FIRST = "resnet.encoder.stages.1.layers.0.layer.0"
+NAMES = {
+    "gradcam": "GradCAM",
+    "hirescam": "HiResCAM",
+    "layercam": "LayerCAM",
+    "gradcam++": "GradCAMPlusPlus",
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "variants"), [(tiny_of_reference, NAMES), (dino_of_reference, ["gradcam++"])]
+)
+def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
+    trace, numbers = made(shared)
+    target = int(numbers["target"])
+    for variant in variants:
+        name = NAMES[variant]
+        found = aw.vision.grad_cam(trace, target, variant=variant)
+        assert found.values[0] == 0  # [CLS] has no place in the map
+        assert apart(found.values[1:], numbers[f"pytorch_grad_cam_{name}_raw"]) < 1e-5
+    assert found.provenance["layer"].endswith(("layernorm_before", "norm1"))
+    attention = aw.vision.grad_cam(trace, target, variant="attention").values[1:].clip(min=0)
+    scaled = (attention - attention.min()) / (attention.max() - attention.min())
+    assert apart(scaled, numbers["attention_gradcam_chefer_baseline"]) < 1e-5
+
+
+def test_hirescam_is_input_times_gradient_at_its_layer() -> None:
+    model = vit()
+    trace = aw.trace(model, None, image=noise(32, 32))
+    kept: list[torch.Tensor] = []
+
+    def keep(*call: Any) -> None:
+        call[2].retain_grad()
+        kept.append(call[2])
+
+    norm = next(m for n, m in model.named_modules() if n.endswith("1.layernorm_before"))
+    hook = norm.register_forward_hook(keep)
+    model(trace.inputs["pixel_values"]).logits[0, 2].backward()
+    hook.remove()
+    expected = (kept[0] * kept[0].grad)[0, 1:].sum(-1).detach()
+    found = aw.vision.grad_cam(trace, 2, variant="hirescam")
+    assert apart(found.values[1:], expected) < 1e-5
+
+
+def test_a_convolutional_model_equals_captum() -> None:
+    from captum.attr import LayerGradCam
+
+    model = of_family("ResNet")
+    trace = aw.trace(model, None, image=noise(64, 96))
+    for layer, path in ((-1, "resnet.encoder.stages.1"), (1, "resnet.encoder.stages.0"), (FIRST, FIRST)):
+        module = model.get_submodule(path)
+        theirs = LayerGradCam(lambda x: model(x).logits, module).attribute(
+            trace.inputs["pixel_values"], target=1, relu_attributions=False
+        )
+        found = aw.vision.grad_cam(trace, 1, layer)
+        assert found.source_unit.grid == tuple(theirs.shape[-2:])
+        assert apart(found.values, theirs.detach()) < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_without_attention_over_patches(family: str) -> None:
+    model = of_family(family)
+    trace = aw.trace(model, None, image=noise())
+    assert trace.no_attention
+    with torch.no_grad():
+        assert torch.equal(trace.logits, model(trace.inputs["pixel_values"]).logits[0])
+    assert [p.id for p in trace.predictions(3)] == trace.logits.argsort(descending=True).tolist()
+    assert aw.vision.grad_cam(trace).shape == (len(trace.tokens),)
+    assert aw.saliency(trace).values.min() >= 0
+    for method in (aw.attention, aw.rollout, aw.chefer, aw.alti, aw.Explorer):
+        with pytest.raises(UnsupportedModelError, match=r"'grad_cam'.* need no attention"):
+            method(trace)
+    with pytest.raises(UnsupportedModelError, match="holds no attention"):
+        trace.attention_layer(0)
+
+
+def test_a_module_that_is_no_model_of_transformers() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, stride=2, padding=1),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Conv2d(4, 6, 3, stride=2, padding=1),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(6, 3),
+    )
+    trace = aw.trace(model, None, image=noise(32, 48))
+    found = aw.vision.grad_cam(trace, 1)
+    assert found.source_unit.grid == (8, 12)
+    # The head is linear in the mean of the map: the map is what every place adds to the logit.
+    total = float(trace.logits[1]) - model[-1].bias[1].item()
+    assert np.isclose(found.values.sum(), total, rtol=1e-5)
+    assert aw.lrp(trace, 1, unit="pixel").shape == (32 * 48,)
+
+
+def test_clip_reads_the_pictures_own_tower() -> None:
+    small = {**tiny.SMALL, "image_size": 16, "patch_size": 8}
+    text = {
+        **tiny.SMALL,
+        "vocab_size": 40,
+        "max_position_embeddings": 20,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    model = tiny.build(
+        lambda: hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=small, projection_dim=16))
+    )
+    from tests.tracing.pictures import Reader
+
+    picture = noise(16, 16)
+    trace = aw.trace(model, Reader({"pixel_values": picture[None]}, (1, 5, 6, 2)), "the cat", image=picture)
+    found = aw.vision.grad_cam(trace)
+    assert found.stack == "vision"
+    assert found.shape == (5,)
+    assert found.values[1:].any()
+
+
+def test_where_nothing_speaks_for_the_target_it_is_said() -> None:
+    trace = aw.trace(vit(), None, image=noise(32, 32))
+    found = {
+        sign: aw.vision.grad_cam(trace, lambda out, s=sign: s * out.logits[:, 0], variant="attention")
+        for sign in (1, -1)
+    }
+    lower = min(found.values(), key=lambda each: each.values.max())
+    assert np.allclose(found[1].values, -found[-1].values)
+    if lower.values.max() <= 0:
+        assert "0/0" in lower.warning
+    zero = aw.vision.grad_cam(aw.trace(dead(), None, image=noise(32, 32)), 0, variant="hirescam")
+    assert not (zero.values > 0).any()
+    assert "0/0" in zero.warning
+
+
+def dead() -> Any:
+    """Return a model in which every place speaks against class 0."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 2, 8, stride=8),
+        torch.nn.Softplus(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+    )
+    head = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(head.weight, -1.0)
+    return torch.nn.Sequential(*model, head)
+
+
+def test_what_cannot_be_read_is_refused_in_words() -> None:
+    trace = aw.trace(vit(), None, image=noise(32, 32))
+    with pytest.raises(ValueError, match=r"layer 'vit.encoder.layer' is no module"):
+        aw.vision.grad_cam(trace, layer="vit.encoder.layer")
+    with pytest.raises(IndexError, match=r"layer 2 is out of range: the layers are 0 to 1"):
+        aw.vision.grad_cam(trace, layer=2)
+    with pytest.raises(ValueError, match="zero everywhere"):
+        aw.vision.grad_cam(trace, lambda out: out.logits[:, 0] * 0)
+    with pytest.raises(ValueError, match="which is no map of the picture"):
+        aw.vision.grad_cam(trace, layer="classifier")
+    bert = aw.trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), "the cat")
+    assert "no stack of this trace holds a picture" in aw.methods()["grad_cam"].refusal(bert)
+    with pytest.raises(ValueError, match="grad_cam needs a picture"):
+        aw.vision.grad_cam(bert, lambda out: out.last_hidden_state[:, 0, 0])
+
+
+def test_model_and_gradients_are_left_alone() -> None:
+    model = of_family("ResNet")
+    before = {name: weights.clone() for name, weights in model.state_dict().items()}
+    trace = aw.trace(model, None, image=noise())
+    aw.vision.grad_cam(trace)
+    assert all(torch.equal(weights, before[name]) for name, weights in model.state_dict().items())
+    assert all(weights.grad is None and weights.requires_grad for weights in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
