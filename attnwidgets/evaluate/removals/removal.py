@@ -51,6 +51,12 @@ what "pad" or "attention_mask" removes. Patches of pictures are removed by "zero
 EVERY: tuple[Operator, ...] = (*OPERATORS, *PICTURE_OPERATORS, *SOUND_OPERATORS)
 """The operators on text, those on pictures, and those on sound."""
 
+_OF_MEDIA: dict[str, Callable[[Trace, str], str]] = {
+    **dict.fromkeys(PICTURE_OPERATORS, refusal_of_pictures),
+    **dict.fromkeys(SOUND_OPERATORS, refusal_of_sound),
+}
+"""Why a trace's stack has no use for an operator on pictures or on sound."""
+
 EMBEDDED = ("zero", "mean")
 """Operators on embeddings; the others change ids or the attention mask."""
 _PURPOSE = "removal"
@@ -337,8 +343,7 @@ def refusals(trace: Trace, target: Target, stack: str) -> dict[Operator, str]:
 
     Operators of pictures are there for pictures only, and those of sound for sound.
     """
-    pictured, heard = not refusal_of_pictures(trace, stack), not refusal_of_sound(trace, stack)
-    names = (*OPERATORS, *(PICTURE_OPERATORS if pictured else ()), *(SOUND_OPERATORS if heard else ()))
+    names = (name for name in EVERY if name not in _OF_MEDIA or not _OF_MEDIA[name](trace, stack))
     reasons: dict[Operator, str] = {name: _refusal(trace, name, stack) for name in names}
     if _moves_with_tokens(target):
         reasons["delete"] = reasons["delete"] or f"moves the tokens that {target.label!r} is read at"
@@ -355,10 +360,8 @@ def _refusal(trace: Trace, operator: str, stack: str) -> str:
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
-    if operator in SOUND_OPERATORS:
-        return refusal_of_sound(trace, stack)
-    if operator in PICTURE_OPERATORS:
-        return refusal_of_pictures(trace, stack)
+    if operator in _OF_MEDIA:
+        return _OF_MEDIA[operator](trace, stack)
     if operator in EMBEDDED:
         bare = not trace.has_attention(stack) and "pixel_values" in trace.inputs
         return "the model has no embeddings of patches" if bare else ""
