@@ -1,5 +1,12 @@
 # The public names of aw.circuits, each loaded on first use.
 
+from .claims.checking import check_claims as check_claims
+from .claims.grammar import Claim as Claim
+from .claims.grammar import ClaimError as ClaimError
+from .claims.grammar import claim as claim
+from .claims.report import ClaimReport as ClaimReport
+from .claims.report import ClaimResult as ClaimResult
+from .claims.report import ClaimText as ClaimText
 from .fit_translator import fit_translator as fit_translator
 from .lens import lens as lens
 from .lens_result import Lens as Lens
