@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.tracing.trace import Trace
+
 _PAIR = "pairs are (clean, corrupt), (clean, corrupt, answer, other answer), or a dict with these names"
 _TWO, _FOUR = 2, 4
 
@@ -100,7 +102,9 @@ def check_claims(
         raise ValueError("corpus is empty: pass some texts.")
     causal = {one.causal for one in read}
     if len(causal) > 1:
-        raise ValueError('claims that move something are checked on pairs, the others on texts: call it twice.')
+        raise ValueError(
+            "claims that move something are checked on pairs, the others on texts: call it twice."
+        )
     pairs = [_pair(item, number) for number, item in enumerate(items)] if causal == {True} else None
     texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
     places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
@@ -113,13 +117,8 @@ def check_claims(
             sizes = [trace.n_heads(None, layer) for layer in range(trace.n_layers())]
             others = [Others.of(one, sizes, seed) for one in read]
         for one, beside, found in zip(read, others, evidence, strict=True):
-            try:
-                if pairs:
-                    found.append(moved(one, beside, places, pairs[number], model, tokenizer, number))
-                else:
-                    found.append(observed(one, beside, places, trace, tokenizer, number))
-            except LeftOut as reason:
-                found.append(str(reason))
+            pair = pairs[number] if pairs else None
+            found.append(_found(one, beside, places, trace, tokenizer, number, pair))
     bootstrap = Bootstrap(resamples, seed)
     shown = [(pair.clean, pair.corrupt) for pair in pairs] if pairs else [(text, "") for text in texts]
     results = [
@@ -137,6 +136,24 @@ def check_claims(
             "notes": "",
         },
     )
+
+
+def _found(
+    one: Claim,
+    others: Others,
+    roles: Roles,
+    trace: Trace,
+    tokenizer: Any,
+    number: int,
+    pair: MinimalPair | None,
+) -> InText | str:
+    """Return what a text, or a pair of which it is the clean one, says; or why it says nothing."""
+    try:
+        if pair is None:
+            return observed(one, others, roles, trace, tokenizer, number)
+        return moved(one, others, roles, pair, trace, tokenizer, number)
+    except LeftOut as reason:
+        return str(reason)
 
 
 def _text(item: Any, number: int) -> str:
@@ -188,9 +205,7 @@ def _result(
         raise ValueError(f"{str(one)!r} has no text to be checked on; of {len(found)}: {counts}.")
     values = np.array([text.value for _, text in used])
     heads = np.array([text.heads for _, text in used]).reshape(len(used), -1)
-    baselines = {
-        name: np.array([text.baselines[name] for _, text in used]) for name in used[0][1].baselines
-    }
+    baselines = {name: np.array([text.baselines[name] for _, text in used]) for name in used[0][1].baselines}
     if control == "shuffled":
         compared = baselines["shuffled"]
     else:

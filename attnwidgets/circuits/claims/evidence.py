@@ -9,8 +9,8 @@ import numpy as np
 
 import attnwidgets.statistics as of_heads
 from attnwidgets.circuits.claims.roles import sample_of
-from attnwidgets.circuits.patching import UNDEFINED
 from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.patching import UNDEFINED
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.tracing.recording.run import trace as record
@@ -248,14 +248,14 @@ class MinimalPair:
 
 
 def moved(
-    claim: Claim, others: Others, roles: Roles, pair: MinimalPair, model: Any, tokenizer: Any, text: int
+    claim: Claim, others: Others, roles: Roles, pair: MinimalPair, clean: Trace, tokenizer: Any, text: int
 ) -> InText:
     """Return which share of the answer comes back as heads are patched at the tokens of a role.
 
     Raises:
-        LeftOut: If the texts are not of equal length, differ elsewhere, or the model does not know the answers.
+        LeftOut: If lengths differ, the texts differ elsewhere, or the model does not know the answers.
     """
-    clean, corrupt = (record(model, tokenizer, given) for given in (pair.clean, pair.corrupt))
+    corrupt = record(clean.model, tokenizer, pair.corrupt)
     if len(clean.tokens) != len(corrupt.tokens):
         raise LeftOut("unequal length")
     sample = sample_of(tokenizer, pair.clean)

@@ -51,7 +51,9 @@ class Claim:
     control: Control | None = None
 
     def __str__(self) -> str:
-        what = self.statistic.replace("_", " ") if self.predicate == "is" else f"{self.source} to {self.target}"
+        what = (
+            self.statistic.replace("_", " ") if self.predicate == "is" else f"{self.source} to {self.target}"
+        )
         than = f" more than {self.control}" if self.control else ""
         return f"{self.name} {_VERBS[self.predicate]} {what}{than}"
 
@@ -187,12 +189,12 @@ class _Reader:
         self._take("than")
         start = self._at
         name = self._until((), "a control")
-        for control in CONTROLS:
-            if name == control:
-                return control
-        self._at = start
-        choices = ", ".join(f'"{control}"' for control in CONTROLS)
-        self._fail(f"expected {choices}.{suggest(name, CONTROLS)}")
+        found: Control | None = next((control for control in CONTROLS if name == control), None)
+        if found is None:
+            self._at = start
+            choices = ", ".join(f'"{control}"' for control in CONTROLS)
+            self._fail(f"expected {choices}.{suggest(name, CONTROLS)}")
+        return found
 
     def _word(self) -> str:
         return self._words[self._at][0] if self._at < len(self._words) else ""
@@ -214,4 +216,6 @@ class _Reader:
     def _fail(self, what: str) -> NoReturn:
         place = self._words[self._at][1] if self._at < len(self._words) else len(self._sentence.rstrip()) + 1
         ending = "" if what.endswith((".", "?")) else "."
-        raise ClaimError(f"this is no claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}.")
+        raise ClaimError(
+            f"this is no claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}."
+        )

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.figures.drawing import figure_of, heading, label_axis, put
+from attnwidgets.figures.drawing import FONTS, families, figure_of, heading, put
+from attnwidgets.figures.labels import printable
 from attnwidgets.figures.theme import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnwidgets.circuits.claims.report import ClaimReport
+
+_LONGEST = 60  # characters of a claim
 
 
 def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
@@ -37,7 +40,8 @@ def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
     axes.axvline(0, color=quiet, linewidth=0.6)
     axes.axvline(report.margin, color=quiet, linewidth=0.8, linestyle=":")
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    label_axis(axes.set_yticks, labels, fontsize=7)
+    shown = [printable(label, _LONGEST) for label in labels]
+    axes.set_yticks(range(len(rows)), shown, parse_math=False, family=families(FONTS), fontsize=7)
     axes.tick_params(labelsize=7, length=2)
     units = list(dict.fromkeys(result.unit for result in report))
     put(axes.set_xlabel, f"{', '.join(units)} (margin {report.margin:g})", fontsize=8)

@@ -1,4 +1,4 @@
-"""ClaimReport: claims about heads with their verdicts, their controls, and the texts that speak against them."""
+"""ClaimReport: claims about heads, their verdicts and controls, and the texts that speak against them."""
 
 from __future__ import annotations
 
@@ -203,17 +203,23 @@ class ClaimReport(Explanation):
         first, last = result.difference_interval
         lines = [
             f"{result.claim}: {result.verdict}",
-            f"  {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}]; {result.difference:+.2f} "
-            f"[{first:.2f}, {last:.2f}] beyond {than[result.control]}, margin {self.margin:g}; "
-            f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts",
+            (
+                f"  {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}]; {result.difference:+.2f} "
+                f"[{first:.2f}, {last:.2f}] beyond {than[result.control]}, margin {self.margin:g}; "
+                f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts"
+            ),
         ]
         known = [f"{name} {value:.2f}" for name, value in result.baselines.items() if not np.isnan(value)]
-        best = max((head for heads in result.heads.values() for head in heads), key=lambda h: h[2], default=None)
+        best = max(
+            (head for heads in result.heads.values() for head in heads), key=lambda h: h[2], default=None
+        )
         if best is not None:
             known.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
         lines += [f"  highest control, and other tokens: {', '.join(known)}"] if known else []
         out = "".join(f", {number} left out ({why})" for why, number in result.left_out)
-        lines.append(f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}")
+        lines.append(
+            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}"
+        )
         lines += [f"    {text.value:.2f}  {quoted(text.text)}" for text in result.worst(_WORST)]
         return lines
 
@@ -252,7 +258,9 @@ class ClaimReport(Explanation):
         """Return a JSON-able description and the arrays."""
         results = [result._asdict() | {"texts": [list(text) for text in result.texts]} for result in self]
         for described in results:
-            described["heads"] = {name: [list(h) for h in heads] for name, heads in described["heads"].items()}
+            described["heads"] = {
+                name: [list(h) for h in heads] for name, heads in described["heads"].items()
+            }
             described["baselines"] = {
                 name: None if np.isnan(value) else value for name, value in described["baselines"].items()
             }
@@ -288,7 +296,13 @@ def _number(part: Any) -> float:
 def _restored(result: Mapping[str, Any]) -> ClaimResult:
     texts = tuple(
         ClaimText(
-            int(number), str(text), str(corrupt), _number(value), _number(control), tuple(source), tuple(target)
+            int(number),
+            str(text),
+            str(corrupt),
+            _number(value),
+            _number(control),
+            tuple(source),
+            tuple(target),
         )
         for number, text, corrupt, value, control, source, target in result["texts"]
     )
@@ -296,13 +310,15 @@ def _restored(result: Mapping[str, Any]) -> ClaimResult:
         name: tuple((int(layer), int(head), float(mean)) for layer, head, mean in listed)
         for name, listed in result["heads"].items()
     }
-    return ClaimResult(**{
-        **result,
-        "texts": texts,
-        "heads": MappingProxyType(heads),
-        "baselines": {name: _number(value) for name, value in result["baselines"].items()},
-        "difference": _number(result["difference"]),
-        "interval": tuple(_number(end) for end in result["interval"]),
-        "difference_interval": tuple(_number(end) for end in result["difference_interval"]),
-        "left_out": tuple((str(why), int(count)) for why, count in result["left_out"]),
-    })
+    return ClaimResult(
+        **{
+            **result,
+            "texts": texts,
+            "heads": MappingProxyType(heads),
+            "baselines": {name: _number(value) for name, value in result["baselines"].items()},
+            "difference": _number(result["difference"]),
+            "interval": tuple(_number(end) for end in result["interval"]),
+            "difference_interval": tuple(_number(end) for end in result["difference_interval"]),
+            "left_out": tuple((str(why), int(count)) for why, count in result["left_out"]),
+        }
+    )

@@ -21,8 +21,8 @@ _FEWEST = 2
 class Bootstrap:
     """Means of resampled texts: the same samples for everything that is compared.
 
-    Percentile intervals of few texts are too narrow; they are widened as Hesterberg (2015, section 3.3) does, to
-    levels at which they would be exact for normal numbers.
+    Percentile intervals of few texts are too narrow; they are widened as Hesterberg (2015, section 3.3) does,
+    to levels at which they would be exact for normal numbers.
 
     Args:
         resamples: Number of samples.
