@@ -15,6 +15,8 @@ from .patch import PatchedCells as PatchedCells
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
 from .patching import Patching as Patching
+from .sentences.context_reliance import ContextReliance as ContextReliance
+from .sentences.context_reliance import context_reliance as context_reliance
 from .sentences.receiver_heads import receiver_heads as receiver_heads
 from .sentences.sentence_attribution import sentence_attribution as sentence_attribution
 from .set_activations import set_activations as set_activations
