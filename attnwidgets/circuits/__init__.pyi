@@ -8,6 +8,9 @@ from .claims.report import ClaimReport as ClaimReport
 from .claims.report import ClaimResult as ClaimResult
 from .claims.report import ClaimText as ClaimText
 from .components import Component as Component
+from .edge_attribution import Edge as Edge
+from .edge_attribution import EdgeAttribution as EdgeAttribution
+from .edge_attribution import edge_attribution as edge_attribution
 from .faithfulness import Faithfulness as Faithfulness
 from .faithfulness import faithfulness as faithfulness
 from .fit_translator import fit_translator as fit_translator
