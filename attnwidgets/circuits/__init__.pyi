@@ -14,6 +14,8 @@ from .edge_attribution import edge_attribution as edge_attribution
 from .faithfulness import Faithfulness as Faithfulness
 from .faithfulness import faithfulness as faithfulness
 from .fit_translator import fit_translator as fit_translator
+from .head_circuits import HeadCircuits as HeadCircuits
+from .head_circuits import head_circuits as head_circuits
 from .lens import lens as lens
 from .lens_result import Lens as Lens
 from .overlap import Overlap as Overlap
