@@ -1,5 +1,10 @@
 # The public names of aw.circuits, each loaded on first use.
 
+from .circuit_graph import CircuitGraph as CircuitGraph
+from .circuit_graph import CircuitGraphError as CircuitGraphError
+from .circuit_graph import GraphLink as GraphLink
+from .circuit_graph import GraphNode as GraphNode
+from .circuit_graph import load_circuit_graph as load_circuit_graph
 from .claims.checking import check_claims as check_claims
 from .claims.grammar import Claim as Claim
 from .claims.grammar import ClaimError as ClaimError

@@ -1,4 +1,4 @@
-"""Circuits of a head's weights: to plain matrices, to what a model attends to, and on models that are known."""
+"""Circuits of a head's weights: to plain matrices, to what a model projects, and on models that are known."""
 
 from __future__ import annotations
 
