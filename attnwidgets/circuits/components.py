@@ -30,11 +30,6 @@ class Component(NamedTuple):
             return f"head {self.layer}.{self.head}"
         return f"MLP {self.layer}" if self.kind == "mlp" else self.kind
 
-    @property
-    def site(self) -> str:
-        """Its site in `aw.circuits.set_activations`."""
-        return self.kind
-
 
 def component_of(given: Any, trace: Trace, stack: str) -> Component:
     """Return a component that a user named, checked.

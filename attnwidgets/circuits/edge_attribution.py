@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -203,10 +204,10 @@ class _Passes:
             (site, layer) for site in ("state", "attention", "mlp") for layer in layers
         ]
         self._points = points_of(pair.clean, places, pair.stack)
-        self._borrowed = borrowed(unwrap(pair.clean.model))
+        self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        self._twin = self._borrowed.__enter__()
+        self._twin = self._exits.enter_context(borrowed(unwrap(self._pair.clean.model)))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -292,6 +293,7 @@ def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozense
             of_head[:, part.head] = weights[:, part.head]
             slopes.append(_grad(run.at[place], state, of_head)[0])
             continue
+        through: Tensor | None
         (through,) = torch.autograd.grad(
             run.at[place], run.at["attention", part.layer], weights, retain_graph=True, allow_unused=True
         )

@@ -183,7 +183,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
         1.0
     """
     inner = unwrap(model)
-    embedding = inner.get_input_embeddings()
+    embedding = _embedding_of(inner)
     some = torch.arange(min(4, embedding.num_embeddings)).tolist()
     trace = record(model, tokenizer, input_ids=some)
     if trace.stacks != ("self",):
@@ -242,6 +242,11 @@ def _query_key(block: Block) -> tuple[Tensor, Tensor]:
                 "a scale follows)."
             )
     return found[0][0], found[1][0]
+
+
+def _embedding_of(model: Any) -> nn.Embedding:
+    found: nn.Embedding = model.get_input_embeddings()
+    return found
 
 
 @dataclass(frozen=True)
@@ -315,8 +320,7 @@ class _Parts:
         return {name: value for name, value in common.items() if name not in ("predictions", "trace_id")}
 
     def _embedding(self) -> nn.Embedding:
-        found: nn.Embedding = unwrap(self.trace.model).get_input_embeddings()
-        return found
+        return _embedding_of(unwrap(self.trace.model))
 
     def _read(self, states: Tensor) -> Tensor:
         like, norm = self.block.hidden, self.block.norm1

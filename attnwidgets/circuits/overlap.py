@@ -15,14 +15,14 @@ class Overlap(NamedTuple):
 
     Attributes:
         shared: (layer, head) of those in both, the largest together first.
-        count: How many were taken of each.
+        size: How many were taken of each.
         heads: How many there are.
         expected: How many of two sets drawn by chance would be in both.
         p: Probability that chance shares as many or more.
     """
 
     shared: tuple[tuple[int, int], ...]
-    count: int
+    size: int
     heads: int
     expected: float
     p: float
@@ -31,7 +31,7 @@ class Overlap(NamedTuple):
 def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
     """Return which heads are among the largest of two tasks, beside what chance would give.
 
-    The p value is hypergeometric: two sets of `count` heads drawn independently of `heads`. Heads that serve
+    The p value is hypergeometric: two sets of `size` heads drawn independently. Heads that serve
     any task, such as late ones that sharpen every answer, are shared by all: compare with a third, unrelated
     task before you speak of reuse.
 
@@ -41,7 +41,7 @@ def overlap(first: Any, second: Any, *, top: float = 0.02) -> Overlap:
         top: Share of the heads that is taken of each, by size; or their number, from 1 on.
 
     Returns:
-        Overlap: `.shared`, `.count`, `.heads`, `.expected`, `.p`.
+        Overlap: `.shared`, `.size`, `.heads`, `.expected`, `.p`.
 
     Raises:
         ValueError: If shapes differ, or `top` is no share and no number of heads.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnwidgets.explanations.targets.target_set import TargetSet
+    from attnwidgets.intervene.activation_sites import Site
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
 
@@ -93,7 +94,7 @@ def path_patch(
         with ExitStack() as exits:
             for intervention in told:
                 exits.enter_context(intervention)
-            heard = activations_of(base, last.site, [last.layer], pair.stack)[last.layer]
+            heard = activations_of(base, _site(last), [last.layer], pair.stack)[last.layer]
         heard = heard if last.head is None else heard[last.head][None].expand_as(heard)
         after = _score(base, targets, [_set(base, last, heard, pair.stack)])
     gap = other - before
@@ -109,7 +110,11 @@ def _receiver(given: Any, trace: Trace, stack: str) -> Component:
 
 def _set(base: Trace, part: Component, to: Any, stack: str) -> Intervention:
     heads = None if part.head is None else [part.head]
-    return set_activations(base, part.site, part.layer, to, heads=heads, stack=stack)  # type: ignore[arg-type]
+    return set_activations(base, _site(part), part.layer, to, heads=heads, stack=stack)
+
+
+def _site(part: Component) -> Site:
+    return "mlp" if part.kind == "mlp" else "head"
 
 
 def _frozen(base: Trace, first: Component, last: Component, stack: str) -> list[Intervention]:

@@ -164,7 +164,7 @@ def test_overlap_is_hypergeometric():
     assert found.p == pytest.approx(exact)
     assert found.expected == pytest.approx(169 / 270)
     assert all(layer < 2 for layer, _ in found.shared[:5])
-    assert aw.circuits.overlap(first, second).count == 5
+    assert aw.circuits.overlap(first, second).size == 5
     clean, corrupt = key_pair()
     patching = aw.circuits.patch(clean, corrupt, "c", foil="a", sites="head")
     assert set(aw.circuits.overlap(patching, patching, top=2).shared) == {(0, 0), (1, 0)}

@@ -143,10 +143,9 @@ def context_reliance(
             raise ValueError(f"{name} is {text!r}; it is a text of a word or more.")
     reader = text_tokenizer(tokenizer)
     whole = encode(reader, context + separator + current)
-    generating = {"max_new_tokens": max_new_tokens} if output is None else {}
     ids = list(whole.ids or [])
     if output is None:
-        generated = record(model, tokenizer, context + separator + current, **generating)
+        generated = record(model, tokenizer, context + separator + current, max_new_tokens=max_new_tokens)
         _require_decoder(generated)
         new = [] if generated.input_ids is None else generated.input_ids.tolist()[len(ids) :]
     else:

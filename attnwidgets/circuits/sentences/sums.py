@@ -33,9 +33,11 @@ def between_sentences(trace: TraceLike, layer: int, sentences: Sentences, stack:
     sums: np.ndarray | None = None
     for queries, weights in blocks(layer, stack, limit=_BLOCK_BYTES):
         block = np.asarray(weights, dtype=np.float32)
-        # [head, query, sentence], then the mean over the block's share of every sentence
-        part = rows[:, queries] @ (block @ columns.T)
-        sums = part if sums is None else sums + part
+        if sums is None:
+            sums = np.zeros((len(block), len(sentences), len(sentences)), dtype=np.float32)
+        # Queries first: a block belongs to few sentences, so that little is left when keys are summed.
+        touched = np.flatnonzero(rows[:, queries].any(axis=1))
+        sums[:, touched] += (rows[touched][:, queries] @ block) @ columns.T
     if sums is None:  # never: a trace has queries
         raise AssertionError
     return sums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -100,7 +100,7 @@ class _Suffixes:
             self._cache = self._whole_cache()
             if self._cache is not None:
                 middle = len(self._trace.tokens) // 2
-                logits, expected = self._run(middle), self._trace.logits
+                logits, expected = self._run(middle), cast("torch.Tensor", self._trace.logits)
                 gap = (logits - expected[middle:]).norm()
                 if gap > _CLOSE * expected[middle:].norm():
                     self._cache = None
