@@ -226,7 +226,7 @@ def _sources(
         inner = unwrap(model.model if is_trace(model) else model)
         if to.model is None or unwrap(to.model) is not inner:
             raise ValueError("to is not a trace by this model; make it with aw.trace(model, ...).")
-        known = _activations_of(to, site, layers, stack)
+        known = activations_of(to, site, layers, stack)
         return {layer: _Numbers(known[layer], None) for layer in layers}
     if callable(to):
         return dict.fromkeys(layers, _Function(to))
@@ -239,7 +239,7 @@ def _sources(
     return dict.fromkeys(layers, _Numbers(numbers.detach(), tokens))
 
 
-def _activations_of(trace: Trace, site: Site, layers: Sequence[int], stack: str) -> Mapping[int, Tensor]:
+def activations_of(trace: Trace, site: Site, layers: Sequence[int], stack: str) -> Mapping[int, Tensor]:
     """Return activations of a trace's input, by layer: [token, width], of heads [head, token, dim].
 
     The model runs once, as it is now.

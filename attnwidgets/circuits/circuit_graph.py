@@ -1,0 +1,188 @@
+"""Attribution graphs of circuit-tracer (transcoder features), read from their files and drawn as flows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.tracing.text.units import TokenAxis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PAPER = "Ameisen et al. 2025, Circuit Tracing: Revealing Computational Graphs in Language Models"
+_EMBEDDING = "E"
+
+
+class CircuitGraphError(ValueError):
+    """A file that is no attribution graph of circuit-tracer, or is damaged."""
+
+
+class GraphNode(NamedTuple):
+    """A node of an attribution graph.
+
+    Attributes:
+        id: Its name in the file.
+        layer: Number of the layer; -1 of embeddings.
+        token: Position of the token.
+        kind: "embedding", "cross layer transcoder", "mlp reconstruction error", "logit", ...
+        label: What it is, in words, if the file says so.
+    """
+
+    id: str
+    layer: int
+    token: int
+    kind: str
+    label: str
+
+
+class GraphLink(NamedTuple):
+    """A direct effect of one node on another.
+
+    Attributes:
+        source: Name of the node that has the effect.
+        target: Name of the node that it has it on.
+        weight: The effect, signed.
+    """
+
+    source: str
+    target: str
+    weight: float
+
+
+@dataclass(frozen=True, repr=False)
+class CircuitGraph:
+    """An attribution graph, as circuit-tracer computed it.
+
+    Attributes:
+        tokens: Tokens of the prompt.
+        nodes: By name.
+        links: All direct effects.
+        model: Name of the model, or "".
+    """
+
+    tokens: tuple[str, ...]
+    nodes: Mapping[str, GraphNode]
+    links: tuple[GraphLink, ...]
+    model: str
+
+    def top(self, k: int = 10) -> list[GraphLink]:
+        """Return the largest effects by size, the largest first.
+
+        Args:
+            k: Largest number of them.
+        """
+        return sorted(self.links, key=lambda link: -abs(link.weight))[:k]
+
+    def flow(self) -> MixingMap:
+        """Return which tokens the nodes of every layer draw from, for `aw.FlowView` [layer, query, key].
+
+        An effect on a node of layer l at token i by a node at token j counts in row i, column j of layer l,
+        by its size: where between both layers it passed from token to token, the graph does not say. Rows sum
+        to one; a token without nodes in a layer stays what it was.
+        """
+        count = len(self.tokens)
+        drawn: dict[int, np.ndarray] = defaultdict(lambda: np.zeros((count, count)))
+        for link in self.links:
+            source, target = self.nodes[link.source], self.nodes[link.target]
+            drawn[target.layer][target.token, source.token] += abs(link.weight)
+        layers = range(max((layer for layer in drawn if layer >= 0), default=0) + 1)
+        values = np.stack([drawn[layer] for layer in layers])
+        totals = values.sum(axis=-1, keepdims=True)
+        stays = np.broadcast_to(np.eye(count), values.shape).copy()
+        values = np.divide(values, totals, out=stays, where=totals > 0)
+        return MixingMap(
+            values,
+            query=TokenAxis.plain(self.tokens),
+            causal=True,
+            stochastic=True,
+            method="circuits.circuit_graph",
+            provenance={
+                "model": self.model,
+                "text": "".join(self.tokens),
+                "paper": PAPER,
+                "title": "circuit",
+            },
+        )
+
+    def __repr__(self) -> str:
+        return f"<CircuitGraph of {len(self.nodes)} nodes and {len(self.links)} links; {self.model}>"
+
+
+def load_circuit_graph(path: str | Path) -> CircuitGraph:
+    """Open an attribution graph that circuit-tracer, or Neuronpedia, wrote as JSON.
+
+    Args:
+        path: The file.
+
+    Returns:
+        CircuitGraph: `.nodes`, `.links`, `.top(10)`, and `.flow()` for `aw.FlowView`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        CircuitGraphError: If it is no graph; the message says what is missing.
+
+    Source: Ameisen et al. 2025; circuit-tracer (its JSON: metadata.prompt_tokens, nodes, links).
+
+    Example:
+        >>> nodes = [
+        ...     {"node_id": "E_5_0", "layer": "E", "ctx_idx": 0, "feature_type": "embedding"},
+        ...     {"node_id": "1_7_1", "layer": "1", "ctx_idx": 1, "feature_type": "logit"},
+        ... ]
+        >>> links = [{"source": "E_5_0", "target": "1_7_1", "weight": -2.0}]
+        >>> import json
+        >>> graph = {"metadata": {"prompt_tokens": ["a", "b"]}, "nodes": nodes, "links": links}
+        >>> _ = open("graph.json", "w").write(json.dumps(graph))
+        >>> aw.circuits.load_circuit_graph("graph.json").flow().values[1].tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"path {str(path)!r} does not exist.")
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        metadata = given["metadata"]
+        tokens = tuple(str(token) for token in metadata["prompt_tokens"])
+        nodes = {node.id: node for node in map(_node, given["nodes"])}
+        links = tuple(
+            GraphLink(str(link["source"]), str(link["target"]), float(link["weight"]))
+            for link in given["links"]
+        )
+    except KeyError as error:
+        raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer: it has no {error}.") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer ({error}).") from error
+    _check(path, tokens, nodes, links)
+    return CircuitGraph(tokens, nodes, links, str(metadata.get("scan") or ""))
+
+
+def _node(given: Mapping[str, Any]) -> GraphNode:
+    layer = str(given["layer"])
+    number = -1 if layer == _EMBEDDING else int(layer)
+    label = str(given.get("clerp") or "")
+    return GraphNode(
+        str(given["node_id"]), number, int(given["ctx_idx"]), str(given.get("feature_type") or ""), label
+    )
+
+
+def _check(
+    path: Path, tokens: tuple[str, ...], nodes: Mapping[str, GraphNode], links: tuple[GraphLink, ...]
+) -> None:
+    for node in nodes.values():
+        if not 0 <= node.token < len(tokens) or node.layer < -1:
+            raise CircuitGraphError(
+                f"{str(path)!r} is damaged: node {node.id!r} is at token {node.token} of layer {node.layer}, "
+                f"and the prompt has {len(tokens)} tokens."
+            )
+    for link in links:
+        for end in (link.source, link.target):
+            if end not in nodes:
+                raise CircuitGraphError(f"{str(path)!r} is damaged: a link names {end!r}, which is no node.")
+        if not np.isfinite(link.weight):
+            raise CircuitGraphError(f"{str(path)!r} is damaged: the weight of a link is {link.weight}.")

@@ -1,0 +1,65 @@
+"""Components of a model by name: heads and MLPs, as circuits are made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attnwidgets._errors import require_choice
+
+if TYPE_CHECKING:
+    from attnwidgets.tracing.trace import Trace
+
+_FORM = '("head", layer, head) or ("mlp", layer)'
+
+
+class Component(NamedTuple):
+    """A head, an MLP, or an end of the model.
+
+    Attributes:
+        kind: "input" (the embeddings), "head", "mlp", or "output" (the last residual stream).
+        layer: Number of the layer; -1 of the input, the number of layers of the output.
+        head: Number of the head; None for others.
+    """
+
+    kind: str
+    layer: int
+    head: int | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "head":
+            return f"head {self.layer}.{self.head}"
+        return f"MLP {self.layer}" if self.kind == "mlp" else self.kind
+
+
+def component_of(given: Any, trace: Trace, stack: str) -> Component:
+    """Return a component that a user named, checked.
+
+    Raises:
+        ValueError: If it has another form.
+        IndexError: If there is no such layer or head.
+    """
+    parts = tuple(given) if isinstance(given, (tuple, list)) else ()
+    if not parts or len(parts) - (parts[-1] is None) != {"head": 3, "mlp": 2}.get(parts[0]):
+        raise ValueError(f"{given!r} is no component; it is {_FORM}.")
+    require_choice("component", parts[0], ("head", "mlp"))
+    layer = int(parts[1])
+    if not 0 <= layer < trace.n_layers(stack):
+        raise IndexError(f"layer {layer} is out of range: there are layers 0 to {trace.n_layers(stack) - 1}.")
+    if parts[0] == "mlp":
+        return Component("mlp", layer)
+    head, count = int(parts[2]), trace.n_heads(stack, layer)
+    if not 0 <= head < count:
+        raise IndexError(f"head {head} is out of range: layer {layer} has heads 0 to {count - 1}.")
+    return Component("head", layer, head)
+
+
+def components(trace: Trace, stack: str) -> list[Component]:
+    """Return all heads and MLPs, layer by layer."""
+    return [
+        part
+        for layer in range(trace.n_layers(stack))
+        for part in (
+            *(Component("head", layer, head) for head in range(trace.n_heads(stack, layer))),
+            Component("mlp", layer),
+        )
+    ]

@@ -1,0 +1,319 @@
+"""aw.circuits.edge_attribution: how much every connection between two components matters, to first order."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from attnwidgets._progress import progress
+from attnwidgets._tensors import is_half
+from attnwidgets.circuits.components import Component, components
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.intervene.activation_sites import points_of, reading_activations
+from attnwidgets.intervene.preview import pass_options
+from attnwidgets.tracing.gradients.differentiability import require_gradients
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from typing_extensions import Self
+
+    from attnwidgets.circuits.pair import Pair
+    from attnwidgets.explanations.targets.target_set import TargetSet
+    from attnwidgets.intervene.activation_sites import Site
+
+    Float = NDArray[np.float64]
+
+PAPER = "Hanna et al. 2024, Have Faith in Faithfulness (EAP-IG); Syed et al. 2023 (EAP)"
+
+
+class Edge(NamedTuple):
+    """A connection through the residual stream.
+
+    Attributes:
+        sender: What writes: the input, a head or an MLP.
+        receiver: What reads: a head, an MLP or the output.
+        score: Estimated change of the target if what is written were that of the corrupt run.
+    """
+
+    sender: Component
+    receiver: Component
+    score: float
+
+
+@dataclass(frozen=True, repr=False)
+class EdgeAttribution:
+    """Scores of all connections between components.
+
+    Attributes:
+        senders: The input, heads and MLPs, layer by layer.
+        receivers: Heads and MLPs, layer by layer, and the output.
+        scores: [sender, receiver], in units of the target; NaN where the receiver does not read the sender.
+        steps: Number of points between the runs at which gradients were taken.
+    """
+
+    senders: tuple[Component, ...]
+    receivers: tuple[Component, ...]
+    scores: Float
+    steps: int
+
+    def top(self, k: int | None = 10) -> list[Edge]:
+        """Return the edges with the largest scores by size, the largest first.
+
+        Args:
+            k: Largest number of edges; None: all.
+        """
+        flat = np.abs(np.where(np.isnan(self.scores), -1.0, self.scores)).reshape(-1)
+        known = ~np.isnan(self.scores.reshape(-1))
+        order = [place for place in np.argsort(-flat, kind="stable") if known[place]][:k]
+        places = [divmod(int(place), len(self.receivers)) for place in order]
+        return [Edge(self.senders[i], self.receivers[j], float(self.scores[i, j])) for i, j in places]
+
+    def circuit(self, edges: int) -> tuple[Component, ...]:
+        """Return the heads and MLPs on paths from input to output over the largest edges, layer by layer.
+
+        Args:
+            edges: Number of edges.
+        """
+        chosen = [(edge.sender, edge.receiver) for edge in self.top(edges) if edge.score]
+        first, last = _reached(chosen, forward=True), _reached(chosen, forward=False)
+        return tuple(part for part in self.senders[1:] if part in first and part in last)
+
+    def __repr__(self) -> str:
+        shown = "; ".join(f"{edge.sender} to {edge.receiver} {edge.score:+.2f}" for edge in self.top(3))
+        return f"<EdgeAttribution [sender {len(self.senders)}, receiver {len(self.receivers)}]: {shown}>"
+
+
+def _reached(edges: list[tuple[Component, Component]], *, forward: bool) -> set[Component]:
+    """Return the components that are reached from the input, or that reach the output."""
+    pairs = edges if forward else [(receiver, sender) for sender, receiver in edges]
+    kind = "input" if forward else "output"
+    found = {start for start, _ in pairs if start.kind == kind}
+    while new := {end for start, end in pairs if start in found and end not in found}:
+        found |= new
+    return found
+
+
+def edge_attribution(
+    clean: Any,
+    corrupt: Any,
+    target: Any = None,
+    *,
+    foil: Any = None,
+    steps: int = 5,
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+) -> EdgeAttribution:
+    """Return how much every connection between two components matters (EAP with integrated gradients).
+
+        score(u -> v) = sum over tokens of (z'_u - z_u) . mean over k of dm/d(input of v) at e_k
+        e_k = e' + (k / steps) (e - e'),  k = 0 .. steps - 1
+
+    z are what components write in the clean run, z' in the corrupt one, e the embeddings; m is the target
+    less its foil. As in the authors' code, the clean end is not reached. `steps=1` is attribution at the
+    corrupt run (EAP). A head's query, key and value count as one input. The estimates are of first order:
+    check a circuit that you find by `aw.circuits.faithfulness`.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with.
+        steps: Number of points at which gradients are taken, each a forward and a backward pass.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+
+    Returns:
+        EdgeAttribution: `.scores` [sender, receiver], `.top(10)`, `.circuit(edges)`.
+
+    Raises:
+        ValueError: If `steps` is below 1, or the model computes in half precision; see `patch`.
+        UnsupportedModelError: If states, heads or MLPs are not known in this family.
+
+    Source: Hanna et al. 2024, section 3.2 (EAP-IG, inputs); Syed et al. 2023.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb")]
+        >>> edges = aw.circuits.edge_attribution(*texts, "c", foil="a")
+        >>> [f"{edge.sender} to {edge.receiver}" for edge in edges.top(2)]
+        ['head 1.0 to output', 'input to head 1.0']
+        >>> [str(part) for part in edges.circuit(2)]
+        ['head 1.0']
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be 1 or more, not {steps}.")
+    pair = pair_of(clean, corrupt, stack, "edge_attribution", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "edge_attribution").single("edge_attribution")
+    inner = unwrap(pair.clean.model)
+    require_gradients(inner, "edge_attribution")
+    if any(is_half(parameter) for parameter in inner.parameters()):
+        raise ValueError("edge_attribution takes differences of runs; load the model in float32.")
+    every = components(pair.clean, pair.stack)
+    senders = (Component("input", -1), *every)
+    receivers = (*every, Component("output", pair.clean.n_layers(pair.stack)))
+    with _Passes(pair, targets) as passes:
+        ends = [passes.run(side, None) for side in (0, 1)]
+        embeddings = [end.at["state", 0].detach() for end in ends]
+        differences = {place: (ends[1].at[place] - here).detach() for place, here in ends[0].at.items()}
+        scores = np.zeros((len(senders), len(receivers)))
+        for step in progress(range(steps), "edges"):
+            point = embeddings[1] + (step / steps) * (embeddings[0] - embeddings[1])
+            found, parallel = _scores(passes.run(1, point), differences, senders, receivers)
+            scores += found
+    unread = [[_order(u, parallel) >= _order(v, parallel) for v in receivers] for u in senders]
+    return EdgeAttribution(senders, receivers, np.where(unread, np.nan, scores / steps), steps)
+
+
+def _order(part: Component, parallel: frozenset[int]) -> tuple[int, int]:
+    """Return a component's place: heads of a layer read alike, its MLP after them unless it is parallel."""
+    return part.layer, int(part.kind == "mlp" and part.layer not in parallel)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A pass with its graph: activations by site and layer, and the target."""
+
+    at: Mapping[tuple[Site, int], Tensor]
+    score: Tensor
+
+
+class _Passes:
+    """Context manager: differentiable passes of a pair, with states, attention, heads and MLPs kept.
+
+    Args:
+        pair: The pair.
+        targets: The target, with its foil.
+    """
+
+    def __init__(self, pair: Pair, targets: TargetSet) -> None:
+        self._pair, self._targets = pair, targets
+        layers = range(pair.clean.n_layers(pair.stack))
+        self._heads = list(layers)
+        places: list[tuple[Site, int]] = [
+            (site, layer) for site in ("state", "attention", "mlp") for layer in layers
+        ]
+        self._points = points_of(pair.clean, places, pair.stack)
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._twin = self._exits.enter_context(borrowed(unwrap(self._pair.clean.model)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._borrowed.__exit__(*error)
+
+    def run(self, side: int, embeddings: Tensor | None) -> _Run:
+        """Return a pass of the clean (0) or corrupt (1) text, with other states before the first block."""
+        trace, pair = self._pair.sides[side], self._pair
+        kept: dict[tuple[Site, int], Tensor] = {}
+
+        def keep(site: Site, layer: int, activations: Tensor) -> Tensor:
+            if (site, layer) == ("state", 0):
+                start = activations if embeddings is None else embeddings
+                activations = start.detach().clone().requires_grad_()
+            kept[site, layer] = activations
+            return activations.clone() if site == "state" else activations
+
+        reading = reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
+        with torch.inference_mode(mode=False), torch.enable_grad(), reading:
+            options = pass_options(self._twin) | (
+                {"output_hidden_states": True} if self._targets.hidden_states else {}
+            )
+            outputs = trace.call(self._twin, trace.inputs, options, {})
+            return _Run(kept, self._targets.scores(outputs)[0].sum())
+
+
+def _scores(
+    run: _Run,
+    differences: Mapping[Any, Tensor],
+    senders: tuple[Component, ...],
+    receivers: tuple[Component, ...],
+) -> tuple[Float, frozenset[int]]:
+    """Return scores [sender, receiver] by one pass (those of no edge mean nothing), and parallel layers."""
+    slopes, parallel = _slopes(run, receivers)
+    scores = np.zeros((len(senders), len(receivers)))
+    written: dict[int, Tensor] = {}
+    for row, part in enumerate(senders):
+        if part.kind == "head":
+            if part.layer not in written:
+                written[part.layer] = _written(run, part.layer, differences["head", part.layer])
+            change = written[part.layer][int(part.head or 0)]
+        else:
+            change = differences["state" if part.kind == "input" else "mlp", max(part.layer, 0)][0]
+        scores[row] = torch.einsum("vtw,tw->v", slopes.double(), change.double()).cpu().numpy()
+    return scores, parallel
+
+
+def _grad(of: Tensor, at: Tensor, weights: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(
+        of, at, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    return found
+
+
+def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozenset[int]]:
+    """Return gradients at what components read, and the layers whose MLP reads the block's input.
+
+    Returns:
+        The target's gradient at what each component reads, through it alone [receiver, token, width], and
+        the layers that are parallel.
+    """
+    places = [place for place in run.at if place[0] in ("head", "mlp")]
+    found = torch.autograd.grad(
+        run.score,
+        [run.at[place] for place in places],
+        retain_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    slope_at = dict(zip(places, found, strict=True))
+    last = max(layer for _, layer in places)
+    slopes, parallel = [], set()
+    for part in receivers:
+        if part.kind == "output":
+            # What the last MLP writes is added to the last residual stream and to nothing else.
+            slopes.append(slope_at["mlp", last][0])
+            continue
+        state = run.at["state", part.layer]
+        place: tuple[Site, int] = ("head" if part.kind == "head" else "mlp", part.layer)
+        weights = slope_at[place]
+        if part.kind == "head":
+            of_head = torch.zeros_like(weights)
+            of_head[:, part.head] = weights[:, part.head]
+            slopes.append(_grad(run.at[place], state, of_head)[0])
+            continue
+        through: Tensor | None
+        (through,) = torch.autograd.grad(
+            run.at[place], run.at["attention", part.layer], weights, retain_graph=True, allow_unused=True
+        )
+        if through is None:
+            parallel.add(part.layer)
+            through = _grad(run.at[place], state, weights)
+        slopes.append(through[0])
+    return torch.stack(slopes), frozenset(parallel)
+
+
+def _written(run: _Run, layer: int, difference: Tensor) -> Tensor:
+    """Return what the differences of heads write [head, token, width]: the output projection of each."""
+    heads, attention = run.at["head", layer], run.at["attention", layer]
+    # The Jacobian-vector product as two vector-Jacobian products; the projection is linear.
+    probe = torch.zeros_like(attention, requires_grad=True)
+    (back,) = torch.autograd.grad(attention, heads, probe, create_graph=True, retain_graph=True)
+    written = []
+    for head in range(heads.shape[1]):
+        change = torch.zeros_like(back)
+        change[:, head] = difference[:, head]
+        (forward,) = torch.autograd.grad(back, probe, change, retain_graph=True)
+        written.append(forward[0])
+    return torch.stack(written)

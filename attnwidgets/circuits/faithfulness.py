@@ -1,0 +1,97 @@
+"""aw.circuits.faithfulness: what a circuit keeps of an answer when the rest of the model is ablated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets.circuits.components import Component, component_of, components
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.patching import UNDEFINED
+from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Faithfulness(NamedTuple):
+    """What a circuit keeps.
+
+    Attributes:
+        share: (m(circuit) - m(corrupt)) / (m(clean) - m(corrupt)): 1 keeps the answer, 0 loses it; NaN if the
+            runs do not differ.
+        circuit: The target, less its foil, with the rest from the corrupt run.
+        clean: The same in the clean run.
+        corrupt: The same in the corrupt run.
+        size: Number of components of the circuit.
+        all: Number of components of the model.
+    """
+
+    share: float
+    circuit: float
+    clean: float
+    corrupt: float
+    size: int
+    all: int
+
+
+def faithfulness(
+    clean: Any,
+    corrupt: Any,
+    circuit: Iterable[Any],
+    target: Any = None,
+    *,
+    foil: Any = None,
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+) -> Faithfulness:
+    """Return what a circuit keeps of an answer when every other head and MLP is taken from the corrupt run.
+
+        share = (m(circuit) - m(corrupt)) / (m(clean) - m(corrupt))
+
+    The embeddings stay those of the clean text. This is true ablation, one pass: no estimate.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        circuit: Components: ("head", layer, head), ("mlp", layer).
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+
+    Raises:
+        ValueError: If a component has another form; see `patch`.
+        IndexError: If there is no such layer or head.
+
+    Source: Hanna et al. 2024, Have Faith in Faithfulness, section 3 (of edges; here of components).
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb")]
+        >>> round(aw.circuits.faithfulness(*texts, [("head", 1, 0)], "c", foil="a").share, 3)
+        1.0
+    """
+    pair = pair_of(clean, corrupt, stack, "faithfulness", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "faithfulness").single("faithfulness")
+    kept = {component_of(part, pair.clean, pair.stack) for part in circuit if not _is_end(part)}
+    every = components(pair.clean, pair.stack)
+    with SuffixRuns(pair, targets, ("head", "mlp"), "circuits.faithfulness") as runs:
+        patches = [[_cell(part) for part in every if part not in kept]]
+        score = float(runs.scores(0, patches, 1)[0])
+        whole, none = (recorded.score for recorded in runs.recorded)
+    gap = whole - none
+    share = (score - none) / gap if abs(gap) > UNDEFINED * max(1.0, abs(whole), abs(none)) else np.nan
+    return Faithfulness(float(share), score, whole, none, len(kept), len(every))
+
+
+def _is_end(part: Any) -> bool:
+    return isinstance(part, Component) and part.kind in ("input", "output")
+
+
+def _cell(part: Component) -> Cell:
+    return Cell("head" if part.kind == "head" else "mlp", part.layer, None, part.head)

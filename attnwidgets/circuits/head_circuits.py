@@ -1,0 +1,335 @@
+"""aw.circuits.head_circuits: what a head's weights do, without a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnwidgets.circuits.components import component_of
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.resolve import spell, token_id
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.blocks import tolerance
+from attnwidgets.tracing.algebra.modules import Norm, read_affine
+from attnwidgets.tracing.algebra.output_heads import head_of
+from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.units import TokenAxis
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.algebra.blocks import Block
+    from attnwidgets.tracing.algebra.output_heads import Head
+    from attnwidgets.tracing.trace import Trace
+
+_NAME = "head_circuits"
+PAPER = "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits"
+# The last part of a value projection's name, and that of its neighbours.
+_SIBLINGS = {
+    "v_proj": ("q_proj", "k_proj"), "v_lin": ("q_lin", "k_lin"), "value": ("query", "key"), "v": ("q", "k"),
+}  # fmt: skip
+_POSITIONS = ("wpe", "position_embeddings", "embed_positions")
+_SMALL = 64  # tokens of a vocabulary that is shown whole
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, repr=False)
+class HeadCircuits:
+    """A head's two circuits, as weights.
+
+    Attributes:
+        layer: Number of the layer.
+        head: Number of the head.
+        query: W_Q [width, dim].
+        key: W_K [width, dim].
+        value: W_V [width, dim].
+        output: W_O [dim, width].
+        scaling: What scores are multiplied by.
+    """
+
+    layer: int
+    head: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    output: Tensor
+    scaling: float
+    _parts: _Parts
+
+    @property
+    def qk(self) -> Tensor:
+        """W_Q W_K' [width, width]: which states read which, before rotation by position."""
+        return self.query @ self.key.T
+
+    @property
+    def ov(self) -> Tensor:
+        """W_V W_O [width, width]: what a state that is read writes."""
+        return self.value @ self.output
+
+    @cached_property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues of the OV circuit over the vocabulary, E W_V W_O U: [dim], complex, the largest first.
+
+        Those of W_O U E W_V, which are the same: no matrix over the vocabulary is built.
+        """
+        middle = self._parts.unembedded(self.output, self._parts.embeddings(None)) @ self.value
+        values = torch.linalg.eigvals(middle.double()).numpy()
+        return values[np.argsort(-np.abs(values), kind="stable")]
+
+    @property
+    def copying(self) -> float:
+        """Sum of the eigenvalues over the sum of their sizes: 1 copies what is read, -1 suppresses it.
+
+        NaN if the head writes nothing that the output reads directly.
+        """
+        total = float(np.abs(self.eigenvalues).sum())
+        scale = float(self.output.norm() * self.value.norm())
+        if total <= _TINY * max(scale, _TINY):
+            return float("nan")
+        return float(self.eigenvalues.sum().real / total)
+
+    def ov_tokens(self, tokens: Sequence[str | int] | None = None) -> MixingMap:
+        """Return which token's logit every token raises when it is read [1, 1, read token, raised token].
+
+        Args:
+            tokens: Tokens or ids; by default the whole vocabulary, if it is small.
+
+        Raises:
+            ValueError: If there is no such token, or the vocabulary is too large to be shown whole.
+        """
+        ids, axis = self._parts.chosen(tokens)
+        wrote = self._parts.embeddings(ids) @ self.ov
+        return self._map(self._parts.logits(wrote)[:, ids], axis, "OV circuit")
+
+    def qk_tokens(self, tokens: Sequence[str | int] | None = None) -> MixingMap:
+        """Return scores between tokens, before the softmax, at one place [1, 1, query token, key token].
+
+        Args:
+            tokens: Tokens or ids; by default the whole vocabulary, if it is small.
+
+        Raises:
+            ValueError: If there is no such token, or the vocabulary is too large to be shown whole.
+        """
+        ids, axis = self._parts.chosen(tokens)
+        states = self._parts.embeddings(ids)
+        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of tokens")
+
+    def qk_positions(self, count: int = 32) -> MixingMap:
+        """Return scores between positions, before the softmax [1, 1, query position, key position].
+
+        Args:
+            count: Number of positions, from 0.
+
+        Raises:
+            UnsupportedModelError: If positions are no embeddings (they are rotations, or biases).
+        """
+        states = self._parts.positions(count)
+        axis = TokenAxis.plain([str(at) for at in range(len(states))])
+        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of positions")
+
+    def _map(self, values: Tensor, axis: TokenAxis, title: str) -> MixingMap:
+        common = self._parts.provenance(f"{title}, head {self.layer}.{self.head}")
+        return MixingMap(
+            values.double().numpy()[None, None], query=axis, layers=[self.layer], heads=[self.head],
+            causal=False, stochastic=False, **common,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<HeadCircuits of head {self.layer}.{self.head}; copying {self.copying:.2f}>"
+
+
+def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCircuits:
+    """Return a head's QK and OV circuits: what it looks for, and what it writes, from its weights alone.
+
+        score(i, j) = x_i W_Q W_K' x_j / sqrt(dim),    writes x_j W_V W_O
+
+    Token and position matrices are those of bare embeddings behind the layer's first norm: exact for layer 0
+    of models without position embeddings, and a first look at later layers, which read what earlier ones have
+    written. Rotations by position (RoPE) are left out: scores are those at equal places. The statistics of
+    the final norm are left out as well.
+
+    Args:
+        model: A model that predicts tokens.
+        tokenizer: Its tokenizer.
+        layer: Number of the layer.
+        head: Number of the head.
+
+    Returns:
+        HeadCircuits: `.copying`, `.eigenvalues`, `.ov_tokens(tokens)`, `.qk_tokens(tokens)` and
+        `.qk_positions(count)`, maps that every view of maps shows.
+
+    Raises:
+        IndexError: If there is no such head.
+        UnsupportedModelError: If the projections of this family are not known; they are checked on what the
+            model computes.
+
+    Source: Elhage et al. 2021, sections "QK and OV circuits" and "Summarizing OV/QK matrices" (copying).
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> head = aw.circuits.head_circuits(model, tokenizer, 1, 0)
+        >>> round(head.copying, 2)
+        1.0
+    """
+    inner = unwrap(model)
+    embedding = _embedding_of(inner)
+    some = torch.arange(min(4, embedding.num_embeddings)).tolist()
+    trace = record(model, tokenizer, input_ids=some)
+    if trace.stacks != ("self",):
+        raise UnsupportedModelError(f"{_NAME} reads models with one stack, not {', '.join(trace.stacks)}.")
+    part = component_of(("head", layer, head), trace, "self")
+    block = block_of(trace, part.layer, "self", _NAME)
+    with torch.no_grad():
+        query, key = _query_key(block)
+        value, _ = block.value_projection()
+        output, _, _ = block.branch()
+    group = block.n_heads // block.values.shape[0]
+    dims = block.call.query.shape[-1], block.values.shape[-1]
+
+    def of(matrix: Tensor, number: int, size: int) -> Tensor:
+        return matrix[:, number * size : (number + 1) * size].cpu()
+
+    scaling = block.call.settings.get("scaling")
+    return HeadCircuits(
+        part.layer,
+        head,
+        of(query, head, dims[0]),
+        of(key, head // group, dims[0]),
+        of(value, head // group, dims[1]),
+        output[head].cpu(),
+        float(dims[0] ** -0.5 if scaling is None else scaling),
+        _Parts(trace, block, head_of(trace, "self", _NAME, len(some) - 1)),
+    )
+
+
+def _query_key(block: Block) -> tuple[Tensor, Tensor]:
+    """Return W_Q [width, head * dim] and W_K [width, kv head * dim], checked on what the model computed."""
+    layout, like = block.layout, block.hidden
+    heads, kv = block.n_heads, block.call.key.shape[1]
+    size, width = block.call.query.shape[-1], like.shape[-1]
+    path, _, last = layout.value.rpartition(".")
+    if layout.fused:
+        matrix, bias = read_affine(block.part(layout.value), width, like)
+        columns = torch.arange(matrix.shape[-1], device=matrix.device)
+        if layout.fused == "thirds":
+            places = columns[: heads * size], columns[heads * size : (heads + kv) * size]
+        else:
+            each = columns.reshape(kv, 3, size)
+            places = each[:, 0].flatten(), each[:, 1].flatten()
+        found = [(matrix[:, at], None if bias is None else bias[at]) for at in places]
+    elif last in _SIBLINGS:
+        found = [read_affine(block.part(f"{path}.{name}"), width, like) for name in _SIBLINGS[last]]
+    else:
+        raise UnsupportedModelError(f"{_NAME}: the query projection of {layout.family} is not known.")
+    read = block.norm1(like) if layout.order != "post" and block.norm1 is not None else like
+    for (matrix, bias), recorded in zip(found, (block.call.query, block.call.key), strict=True):
+        made = read[:1] @ matrix if bias is None else read[:1] @ matrix + bias
+        expected = recorded[0, :, 0].flatten().to(made)  # rotations leave the first position as it is
+        if not (made[0] - expected).norm() <= tolerance(block.call.query.dtype) * expected.norm():
+            raise UnsupportedModelError(
+                f"{_NAME}: queries and keys of {layout.family} are not a projection of the states (a norm or "
+                "a scale follows)."
+            )
+    return found[0][0], found[1][0]
+
+
+def _embedding_of(model: Any) -> nn.Embedding:
+    found: nn.Embedding = model.get_input_embeddings()
+    return found
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What stands before and behind a head: embeddings, the norm it reads behind, and the output.
+
+    Attributes:
+        trace: A trace of some tokens.
+        block: The head's block.
+        ending: The model's output head.
+    """
+
+    trace: Trace
+    block: Block
+    ending: Head
+
+    def chosen(self, tokens: Sequence[str | int] | None) -> tuple[list[int], TokenAxis]:
+        """Return ids, and their axis."""
+        count = self._embedding().num_embeddings
+        if tokens is None and count > _SMALL:
+            raise ValueError(f"tokens is missing: the vocabulary has {count:,}; name some.")
+        named = range(count) if tokens is None else tokens
+        ids = [token_id(self.trace, name, "tokens") if isinstance(name, str) else int(name) for name in named]
+        if any(not 0 <= index < count for index in ids):
+            raise ValueError(f"tokens holds an id that is out of range: there are 0 to {count - 1}.")
+        return ids, TokenAxis.plain([spell(self.trace, index) for index in ids])
+
+    def embeddings(self, ids: list[int] | None) -> Tensor:
+        """Return embeddings of tokens behind the first norm [token, width]; of all for None."""
+        weight = self._embedding().weight.detach()
+        return self._read(weight if ids is None else weight[ids])
+
+    def positions(self, count: int) -> Tensor:
+        """Return embeddings of positions behind the first norm [position, width]."""
+        inner = unwrap(self.trace.model)
+        named = (
+            module
+            for name, module in inner.named_modules()
+            if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding)
+        )
+        found = next(named, None)
+        if found is None:
+            raise UnsupportedModelError(
+                f"{_NAME}: {type(inner).__name__} has no position embeddings (they are rotations or biases)."
+            )
+        start = len(found.weight) - int(getattr(inner.config, "max_position_embeddings", len(found.weight)))
+        return self._read(found.weight.detach()[max(0, start) :][:count])
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return what states [token, width] add to the logits, the final norm's statistics left out."""
+        with torch.no_grad():
+            for step in (*self.ending.before, *self.ending.steps):
+                states = states.to(self.ending.hidden)
+                if isinstance(step, Norm):
+                    states = step.direct(states)
+                else:  # without its bias
+                    nothing = apply_steps((step,), torch.zeros_like(states[:1]))
+                    states = apply_steps((step,), states) - nothing
+        return states.cpu()
+
+    def unembedded(self, output: Tensor, embeddings: Tensor) -> Tensor:
+        """Return W_O U E [dim, width], over the vocabulary."""
+        logits = self.logits(output)
+        count = min(logits.shape[-1], len(embeddings))  # a head may have more rows than tokens
+        return logits[:, :count] @ embeddings[:count]
+
+    def provenance(self, title: str) -> dict[str, Any]:
+        """Return where numbers come from."""
+        common = provenance_of(self.trace, "self", "circuits.head_circuits", paper=PAPER, title=title)
+        common["provenance"]["text"] = ""
+        return {name: value for name, value in common.items() if name not in ("predictions", "trace_id")}
+
+    def _embedding(self) -> nn.Embedding:
+        return _embedding_of(unwrap(self.trace.model))
+
+    def _read(self, states: Tensor) -> Tensor:
+        like, norm = self.block.hidden, self.block.norm1
+        if states.shape[-1] != like.shape[-1]:
+            raise UnsupportedModelError(
+                f"{_NAME}: embeddings are {states.shape[-1]} wide, and states {like.shape[-1]}."
+            )
+        states = states.to(like)
+        if self.block.layout.order == "post" or norm is None:
+            return states.cpu()
+        with torch.no_grad():
+            return norm(states).cpu()

@@ -1,0 +1,145 @@
+"""aw.circuits.path_patch: what one component tells another one directly."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnwidgets._errors import require_choice
+from attnwidgets.circuits.components import Component, component_of
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.patch import PatchedCells
+from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction
+from attnwidgets.circuits.set_activations import activations_of, set_activations
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.intervene.preview import pass_options
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import recording
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.explanations.targets.target_set import TargetSet
+    from attnwidgets.intervene.activation_sites import Site
+    from attnwidgets.tracing.interventions import Intervention
+    from attnwidgets.tracing.trace import Trace
+
+_OUTPUT = "output"
+
+
+def path_patch(
+    clean: Any,
+    corrupt: Any,
+    sender: tuple[Any, ...],
+    receiver: tuple[Any, ...] | str,
+    target: Any = None,
+    *,
+    foil: Any = None,
+    how: Direction = "denoise",
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+) -> PatchedCells:
+    """Return what a component changes in the answer through another one alone.
+
+    The sender takes its activations from the other run, and every head and MLP between it and the receiver
+    stays as it was: the receiver alone sees the difference, through the residual stream. What it makes of it
+    is then put into the run. All inputs of a head (query, key, value) see the difference.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        sender: ("head", layer, head) or ("mlp", layer).
+        receiver: The same, of a later place: a head of a later layer, an MLP of the head's own layer or a
+            later one; or "output", the last residual stream.
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with.
+        how: "denoise" takes the sender from the clean run into the corrupt one, "noise" the reverse.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+
+    Returns:
+        PatchedCells: `.share` of the difference of the two runs, `.before`, `.after`, `.source`.
+
+    Raises:
+        ValueError: If the receiver is not after the sender, or a component has another form; see `patch`.
+        IndexError: If there is no such layer or head.
+
+    Source: Wang et al. 2023, Interpretability in the Wild, section 3.1; Goldowsky-Dill et al. 2023.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadegcfadeb")]
+        >>> path = aw.circuits.path_patch(*texts, ("head", 0, 0), ("head", 1, 0), "c", foil="a")
+        >>> round(path.share, 3)
+        1.0
+    """
+    require_choice("how", how, DIRECTIONS)
+    pair = pair_of(clean, corrupt, stack, "path_patch", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "path_patch").single("path_patch")
+    first = component_of(sender, pair.clean, pair.stack)
+    last = _receiver(receiver, pair.clean, pair.stack)
+    if (last.layer, last.kind == "mlp") <= (first.layer, first.kind == "mlp"):
+        raise ValueError(f"receiver {last} does not read what sender {first} writes: it is not after it.")
+    base, source = (pair.corrupt, pair.clean) if how == "denoise" else (pair.clean, pair.corrupt)
+    before, other = (_score(trace, targets, ()) for trace in (base, source))
+    told = [*_frozen(base, first, last, pair.stack), _set(base, first, source, pair.stack)]
+    if last.kind == _OUTPUT:
+        after = _score(base, targets, told)
+    else:
+        with ExitStack() as exits:
+            for intervention in told:
+                exits.enter_context(intervention)
+            heard = activations_of(base, _site(last), [last.layer], pair.stack)[last.layer]
+        heard = heard if last.head is None else heard[last.head][None].expand_as(heard)
+        after = _score(base, targets, [_set(base, last, heard, pair.stack)])
+    gap = other - before
+    share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(other)) else np.nan
+    return PatchedCells(float(share), before, after, other)
+
+
+def _receiver(given: Any, trace: Trace, stack: str) -> Component:
+    if given == _OUTPUT:
+        return Component(_OUTPUT, trace.n_layers(stack))
+    return component_of(given, trace, stack)
+
+
+def _set(base: Trace, part: Component, to: Any, stack: str) -> Intervention:
+    heads = None if part.head is None else [part.head]
+    return set_activations(base, _site(part), part.layer, to, heads=heads, stack=stack)
+
+
+def _site(part: Component) -> Site:
+    return "mlp" if part.kind == "mlp" else "head"
+
+
+def _frozen(base: Trace, first: Component, last: Component, stack: str) -> list[Intervention]:
+    """Return interventions that keep all heads and MLPs between two components as they were."""
+    layers = range(first.layer, last.layer)
+    mlps = [layer for layer in layers if (layer, 1) > (first.layer, int(first.kind == "mlp"))]
+    attentions = [layer for layer in layers if layer > first.layer]
+    if last.kind == "mlp" and last.layer > first.layer:
+        attentions.append(last.layer)
+    found = []
+    if mlps:
+        found.append(set_activations(base, "mlp", mlps, base, stack=stack))
+    if attentions:
+        found.append(set_activations(base, "attention", attentions, base, stack=stack))
+    return found
+
+
+def _score(trace: Trace, targets: TargetSet, interventions: Sequence[Intervention]) -> float:
+    """Return the target, less its foil, in a run under interventions."""
+    model = unwrap(trace.model)
+    with ExitStack() as exits, torch.no_grad():
+        twin = exits.enter_context(borrowed(model))
+        for intervention in interventions:
+            exits.enter_context(intervention)
+        exits.enter_context(recording(twin))
+        options = pass_options(twin) | ({"output_hidden_states": True} if targets.hidden_states else {})
+        outputs = trace.call(twin, trace.inputs, options, {})
+        return float(targets.scores(outputs)[0].double()[0])

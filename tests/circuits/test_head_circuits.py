@@ -1,0 +1,108 @@
+"""Circuits of a head's weights: to plain matrices, to what a model projects, and on models that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from tests.tracing import tiny
+
+
+def induction() -> tuple[Any, Any]:
+    return aw.zoo.induction(letters="abcdefgh", length=16)
+
+
+def biases(family: str, model: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The biases of query and key of head 3 in layer 0."""
+    if family == "GPT-2":
+        whole = model.transformer.h[0].attn.c_attn.bias.detach()
+        return whole[24:32], whole[56:64]
+    if family == "GPT-NeoX":
+        whole = model.gpt_neox.layers[0].attention.query_key_value.bias.detach().reshape(4, 3, 8)
+        return whole[3, 0], whole[3, 1]
+    return torch.zeros(8), torch.zeros(8)
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT-2", "GPT-NeoX"])
+def test_a_first_token_is_projected_as_the_model_does(family):
+    model = tiny.build(tiny.TEXT[family]).double()
+    trace = aw.trace(model, None, input_ids=[5, 9, 9])
+    found = aw.circuits.head_circuits(model, None, 0, 3)
+    query, key = trace.query_key(0)
+    group = len(query) // len(key)
+    # The first token is not rotated, and GPT-2's first position is in its state.
+    state = model.get_input_embeddings().weight.detach()[[5]]
+    if family == "GPT-2":
+        state = state + model.transformer.wpe.weight.detach()[0]
+    names = ("0.input_layernorm", "0.ln_1")
+    state = next(module for name, module in model.named_modules() if name.endswith(names))(state).detach()
+    for matrix, recorded, bias in zip(
+        (found.query, found.key), (query[3, :1], key[3 // group, :1]), biases(family, model), strict=True
+    ):
+        torch.testing.assert_close(state @ matrix + bias, recorded.to(state), atol=1e-5, rtol=1e-4)
+    if family == "Llama":
+        score = found.scaling * (state @ found.qk @ state.T)
+        assert found.qk_tokens([5]).values[0, 0, 0, 0] == pytest.approx(float(score), rel=1e-4)
+
+
+def test_what_a_head_writes_is_its_slice_of_the_projections():
+    model = tiny.build(tiny.TEXT["Llama"]).double()
+    found = aw.circuits.head_circuits(model, None, 1, 3)
+    attention = model.model.layers[1].self_attn
+    with torch.no_grad():
+        value = attention.v_proj.weight.T[
+            :, 8:16
+        ]  # 4 heads over 2 of keys and values: head 3 reads the second
+        output = attention.o_proj.weight.T[24:32]
+        embedded = model.model.layers[1].input_layernorm(model.model.embed_tokens.weight[[5, 9]])
+        logits = (embedded @ value @ output * model.model.norm.weight) @ model.lm_head.weight.T
+        whole = model.model.layers[1].input_layernorm(model.model.embed_tokens.weight) @ value @ output
+        square = whole * model.model.norm.weight @ model.lm_head.weight.T
+    torch.testing.assert_close(found.ov, value @ output)
+    np.testing.assert_allclose(found.ov_tokens([5, 9]).values[0, 0], logits[:, [5, 9]], atol=1e-6)
+    # The eigenvalues of the matrix over the vocabulary that are not zero
+    expected = np.linalg.eigvals(square.numpy())
+    expected = expected[np.argsort(-np.abs(expected))][:8]
+    np.testing.assert_allclose(np.abs(found.eigenvalues), np.abs(expected), rtol=1e-5)
+    assert found.copying == pytest.approx(expected.sum().real / np.abs(expected).sum(), abs=1e-6)
+
+
+def test_known_heads_by_their_weights():
+    model, tokenizer = induction()
+    head = aw.circuits.head_circuits(model, tokenizer, 1, 0)
+    assert head.copying == pytest.approx(1, abs=0.02)
+    writes = head.ov_tokens(list("abcdefgh")).values[0, 0]
+    assert (writes.argmax(1) == np.arange(8)).all()
+    previous = aw.circuits.head_circuits(model, tokenizer, 0, 0)
+    assert np.isnan(previous.copying)
+    scores = previous.qk_positions(12).values[0, 0]
+    assert (scores[1:].argmax(1) == np.arange(11)).all()
+    equal = aw.circuits.head_circuits(model, tokenizer, 0, 1).qk_tokens(list("abcdefgh")).values[0, 0]
+    assert (equal.argmax(1) == np.arange(8)).all()
+    assert "copying 1.00" in repr(head)
+
+
+def test_maps_of_weights_open_and_are_saved(tmp_path):
+    found = aw.circuits.head_circuits(*induction(), 1, 0).ov_tokens()
+    assert found.query_labels[:2] == ("a", "b")
+    np.testing.assert_array_equal(aw.load(found.save(tmp_path / "map.safetensors")).values, found.values)
+    assert aw.Heatmap(found)
+
+
+def test_what_has_no_circuits_is_said():
+    model, tokenizer = induction()
+    with pytest.raises(IndexError, match="heads 0 to 1"):
+        aw.circuits.head_circuits(model, tokenizer, 0, 7)
+    with pytest.raises(ValueError, match="out of range"):
+        aw.circuits.head_circuits(model, tokenizer, 0, 0).ov_tokens([99])
+    llama = aw.circuits.head_circuits(tiny.build(tiny.TEXT["Llama"]), None, 0, 0)
+    with pytest.raises(ValueError, match="has no position embeddings"):
+        llama.qk_positions()
+    with pytest.raises(ValueError, match="the vocabulary has 120"):
+        llama.ov_tokens()
+    with pytest.raises(ValueError, match="not a projection"):
+        aw.circuits.head_circuits(tiny.build(tiny.TEXT["Qwen3"]), None, 0, 0)
