@@ -7,7 +7,7 @@ import inspect
 import attnwidgets as aw
 
 # Modules of functions: aw.evaluate.faithfulness, aw.targets.token, ...
-NAMESPACES = ("targets", "evaluate", "statistics", "ask", "circuits", "course", "zoo")
+NAMESPACES = ("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "zoo")
 
 
 def public() -> dict[str, object]:
