@@ -2,3 +2,6 @@
 
 from .states import states as states
 from .states_result import States as States
+from .tcav import tcav as tcav
+from .concept_scores import ConceptScores as ConceptScores
+from .concept_scores import SortedText as SortedText
