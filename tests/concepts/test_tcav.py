@@ -141,7 +141,7 @@ def test_scores_of_captums_directions_are_captums(reference) -> None:
 
 
 def test_directions_accuracies_and_scores_are_the_references(reference) -> None:
-    meta, kept = reference["meta"], reference["logistic"]
+    meta, kept, gaps = reference["meta"], reference["logistic"], []
     for column, layer in enumerate((2, 4, 6)):
         states_of = {
             cav: LayerStates(reference["texts"].layer(layer), reference["examples"].gradient(layer), cav, 1.0)
@@ -159,10 +159,12 @@ def test_directions_accuracies_and_scores_are_the_references(reference) -> None:
                 assert direction @ kept["cav_first2"][row, run, column] == pytest.approx(1, abs=1e-5)
             # Theirs are of other folds: the mean over many divisions is compared.
             draws = [states_of["logistic"].accuracy(pairs[:4], 3, np.random.default_rng(s)) for s in range(5)]
-            assert abs(np.mean(draws) - kept["accuracy3fold_first4"][row, :, column].mean()) < 0.05
+            gaps.append(np.mean(draws) - kept["accuracy3fold_first4"][row, :, column].mean())
             plain = [states_of["mean_difference"].sensitivities(*fit[:2]) for fit in states_of["mean_difference"].fit(pairs)]
             scores = (np.stack(plain, 1) > 0).mean(0)
             np.testing.assert_allclose(scores, kept["mean_difference_score"][row, :, column], atol=1 / 37 + 1e-6)
+    assert np.abs(gaps).max() < 0.1
+    assert abs(np.mean(gaps)) < 0.03
 
 
 @pytest.fixture(scope="module")
