@@ -5,3 +5,7 @@ from .states_result import States as States
 from .tcav import tcav as tcav
 from .concept_scores import ConceptScores as ConceptScores
 from .concept_scores import SortedText as SortedText
+from .influence import influence as influence
+from .influence_result import Influence as Influence
+from .influence_result import InfluentialText as InfluentialText
+from .mislabelled import mislabelled as mislabelled

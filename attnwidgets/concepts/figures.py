@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.sheet import Sheet
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnwidgets.concepts.concept_scores import ConceptScores
+    from attnwidgets.concepts.influence_result import Influence
 
 
 def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
@@ -35,3 +37,21 @@ def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
     ]
     said = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
     return Sheet(f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])).figure(columns)
+
+
+def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Figure:
+    """Return bars of the most helpful and the most harmful training texts of a test."""
+    sides = {"helped": shown.helpful(test, k), "harmed": shown.harmful(test, k)}
+    top = max((abs(each.influence) for side in sides.values() for each in side), default=1.0)
+    parts = [
+        Bars(
+            [Bar(f"{each.label}: {each.text}", abs(each.influence)) for each in side],
+            top=top,
+            form="{:.2g}",
+            title=word,
+        )
+        for word, side in sides.items()
+        if side
+    ]
+    note = f"Label {shown.test_labels[test]}; influence on its {shown.measure}, by {shown.of}."
+    return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes])).figure(columns)
