@@ -9,3 +9,6 @@ from .influence import influence as influence
 from .influence_result import Influence as Influence
 from .influence_result import InfluentialText as InfluentialText
 from .mislabelled import mislabelled as mislabelled
+from .distill import distill as distill
+from .additive import Additive as Additive
+from .additive import Misjudged as Misjudged

@@ -8,11 +8,12 @@ import numpy as np
 
 from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.lines import Line, Lines
-from attnwidgets.figures.sheet import Sheet
+from attnwidgets.figures.sheet import Part, Sheet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attnwidgets.concepts.additive import Additive
     from attnwidgets.concepts.concept_scores import ConceptScores
     from attnwidgets.concepts.influence_result import Influence
 
@@ -55,3 +56,20 @@ def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Fi
     ]
     note = f"Label {shown.test_labels[test]}; influence on its {shown.measure}, by {shown.of}."
     return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes])).figure(columns)
+
+
+def additive_figure(shown: Additive, *, columns: int) -> Figure:
+    """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
+    ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
+    parts: list[Part] = [Bars([Bar(name, share) for name, share in ranked], 1.0, "{:.3f}", "share of the variance")]
+    top = max((float(np.abs(shape).max()) for shape in shown.shapes.values()), default=1.0)
+    for name, shape in shown.shapes.items():
+        levels = shown.slots[name]
+        if name in shown.numeric:
+            order = np.argsort(np.asarray(levels, dtype=float))
+            line = Line("adds", shape[order])
+            parts.append(Lines([line], [levels[at] for at in order], name, shown.target, tall=1.2))
+        else:
+            bars = [Bar(str(level) or "(nothing)", float(value)) for level, value in zip(levels, shape, strict=True)]
+            parts.append(Bars(bars, top, "{:+.2f}", name))
+    return Sheet(shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes])).figure(columns)

@@ -14,8 +14,8 @@ from attnwidgets._selecting import pick
 from attnwidgets.concepts.batches import Inputs
 from attnwidgets.concepts.places import places_of
 from attnwidgets.concepts.states_result import States
+from attnwidgets.concepts.text_targets import TextTargets
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
-from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.tracing.block_names import block_names, recorded
 from attnwidgets.tracing.free_memory import byte_budget, forced, spoken_bytes
 from attnwidgets.tracing.gradients.differentiable import Graph, gradients
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from attnwidgets.concepts.batches import Batch
     from attnwidgets.concepts.places import At
-    from attnwidgets.explanations.targets.target_set import TargetSet
 
 PURPOSE = "concepts.states"
 BATCH = 32
@@ -134,7 +133,7 @@ def states_of(
     chosen = tuple(range(len(blocks) + 1))
     chosen = chosen if layers is None else pick(layers, chosen, "layer")
     back = target is not None or foil is not None
-    targets = _Targets(inputs, target, foil) if back else None
+    targets = TextTargets(inputs, target, foil) if back else None
     if targets is not None and not targets.shared:
         inputs.run_alone()
     places = places_of(inputs, at)
@@ -189,28 +188,6 @@ def run_blocks(
         for handle in handles:
             handle.remove()
     return graph
-
-
-class _Targets:
-    """The target of every input, and its value in a batch's outputs."""
-
-    def __init__(self, inputs: Inputs, target: Any, foil: Any) -> None:
-        self._inputs, self._named = inputs, (target, foil)
-        self._first = self._of(inputs.first)
-        names = self._first.names()
-        self.label = str(names["target"]) + (f" rather than {names['foil']}" if names["foil"] else "")
-        self.hidden = self._first.hidden_states
-        # A class is the same number in every text's outputs; a token's row is not.
-        members = (*self._first.targets, *(self._first.foils or ()))
-        self.shared = all(each.index is not None and each.position is None for each in members)
-
-    def _of(self, trace: Any) -> TargetSet:
-        return resolve_target_set(trace, *self._named, self._inputs.purpose).single(self._inputs.purpose)
-
-    def scores(self, outputs: Any, batch: Batch) -> Tensor:
-        """Return the value of every input of a batch [text]."""
-        trace = batch.reads[0].trace
-        return (self._first if trace is None else self._of(trace)).scores(outputs)[0]
 
 
 class _Collected:
