@@ -113,3 +113,41 @@ def _objective(f: Float, y: Float, theta: Float, penalties: Float, loss: Loss) -
 def sigmoid(x: Float) -> Float:
     """Return 1 / (1 + exp(-x)) without overflow."""
     return 0.5 * (1 + np.tanh(0.5 * np.asarray(x, dtype=np.float64)))
+
+
+def fit_softmax(x: Float, labels: NDArray[np.int64], classes: int, *, penalty: float, start: Float | None = None) -> Float:
+    """Fit a penalised softmax classifier and return its parameters, bias last [class, dim + 1].
+
+    Minimises sum(loss) + penalty / 2 |theta|^2, bias included, so that a class that is not there gets a small
+    probability and not none.
+
+    Args:
+        x: [example, dim].
+        labels: Indices of classes [example].
+        classes: Number of classes.
+        penalty: Above 0.
+        start: Parameters to begin with.
+    """
+    from scipy.optimize import minimize
+
+    wide = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    truth = np.eye(classes)[labels]
+    shape = (classes, wide.shape[1])
+
+    def objective(flat: Float) -> tuple[float, Float]:
+        theta = flat.reshape(shape)
+        log_p = log_softmax(wide @ theta.T)
+        value = -(truth * log_p).sum() + 0.5 * penalty * (theta**2).sum()
+        slope = (np.exp(log_p) - truth).T @ wide + penalty * theta
+        return float(value), slope.reshape(-1)
+
+    begin = np.zeros(shape) if start is None else start
+    options = {"maxiter": 500, "ftol": 1e-10, "gtol": 1e-6 * max(1.0, len(x) / 100)}
+    found = minimize(objective, begin.reshape(-1), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x).reshape(shape)
+
+
+def log_softmax(outputs: Float) -> Float:
+    """Return log probabilities [example, class]."""
+    shifted = outputs - outputs.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
