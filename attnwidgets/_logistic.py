@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Float = NDArray[np.float64]
@@ -128,11 +130,20 @@ def fit_softmax(x: Float, labels: NDArray[np.int64], classes: int, *, penalty: f
         penalty: Above 0.
         start: Parameters to begin with.
     """
-    from scipy.optimize import minimize
-
     wide = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    truth = np.eye(classes)[labels]
     shape = (classes, wide.shape[1])
+    begin = np.zeros(shape) if start is None else start
+    if classes == 2:  # noqa: PLR2004 - one vector, half of it for either class, in half the time
+        sign = 2.0 * labels - 1
+
+        def margin(w: Float) -> tuple[float, Float]:
+            f = wide @ w
+            value = np.logaddexp(0.0, -sign * f).sum() + 0.25 * penalty * (w @ w)
+            return float(value), (-sign * sigmoid(-sign * f)) @ wide + 0.5 * penalty * w
+
+        found = _minimum(margin, begin[1] - begin[0], len(x))
+        return np.stack([-found / 2, found / 2])
+    truth = np.eye(classes)[labels]
 
     def objective(flat: Float) -> tuple[float, Float]:
         theta = flat.reshape(shape)
@@ -141,10 +152,15 @@ def fit_softmax(x: Float, labels: NDArray[np.int64], classes: int, *, penalty: f
         slope = (np.exp(log_p) - truth).T @ wide + penalty * theta
         return float(value), slope.reshape(-1)
 
-    begin = np.zeros(shape) if start is None else start
-    options = {"maxiter": 500, "ftol": 1e-10, "gtol": 1e-6 * max(1.0, len(x) / 100)}
-    found = minimize(objective, begin.reshape(-1), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x).reshape(shape)
+    return _minimum(objective, begin.reshape(-1), len(x)).reshape(shape)
+
+
+def _minimum(objective: Callable[[Float], tuple[float, Float]], begin: Float, examples: int) -> Float:
+    """Return the minimum of a convex function that returns its value and its gradient."""
+    from scipy.optimize import minimize
+
+    options = {"maxiter": 500, "ftol": 1e-9, "gtol": 1e-6 * max(1.0, examples / 100)}
+    return np.asarray(minimize(objective, begin, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def log_softmax(outputs: Float) -> Float:
