@@ -71,7 +71,9 @@ def fit_gram(gram: Float, labels: Float, *, penalty: float = 1.0, loss: Loss = "
     return Fits(-slope / penalty, theta[:, -1])
 
 
-def _newton(z: Float, y: Float, theta: Float, penalties: Float, loss: Loss) -> tuple[Float, NDArray[np.bool_]]:
+def _newton(
+    z: Float, y: Float, theta: Float, penalties: Float, loss: Loss
+) -> tuple[Float, NDArray[np.bool_]]:
     """Return one step of Newton's method for every fit, and which have not converged."""
     f = np.einsum("fne,fe->fn", z, theta)
     slope, curve = _derivatives(f, y, loss)
@@ -117,7 +119,9 @@ def sigmoid(x: Float) -> Float:
     return 0.5 * (1 + np.tanh(0.5 * np.asarray(x, dtype=np.float64)))
 
 
-def fit_softmax(x: Float, labels: NDArray[np.int64], classes: int, *, penalty: float, start: Float | None = None) -> Float:
+def fit_softmax(
+    x: Float, labels: NDArray[np.int64], classes: int, *, penalty: float, start: Float | None = None
+) -> Float:
     """Fit a penalised softmax classifier and return its parameters, bias last [class, dim + 1].
 
     Minimises sum(loss) + penalty / 2 |theta|^2, bias included, so that a class that is not there gets a small

@@ -12,3 +12,4 @@ from .mislabelled import mislabelled as mislabelled
 from .distill import distill as distill
 from .additive import Additive as Additive
 from .additive import Misjudged as Misjudged
+from .directions import directions as directions

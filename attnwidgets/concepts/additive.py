@@ -114,7 +114,9 @@ class Additive(Table):
                 raise ValueError(f"levels lacks slot {name!r}; it has {listed(map(str, levels))}.")
             if levels[name] not in known:
                 near = suggest(str(levels[name]), map(str, known))
-                raise ValueError(f"slot {name!r} has no level {levels[name]!r}; there are {', '.join(map(repr, known))}.{near}")
+                raise ValueError(
+                    f"slot {name!r} has no level {levels[name]!r}; there are {', '.join(map(repr, known))}.{near}"
+                )
             cell.append(known.index(levels[name]))
         return float(predicted(self._effects, np.array([cell]), self._order(order))[0])
 
@@ -143,7 +145,8 @@ class Additive(Table):
         errors = said - self.values
         rows = np.argsort(-np.abs(errors), kind="stable")[:k]
         return [
-            Misjudged(self._text(self.cells[at]), float(self.values[at]), float(said[at]), float(errors[at])) for at in rows
+            Misjudged(self._text(self.cells[at]), float(self.values[at]), float(said[at]), float(errors[at]))
+            for at in rows
         ]
 
     def _order(self, order: int | None) -> int:
@@ -191,5 +194,8 @@ class Additive(Table):
         lines = [self.summary, f"Additive, {self.target}, {how} {len(self.values):,} texts, {self.model}"]
         ranked = sorted(self.shares.items(), key=lambda item: -item[1])[:8]
         lines += [f"  {share:6.1%}  {name}" for name, share in ranked if not np.isnan(share)]
-        lines += [f"  worst: {quoted(each.text)} {each.model:+.2f}, student {each.student:+.2f}" for each in self.worst(2)]
+        lines += [
+            f"  worst: {quoted(each.text)} {each.model:+.2f}, student {each.student:+.2f}"
+            for each in self.worst(2)
+        ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -179,7 +179,9 @@ class Inputs:
         longer = order[-1].length / len(self.first.axes()[0])  # than the text whose memory is estimated
         size = 1
         if self.batched:
-            size = max(1, int(together(self.model, self.first, ceil(batch_size * longer), graph=back) / longer))
+            size = max(
+                1, int(together(self.model, self.first, ceil(batch_size * longer), graph=back) / longer)
+            )
         parts = [tuple(order[start : start + size]) for start in range(0, len(order), size)]
         for part in progress(parts, desc):
             inputs = self._inputs(part)

@@ -133,7 +133,9 @@ class ConceptScores(Table):
             IndexError: If there is no such layer.
         """
         require_named(concept, self.concepts)
-        mean = self.cavs[self.concepts.index(concept), position(layer, self.layers, "layer")].mean(0, dtype=float)
+        mean = self.cavs[self.concepts.index(concept), position(layer, self.layers, "layer")].mean(
+            0, dtype=float
+        )
         return mean / max(float(np.linalg.norm(mean)), 1e-30)
 
     def against(self, concept: str, other: str) -> ConceptScores:
@@ -171,7 +173,10 @@ class ConceptScores(Table):
         centred = own.layer(layer) - self.texts.layer(layer).mean(0)
         lengths = np.maximum(np.linalg.norm(centred, axis=1), 1e-30)
         cosines = centred @ self.direction(concept, layer) / lengths
-        return [SortedText(own.texts[at], float(cosines[at]), int(at)) for at in np.argsort(-cosines, kind="stable")]
+        return [
+            SortedText(own.texts[at], float(cosines[at]), int(at))
+            for at in np.argsort(-cosines, kind="stable")
+        ]
 
     def select(self, concepts: Sequence[str]) -> ConceptScores:
         """Return some concepts, by name.

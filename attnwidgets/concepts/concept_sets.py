@@ -66,7 +66,9 @@ class ConceptSets:
     def random_runs(self, runs: int, rng: np.random.Generator) -> list[tuple[Rows, Rows]]:
         """Return two random sets for every run, each of the median concept's size."""
         if self.drawn:
-            pairs = [(each, self.drawn[(at + 1) % len(self.drawn)]) for at, each in enumerate(self.drawn[:runs])]
+            pairs = [
+                (each, self.drawn[(at + 1) % len(self.drawn)]) for at, each in enumerate(self.drawn[:runs])
+            ]
             return [(np.setdiff1d(a, b), np.setdiff1d(b, a)) for a, b in pairs if len(np.setdiff1d(a, b))]
         size = int(np.median([len(rows) for rows in self.rows.values()] or [FEW]))
         size = max(1, min(size, len(self.pool) // 2))
@@ -104,20 +106,32 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
         if len(unique) < len(rows):
             notes.append(f"{name} holds {len(rows) - len(unique)} text(s) twice, which count once")
         if len(unique) < _LEAST:
-            raise ValueError(f"{purpose}: {name} holds {len(unique)} text; a direction needs at least {_LEAST}.")
+            raise ValueError(
+                f"{purpose}: {name} holds {len(unique)} text; a direction needs at least {_LEAST}."
+            )
         return unique
 
-    vectors = {name: vector for name, given in concepts.items() if (vector := vector_of(given, name)) is not None}
-    rows = {
-        str(name): rows_of(given, f"concepts[{name!r}]") for name, given in concepts.items() if name not in vectors
+    vectors = {
+        name: vector for name, given in concepts.items() if (vector := vector_of(given, name)) is not None
     }
-    drawn = tuple(rows_of(each, f"random[{at}]") for at, each in enumerate(random)) if _are_sets(random) else ()
+    rows = {
+        str(name): rows_of(given, f"concepts[{name!r}]")
+        for name, given in concepts.items()
+        if name not in vectors
+    }
+    drawn = (
+        tuple(rows_of(each, f"random[{at}]") for at, each in enumerate(random)) if _are_sets(random) else ()
+    )
     pool = np.unique(np.concatenate(drawn)) if drawn else rows_of(random, "random")
     shown = {text if isinstance(text, str) else id(text) for text in examples}
     for name, own in rows.items():
-        notes += _about(name, own, pool, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown])
+        notes += _about(
+            name, own, pool, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown]
+        )
         if len(np.setdiff1d(pool, own)) < _LEAST:
-            raise ValueError(f"{purpose}: every random text is one of concept {name!r}; give others as random.")
+            raise ValueError(
+                f"{purpose}: every random text is one of concept {name!r}; give others as random."
+            )
     return ConceptSets(tuple(texts), rows, vectors, pool, drawn, tuple(notes))
 
 
@@ -165,7 +179,11 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
     if vector is None:
         return None
     vector = np.array(vector, dtype=np.float64)
-    if vector.ndim not in (1, 2) or not np.isfinite(vector).all() or not np.linalg.norm(vector, axis=-1).all():
+    if (
+        vector.ndim not in (1, 2)
+        or not np.isfinite(vector).all()
+        or not np.linalg.norm(vector, axis=-1).all()
+    ):
         raise ValueError(
             f"concepts[{name!r}] is an array of shape {vector.shape}; a direction is [dim] or [layer, dim], finite "
             "and not zero."

@@ -82,10 +82,19 @@ class LayerStates:
     def _fit(self, rows: Rows, labels: Float) -> Fits:
         gram = self.gram[rows[:, :, None], rows[:, None, :]]
         # The mean of a fit's own examples is its origin, as its intercept is unpenalised.
-        gram = gram - gram.mean(1, keepdims=True) - gram.mean(2, keepdims=True) + gram.mean((1, 2), keepdims=True)
+        gram = (
+            gram
+            - gram.mean(1, keepdims=True)
+            - gram.mean(2, keepdims=True)
+            + gram.mean((1, 2), keepdims=True)
+        )
         if self.cav == "mean_difference":
             alpha = np.broadcast_to(labels / labels.sum() - (1 - labels) / (1 - labels).sum(), rows.shape)
-            halfway = 0.5 * np.einsum("fij,fj->fi", gram, alpha) @ (labels / labels.sum() + (1 - labels) / (1 - labels).sum())
+            halfway = (
+                0.5
+                * np.einsum("fij,fj->fi", gram, alpha)
+                @ (labels / labels.sum() + (1 - labels) / (1 - labels).sum())
+            )
             return Fits(alpha, -halfway)
         return fit_gram(gram / self.spread**2, labels, penalty=self.penalty, loss=self.cav)
 
@@ -106,7 +115,9 @@ class LayerStates:
         """Return the accuracy on held-out texts, by stratified cross-validation, of every pair [pair]."""
         parts = [[_folds(side, folds, rng) for side in pair] for pair in pairs]
         jobs = [
-            tuple(np.concatenate([part for number, part in enumerate(side) if number != fold]) for side in sides)
+            tuple(
+                np.concatenate([part for number, part in enumerate(side) if number != fold]) for side in sides
+            )
             for sides in parts
             for fold in range(folds)
         ]

@@ -100,7 +100,13 @@ def distill(
 def _scores(inputs: Inputs, target: Any, foil: Any, batch_size: int) -> tuple[Float, str]:
     """Return the target's value for every text [text], and its name."""
     logits = inputs.first.logits
-    if target is None and foil is None and logits is not None and logits.dim() == CLASSES and len(logits) == _TWO:
+    if (
+        target is None
+        and foil is None
+        and logits is not None
+        and logits.dim() == CLASSES
+        and len(logits) == _TWO
+    ):
         target, foil = 1, 0
     targets = TextTargets(inputs, _fixed(inputs, target), foil)
     if not targets.shared:
@@ -128,11 +134,19 @@ def _fixed(inputs: Inputs, target: Any) -> Any:
 
 
 def additive(
-    template: Template, cells: NDArray[np.int64], values: Float, order: int, target: str, model: str, seed: int
+    template: Template,
+    cells: NDArray[np.int64],
+    values: Float,
+    order: int,
+    target: str,
+    model: str,
+    seed: int,
 ) -> Additive:
     """Return the additive student of numbers on the cells of a template; see `distill`."""
     if not np.isfinite(values).all():
-        raise ValueError(f"{PURPOSE}: the target is NaN or infinite for {int((~np.isfinite(values)).sum())} texts.")
+        raise ValueError(
+            f"{PURPOSE}: the target is NaN or infinite for {int((~np.isfinite(values)).sum())} texts."
+        )
     names = list(template.levels)
     variance = float(values.var())
     constant = variance <= _NOTHING * max(float(np.square(values).mean()), 1e-300)
@@ -142,7 +156,10 @@ def additive(
         deepest = len(names) if 2 ** len(names) <= anova.MOST_TERMS else order
         effects = anova.exact(values.reshape(template.shape), deepest)
         fidelities = {
-            size: sum(float(np.square(each).mean()) for axes, each in effects.items() if 0 < len(axes) <= size) / variance
+            size: sum(
+                float(np.square(each).mean()) for axes, each in effects.items() if 0 < len(axes) <= size
+            )
+            / variance
             for size in range(1, order + 1)
             if not constant
         }
@@ -151,11 +168,19 @@ def additive(
         if fitted < order:
             notes.append("pairs have too many levels to be estimated from these texts")
         order = fitted
-        fidelities = {} if constant else {size: _held_out(values, cells, template.shape, size, seed) for size in range(1, order + 1)}
+        fidelities = (
+            {}
+            if constant
+            else {size: _held_out(values, cells, template.shape, size, seed) for size in range(1, order + 1)}
+        )
         total = np.prod([float(size) for size in template.shape])
-        notes.append(f"estimated from {len(values):,} of {total:,.0f} texts, fidelity on texts that were held out")
+        notes.append(
+            f"estimated from {len(values):,} of {total:,.0f} texts, fidelity on texts that were held out"
+        )
     shares = {
-        " x ".join(names[axis] for axis in axes): float("nan") if constant else float(np.square(each).mean()) / variance
+        " x ".join(names[axis] for axis in axes): float("nan")
+        if constant
+        else float(np.square(each).mean()) / variance
         for axes, each in effects.items()
         if axes
     }

@@ -37,7 +37,9 @@ def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
         if marks.any()
     ]
     said = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
-    return Sheet(f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])).figure(columns)
+    return Sheet(
+        f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])
+    ).figure(columns)
 
 
 def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Figure:
@@ -61,7 +63,9 @@ def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Fi
 def additive_figure(shown: Additive, *, columns: int) -> Figure:
     """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
     ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
-    parts: list[Part] = [Bars([Bar(name, share) for name, share in ranked], 1.0, "{:.3f}", "share of the variance")]
+    parts: list[Part] = [
+        Bars([Bar(name, share) for name, share in ranked], 1.0, "{:.3f}", "share of the variance")
+    ]
     top = max((float(np.abs(shape).max()) for shape in shown.shapes.values()), default=1.0)
     for name, shape in shown.shapes.items():
         levels = shown.slots[name]
@@ -70,6 +74,11 @@ def additive_figure(shown: Additive, *, columns: int) -> Figure:
             line = Line("adds", shape[order])
             parts.append(Lines([line], [levels[at] for at in order], name, shown.target, tall=1.2))
         else:
-            bars = [Bar(str(level) or "(nothing)", float(value)) for level, value in zip(levels, shape, strict=True)]
+            bars = [
+                Bar(str(level) or "(nothing)", float(value))
+                for level, value in zip(levels, shape, strict=True)
+            ]
             parts.append(Bars(bars, top, "{:+.2f}", name))
-    return Sheet(shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes])).figure(columns)
+    return Sheet(
+        shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes])
+    ).figure(columns)

@@ -95,7 +95,9 @@ def _head_of(inputs: Inputs) -> str:
     logits = inputs.first.logits
     what = type(inputs.model).__name__
     if logits is None or logits.dim() != CLASSES:
-        raise UnsupportedModelError(f"{inputs.purpose}: {what} predicts no classes, so it has no head to fit. {_INSTEAD}")
+        raise UnsupportedModelError(
+            f"{inputs.purpose}: {what} predicts no classes, so it has no head to fit. {_INSTEAD}"
+        )
     found: list[str] = []
     with borrowed(inputs.model) as twin:
         handles = []
@@ -104,7 +106,9 @@ def _head_of(inputs: Inputs) -> str:
 
                 def keep(_: nn.Module, __: Any, out: Tensor, name: str = name) -> None:
                     rows = out.detach().reshape(-1, out.shape[-1]).cpu().float()
-                    if bool((rows - logits.float()).abs().max(-1).values.min() < 1e-4 * (1 + logits.abs().max())):
+                    if bool(
+                        (rows - logits.float()).abs().max(-1).values.min() < 1e-4 * (1 + logits.abs().max())
+                    ):
                         found.append(name)
 
                 handles.append(module.register_forward_hook(keep))

@@ -149,15 +149,21 @@ def of_features(
     refit = fitted(reading, labels, l2)
     features, tests = refit.features, with_ones(test_reading.features)
     values = refit.influence(tests, test_labels, measure=measure)
-    corrected = refit.influence(tests, test_labels, measure=measure, without=True) if correct_leverage else values
+    corrected = (
+        refit.influence(tests, test_labels, measure=measure, without=True) if correct_leverage else values
+    )
     if normalize:
         values = values / np.sqrt(np.maximum(refit.self_influence, 1e-300))
     agreements = []
     for each, own in ((features, reading), (tests, test_reading)):
         said = refit.predicted(refit.says(each))
-        agreements.append(float((said == _predicted(own)).mean()) if refit.kind != "regression" else float("nan"))
+        agreements.append(
+            float((said == _predicted(own)).mean()) if refit.kind != "regression" else float("nan")
+        )
     outputs = refit.says(features)
-    lengths = [np.maximum(np.linalg.norm(each, axis=1), 1e-300) for each in (test_reading.features, reading.features)]
+    lengths = [
+        np.maximum(np.linalg.norm(each, axis=1), 1e-300) for each in (test_reading.features, reading.features)
+    ]
     cosines = test_reading.features @ reading.features.T / lengths[0][:, None] / lengths[1]
     return Influence(
         values=values,
@@ -191,7 +197,9 @@ def fitted(reading: HeadReading, labels: Float, l2: float) -> Refit:
     """
     if len(np.unique(labels)) < _TWO:
         only = _spelled(labels[:1], reading.classes)[0]
-        raise ValueError(f"{PURPOSE}: all {len(labels)} training texts have the label {only!r}; a head needs two.")
+        raise ValueError(
+            f"{PURPOSE}: all {len(labels)} training texts have the label {only!r}; a head needs two."
+        )
     count = len(reading.weight)
     kind: Kind = "regression" if count == 1 else "binary" if count == _TWO else "classes"
     outputs = 1 if count <= _TWO else count
@@ -210,7 +218,9 @@ def _by_gradients(
     logits = train.first.logits
     spelled: list[tuple[str, ...]] = []
     numbers: list[Float] = []
-    for inputs, texts, own, name in zip((train, tests), given, labels, ("labels", "test_labels"), strict=True):
+    for inputs, texts, own, name in zip(
+        (train, tests), given, labels, ("labels", "test_labels"), strict=True
+    ):
         if logits is not None and logits.dim() == CLASSES:
             classes = class_names(train.first) if len(logits) > 1 else ()
             known = own is None and not _labelled(texts) and name == "test_labels"

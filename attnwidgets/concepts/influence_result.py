@@ -126,7 +126,8 @@ class Influence(Table):
         order = [int(at) for at in np.argsort(sign * row, kind="stable")[:k] if sign * row[at] < 0]
         change = np.full(len(row), np.nan) if self.change is None else self.change[test]
         return [
-            InfluentialText(self.train[at], self.train_labels[at], float(row[at]), float(change[at]), at) for at in order
+            InfluentialText(self.train[at], self.train_labels[at], float(row[at]), float(change[at]), at)
+            for at in order
         ]
 
     def leave_one_out(self, train: Iterable[int] | None = None) -> Float:
@@ -142,7 +143,9 @@ class Influence(Table):
             ValueError: For influence by gradients, which fits no head.
         """
         if self._refit is None:
-            raise ValueError("leave_one_out() fits a head again, and influence of='gradients' has none; use of='head'.")
+            raise ValueError(
+                "leave_one_out() fits a head again, and influence of='gradients' has none; use of='head'."
+            )
         every = range(len(self.train))
         chosen = list(every if train is None else (every[position(at, every, "train")] for at in train))
         features, labels = self._tests
@@ -185,7 +188,9 @@ class Influence(Table):
         return influence_figure(self, test, k=k, columns=columns)
 
     def __repr__(self) -> str:
-        lines = [f"Influence by {self.of} on the {self.measure} [test {self.shape[0]}, train {self.shape[1]}] {self.model}"]
+        lines = [
+            f"Influence by {self.of} on the {self.measure} [test {self.shape[0]}, train {self.shape[1]}] {self.model}"
+        ]
         if self.of == "head":
             lines.append(
                 f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for {self.agreement:.0%} of tests "
@@ -194,5 +199,7 @@ class Influence(Table):
         for test in range(min(1, len(self.tests))):
             lines.append(f"  {quoted(self.tests[test])}, {self.test_labels[test]}")
             for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
-                lines += [f"    {word} {each.influence:+.3g}  {each.label}: {quoted(each.text)}" for each in ranked]
+                lines += [
+                    f"    {word} {each.influence:+.3g}  {each.label}: {quoted(each.text)}" for each in ranked
+                ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

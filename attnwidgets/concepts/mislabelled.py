@@ -50,7 +50,9 @@ def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
     if not wrong:
         raise ValueError("flipped is empty: name at least one training text whose label is wrong.")
     if wrong[0] < 0 or wrong[-1] >= n:
-        raise IndexError(f"flipped names text {wrong[-1] if wrong[-1] >= n else wrong[0]}; there are 0 to {n - 1}.")
+        raise IndexError(
+            f"flipped names text {wrong[-1] if wrong[-1] >= n else wrong[0]}; there are 0 to {n - 1}."
+        )
     rows = []
     for scores in (influence.self_influence, influence.losses):
         first = np.argsort(-scores, kind="stable")[: len(wrong)]

@@ -13,7 +13,25 @@ if TYPE_CHECKING:
 
     At = str | int | Sequence[Any]
 
-NAMED = ("cls", "mean", "last", "mask")
+NAMED = ("cls", "mean", "last", "mask", "tokens")
+
+
+def rows_of(inputs: Inputs, at: At) -> list[list[tuple[int, ...]]]:
+    """Return the rows of states of every input: for each row, the tokens whose states are averaged.
+
+    There is one row for every text, and for "tokens" one for each of its tokens that is not special.
+    """
+    if isinstance(at, str) and at == "tokens":
+        return [[(number,) for number in _ordinary(inputs, read)] for read in inputs.reads]
+    return [[places] for places in places_of(inputs, at)]
+
+
+def _ordinary(inputs: Inputs, read: Read) -> list[int]:
+    if read.sample is not None and read.sample.text is not None:
+        special = read.sample.text.special
+    else:
+        special = inputs.trace_of(read).axes()[0].units["token"].special
+    return [number for number, is_special in enumerate(special) if not is_special]
 
 
 def places_of(inputs: Inputs, at: At) -> list[tuple[int, ...]]:

@@ -21,8 +21,12 @@ def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
     for name in (concept, other):
         require_named(name, scores.concepts)
         if name not in sets.rows:
-            raise ValueError(f"concept {name!r} was given as a direction; a relative concept needs the texts of both.")
-    first, second = (np.setdiff1d(sets.rows[a], sets.rows[b]) for a, b in ((concept, other), (other, concept)))
+            raise ValueError(
+                f"concept {name!r} was given as a direction; a relative concept needs the texts of both."
+            )
+    first, second = (
+        np.setdiff1d(sets.rows[a], sets.rows[b]) for a, b in ((concept, other), (other, concept))
+    )
     if not len(first) or not len(second):
         raise ValueError(f"concepts {concept!r} and {other!r} hold the same texts; nothing tells them apart.")
     shared = len(np.intersect1d(sets.rows[concept], sets.rows[other]))

@@ -12,7 +12,7 @@ import torch
 from attnwidgets._errors import suggests_keywords
 from attnwidgets._selecting import pick
 from attnwidgets.concepts.batches import Inputs
-from attnwidgets.concepts.places import places_of
+from attnwidgets.concepts.places import rows_of
 from attnwidgets.concepts.states_result import States
 from attnwidgets.concepts.text_targets import TextTargets
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
@@ -66,9 +66,10 @@ def states(
         layers: Numbers of layers: l is the input of block l, the last one the output of the last block. All by
             default.
         at: Where the state of a text is: "cls" (its first token), "mean" (over all tokens, special ones
-            included), "last" (token), "mask" (the first mask token), the number of a token; or a list with
-            one entry for every text: the number of a token, a word, or characters (start, stop), of whose
-            tokens the mean is taken.
+            included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a row of
+            states for each token that is not special, instead of one for each text; or a list with one entry for
+            every text: the number of a token, a word, or characters (start, stop), of whose tokens the mean is
+            taken.
         target: What is differentiated, as every method takes it: a class by name or index,
             `aw.targets.token(...)`, ... None takes no gradients.
         foil: What the target is contrasted with.
@@ -136,8 +137,9 @@ def states_of(
     targets = TextTargets(inputs, target, foil) if back else None
     if targets is not None and not targets.shared:
         inputs.run_alone()
-    places = places_of(inputs, at)
-    collected = _Collected(len(inputs.reads), chosen, byte_budget(memory), back=back)
+    rows = rows_of(inputs, at)
+    first = np.cumsum([0, *map(len, rows)])
+    collected = _Collected(int(first[-1]), chosen, byte_budget(memory), back=back)
     with forced(force), inputs.running(back=back, batch_size=batch_size, desc="states") as (twin, batches):
         for batch in batches:
             graph = run_blocks(inputs, twin, batch, name, blocks, hidden=back and targets.hidden)  # type: ignore[union-attr]
@@ -146,16 +148,19 @@ def states_of(
             if targets is not None:
                 score = targets.scores(graph.outputs, batch)
                 slopes = gradients(score, kept)
-                collected.scores[[read.index for read in batch.reads]] = score.detach().double().cpu().numpy()
+                for read, number in zip(batch.reads, score.detach().double().cpu().tolist(), strict=True):
+                    collected.scores[first[read.index] : first[read.index + 1]] = number
             for row, read in enumerate(batch.reads):
-                collected.put(read.index, row, places[read.index], kept, slopes)
+                for number, places in enumerate(rows[read.index], int(first[read.index])):
+                    collected.put(number, row, places, kept, slopes)
+    own = [read for read in inputs.reads for _ in rows[read.index]]
     return States(
         collected.values,
         chosen,
-        inputs.names,
+        tuple(inputs.names[read.index] for read in own),
         _said(at),
-        np.array([place[0] for place in places]),
-        np.array([read.length for read in inputs.reads]),
+        np.array([places[0] for each in rows for places in each]),
+        np.array([read.length for read in own]),
         collected.slopes,
         collected.scores if back else None,
         targets.label if targets is not None else "",
@@ -216,7 +221,9 @@ class _Collected:
         with torch.no_grad():
             self.values[index] = torch.stack([each[row, at].float().mean(0) for each in kept]).cpu().numpy()
             if slopes is not None and self.slopes is not None:
-                self.slopes[index] = torch.stack([each[row, at].float().sum(0) for each in slopes]).cpu().numpy()
+                self.slopes[index] = (
+                    torch.stack([each[row, at].float().sum(0) for each in slopes]).cpu().numpy()
+                )
 
     def _make(self, width: int) -> None:
         shape = (*self._size, width)
@@ -226,7 +233,9 @@ class _Collected:
             self.slopes = np.zeros(shape, np.float32) if self._back else None
             return
         self.folder = TemporaryDirectory(prefix="attnwidgets-states-", ignore_cleanup_errors=True)
-        self.notes = (f"{spoken_bytes(need)} of states are in a temporary file (memory={self._budget:,} bytes)",)
+        self.notes = (
+            f"{spoken_bytes(need)} of states are in a temporary file (memory={self._budget:,} bytes)",
+        )
         self.values = self._file("states", shape)
         self.slopes = self._file("gradients", shape) if self._back else None
 

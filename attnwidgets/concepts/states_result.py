@@ -29,7 +29,8 @@ class States(Table):
             block l, the last one the output of the last block.
         layers: Numbers of the layers.
         texts: The texts; for pictures and sound what `trace.text` says.
-        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", or "given places".
+        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens", where a
+            row is a token and no longer a text, and `texts`, `scores` and `lengths` repeat those of its text.
         positions: Number of the (first) token that was read [text].
         lengths: Number of tokens [text].
         gradients: Gradient of the target by the state [text, layer, dim]; None if none was asked for. For the
@@ -98,7 +99,9 @@ class States(Table):
             ValueError: If no gradients were asked for.
         """
         if self.gradients is None:
-            raise ValueError("these states have no gradients; aw.concepts.states(..., target=...) takes them.")
+            raise ValueError(
+                "these states have no gradients; aw.concepts.states(..., target=...) takes them."
+            )
         return self.gradients[:, position(layer, self.layers, "layer")]
 
     def select(self, texts: Any = None, *, layers: int | Iterable[int] | slice | None = None) -> States:

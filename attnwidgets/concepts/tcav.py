@@ -126,6 +126,10 @@ def tcav(
         ((1, 1), True)
     """
     require_choice("cav", cav, CAVS)
+    if isinstance(at, str) and at == "tokens":
+        raise ValueError(
+            "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or 'last'."
+        )
     _require_counts(runs=runs, folds=folds, permutations=permutations)
     shown = texts_of(examples, PURPOSE, "examples")
     sets = concept_sets(concepts, random, shown, PURPOSE)
@@ -151,7 +155,9 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
         parts.append(_layer(sets, states, settings, column, rng))
     p = np.stack([part.p for part in parts], axis=1)
     cosines = np.array([_mean_cosine(examples.gradient(layer)) for layer in examples.layers])
-    constant = [layer for layer, cosine in zip(examples.layers, cosines, strict=True) if cosine > _SAME_GRADIENT]
+    constant = [
+        layer for layer, cosine in zip(examples.layers, cosines, strict=True) if cosine > _SAME_GRADIENT
+    ]
     notes = list(sets.notes)
     if constant:
         notes.append(
@@ -245,7 +251,9 @@ def _p_of_directions(
 def _unit(vector: Float, column: int, width: int, name: str) -> Float:
     own = vector if vector.ndim == 1 else vector[column % len(vector)]
     if own.shape != (width,) or (vector.ndim > 1 and column >= len(vector)):
-        raise ValueError(f"concepts[{name!r}] has shape {vector.shape}; states are {width} wide at every layer.")
+        raise ValueError(
+            f"concepts[{name!r}] has shape {vector.shape}; states are {width} wide at every layer."
+        )
     return own / np.linalg.norm(own)
 
 
@@ -261,7 +269,9 @@ def _require_finite(states: LayerStates, layer: int) -> None:
         if not np.isfinite(values).all():
             raise ValueError(f"{PURPOSE}: the {name} of layer {layer} hold NaN or infinite values.")
     if not np.any(states.gradients):
-        raise ValueError(f"{PURPOSE}: the target does not depend on the states of layer {layer}: all gradients are zero.")
+        raise ValueError(
+            f"{PURPOSE}: the target does not depend on the states of layer {layer}: all gradients are zero."
+        )
 
 
 def _require_counts(**counts: int) -> None:

@@ -84,7 +84,9 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
     try:
         parsed = list(string.Formatter().parse(sentence))
     except ValueError as error:
-        raise ValueError(f"{purpose}: template {quoted(sentence)} cannot be read ({error}); a brace itself is {{{{.") from error
+        raise ValueError(
+            f"{purpose}: template {quoted(sentence)} cannot be read ({error}); a brace itself is {{{{."
+        ) from error
     parts = tuple(
         (literal, None if name is None else (name, form or "")) for literal, name, form, _ in parsed
     )
@@ -98,7 +100,9 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
                 f"{suggest(name, map(str, slots))}"
             )
     if extra := [name for name in slots if name not in named]:
-        raise ValueError(f"{purpose}: slots names {extra[0]!r}, which is not in the template; it has {listed(named)}.")
+        raise ValueError(
+            f"{purpose}: slots names {extra[0]!r}, which is not in the template; it has {listed(named)}."
+        )
     levels = {str(name): _levels(name, given, purpose) for name, given in slots.items()}
     return Template(parts, levels)
 

@@ -41,7 +41,9 @@ def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
     if given is None:
         blocks = [block for names in block_names(inputs.first, inputs.model).values() for block in names]
         tables = {
-            name for name, module in inputs.model.named_modules() if isinstance(module, nn.Embedding) or "embed" in name
+            name
+            for name, module in inputs.model.named_modules()
+            if isinstance(module, nn.Embedding) or "embed" in name
         }
         last = blocks[-1:]
         others = [*blocks[:-1], *tables]

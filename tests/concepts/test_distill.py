@@ -31,11 +31,15 @@ def test_an_additive_function_has_no_pairs() -> None:
     assert max(share for name, share in found.shares.items() if " x " in name) < 1e-12
     for part, shape in zip(parts, found.shapes.values(), strict=True):
         np.testing.assert_allclose(shape, part - part.mean(), atol=1e-12)
-    assert found.predict({"a": "z", "b": "x", "c": 4.0}) == pytest.approx(parts[0][2] + parts[1][0] + parts[2][2])
+    assert found.predict({"a": "z", "b": "x", "c": 4.0}) == pytest.approx(
+        parts[0][2] + parts[1][0] + parts[2][2]
+    )
 
 
 def test_exclusive_or_is_lost_by_slots_and_kept_by_pairs() -> None:
-    found = student(lambda cells: (cells[:, 0] ^ cells[:, 1]).astype(float), {"a": "no yes".split(), "b": [0, 1]})
+    found = student(
+        lambda cells: (cells[:, 0] ^ cells[:, 1]).astype(float), {"a": "no yes".split(), "b": [0, 1]}
+    )
     assert found.fidelity == pytest.approx(0, abs=1e-12)
     assert found.shares["a x b"] == pytest.approx(1)
     assert found.fidelities[2] == pytest.approx(1)
@@ -122,7 +126,9 @@ def test_the_reference_is_met_on_the_demo_classifier(shared: Any) -> None:
     for name in kept.files:
         if name.startswith("share_"):
             assert found.shares[name[6:].replace("+", " x ")] == pytest.approx(float(kept[name]), abs=1e-12)
-    np.testing.assert_allclose(found.pairs["intensity", "adj"], kept["effect_intensity_adj"][0, :, :, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        found.pairs["intensity", "adj"], kept["effect_intensity_adj"][0, :, :, 0], atol=1e-12
+    )
     assert found.fidelity == pytest.approx(0.782, abs=1e-3)
     model, tokenizer = aw.demo_model("classifier")
     run = aw.concepts.distill(model, tokenizer, meta["template"], meta["slots"] | {"thing": ["soup", "film"]})

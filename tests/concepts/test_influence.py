@@ -23,19 +23,26 @@ class Labelled:
 @pytest.fixture(scope="module")
 def reference(shared: Any) -> dict[str, Any]:
     folder = shared / "reference" / "concepts"
-    return {"head": dict(np.load(folder / "influence_head.npz")), "tests": dict(np.load(folder / "influence_tests.npz"))}
+    return {
+        "head": dict(np.load(folder / "influence_head.npz")),
+        "tests": dict(np.load(folder / "influence_tests.npz")),
+    }
 
 
 @pytest.fixture(scope="module")
 def found() -> Any:
     model, tokenizer = aw.demo_model("classifier")
     tests = aw.demo_texts("test")
-    return aw.concepts.influence(model, tokenizer, aw.demo_texts("train"), [tests[at] for at in range(0, 74, 8)])
+    return aw.concepts.influence(
+        model, tokenizer, aw.demo_texts("train"), [tests[at] for at in range(0, 74, 8)]
+    )
 
 
 def test_the_head_and_its_influence_are_the_references_from_their_features(reference) -> None:
     head, tests = reference["head"], reference["tests"]
-    refit = Refit(with_ones(head["features_train"].astype(float)), head["labels_train"].astype(float), 1, "binary", 0.01)
+    refit = Refit(
+        with_ones(head["features_train"].astype(float)), head["labels_train"].astype(float), 1, "binary", 0.01
+    )
     features = with_ones(tests["features"].astype(float))
     np.testing.assert_allclose(refit.theta[0], head["theta"], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(refit.self_influence, head["self_influence"], rtol=1e-9)
@@ -106,7 +113,9 @@ def test_a_copy_of_a_test_with_the_other_label_harms_it_most() -> None:
     train.append(Labelled(test.text, "negative"))
     found = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")])
     assert found.harmful(0, 1)[0].number == 40
-    again = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")], measure="margin")
+    again = aw.concepts.influence(
+        model, tokenizer, train, [Labelled(test.text, "positive")], measure="margin"
+    )
     assert again.harmful(0, 1)[0].number == 40
 
 
@@ -162,7 +171,9 @@ def test_gradients_are_those_of_single_losses() -> None:
         outputs = model.eval()(**tokenizer(each.text, return_tensors="pt"))
         label = torch.tensor([int(each.label == "positive")])
         loss = torch.nn.functional.cross_entropy(outputs.logits, label)
-        return torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, model.classifier.parameters())])
+        return torch.cat(
+            [part.reshape(-1) for part in torch.autograd.grad(loss, model.classifier.parameters())]
+        )
 
     expected = -torch.stack([slope(each) for each in tests]) @ torch.stack([slope(each) for each in train]).T
     np.testing.assert_allclose(found.values, expected.numpy(), atol=1e-5)
@@ -193,7 +204,10 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         ({"train": alike}, "have the label 'positive'"),
         ({"l2": 0.0}, "l2 is 0.0"),
         ({"labels": [0, 1]}, "2 labels, and there are 6 texts"),
-        ({"labels": ["positive", None, "negative", None, "positive", "negative"]}, r"labels\[1\] has no label \(2 of 6"),
+        (
+            {"labels": ["positive", None, "negative", None, "positive", "negative"]},
+            r"labels\[1\] has no label \(2 of 6",
+        ),
         ({"labels": ["positiv"] * 6}, "Did you mean 'positive'"),
         ({"labels": [2] * 6}, "the classes are"),
         ({"train": []}, "train is empty"),

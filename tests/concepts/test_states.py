@@ -25,7 +25,9 @@ def plain(classifier):
     for text in TEXTS:
         outputs = model.eval()(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
         slopes = torch.autograd.grad(outputs.logits[0, 0], outputs.hidden_states)
-        kept = [np.stack([each[0].detach().numpy() for each in part]) for part in (outputs.hidden_states, slopes)]
+        kept = [
+            np.stack([each[0].detach().numpy() for each in part]) for part in (outputs.hidden_states, slopes)
+        ]
         rows.append((*kept, outputs.logits[0, 0].item()))
     return rows
 
@@ -51,6 +53,16 @@ def test_states_and_gradients_are_those_of_a_plain_pass(classifier, plain, at, t
         np.testing.assert_allclose(found.values[row], picked, atol=2e-5)
         np.testing.assert_allclose(found.gradients[row], moved, atol=2e-6)
         assert found.scores[row] == pytest.approx(score, abs=1e-5)
+
+
+def test_every_token_is_a_row_of_its_own(classifier, plain) -> None:
+    found = aw.concepts.states(*classifier, TEXTS, at="tokens", target="negative")
+    hidden, slopes, score = plain[1]
+    rows = [row for row, text in enumerate(found.texts) if text == TEXTS[1]]
+    np.testing.assert_allclose(found.values[rows], hidden[:, 1:-1].swapaxes(0, 1), atol=2e-5)
+    np.testing.assert_allclose(found.gradients[rows], slopes[:, 1:-1].swapaxes(0, 1), atol=2e-6)
+    np.testing.assert_allclose(found.scores[rows], score, atol=1e-5)
+    assert found.positions[rows].tolist() == list(range(1, len(rows) + 1))
 
 
 def test_the_model_comes_back_as_it_was(classifier) -> None:

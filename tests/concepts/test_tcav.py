@@ -16,7 +16,15 @@ from attnwidgets.concepts.states_result import States
 from attnwidgets.concepts.tcav import Settings, concept_scores
 
 WIDTH = 24
-DEFAULTS = {"cav": "logistic", "penalty": 1.0, "runs": 4, "folds": 3, "permutations": 199, "level": 0.05, "seed": 0}
+DEFAULTS = {
+    "cav": "logistic",
+    "penalty": 1.0,
+    "runs": 4,
+    "folds": 3,
+    "permutations": 199,
+    "level": 0.05,
+    "seed": 0,
+}
 
 
 def states(values: Any, gradients: Any = None) -> States:
@@ -25,7 +33,9 @@ def states(values: Any, gradients: Any = None) -> States:
     slopes = None if gradients is None else np.asarray(gradients, dtype=np.float32)[:, None]
     n = len(values)
     texts = tuple(f"text {at}" for at in range(n))
-    return States(values, (0,), texts, "mean", np.zeros(n, int), np.ones(n, int), slopes, np.zeros(n), "class", "m")
+    return States(
+        values, (0,), texts, "mean", np.zeros(n, int), np.ones(n, int), slopes, np.zeros(n), "class", "m"
+    )
 
 
 def planted(seed: int = 0, texts: int = 40, noise: float = 0.5) -> dict[str, Any]:
@@ -52,7 +62,9 @@ def scored(made: dict[str, Any], **changes: Any) -> Any:
     random = sets.pop("random")
     made_sets = concept_sets(sets, random, [], "test")
     examples = states(np.zeros_like(made["slopes"]), made["slopes"])
-    return concept_scores(made_sets, states(np.concatenate(values)), examples, Settings(**(DEFAULTS | changes)))
+    return concept_scores(
+        made_sets, states(np.concatenate(values)), examples, Settings(**(DEFAULTS | changes))
+    )
 
 
 @pytest.mark.parametrize("cav", ["logistic", "mean_difference", "svm"])
@@ -129,7 +141,9 @@ def reference(shared: Any) -> dict[str, Any]:
         "captum": dict(np.load(folder / "tcav_cls.npz")),
         "logistic": dict(np.load(folder / "tcav_logistic_cls.npz")),
         "texts": aw.concepts.states(model, tokenizer, aw.demo_texts("train"), layers=layers, at="cls"),
-        "examples": aw.concepts.states(model, tokenizer, negative, layers=layers, at="cls", target="negative"),
+        "examples": aw.concepts.states(
+            model, tokenizer, negative, layers=layers, at="cls", target="negative"
+        ),
     }
 
 
@@ -160,9 +174,14 @@ def test_directions_accuracies_and_scores_are_the_references(reference) -> None:
             # Theirs are of other folds: the mean over many divisions is compared.
             draws = [states_of["logistic"].accuracy(pairs[:4], 3, np.random.default_rng(s)) for s in range(5)]
             gaps.append(np.mean(draws) - kept["accuracy3fold_first4"][row, :, column].mean())
-            plain = [states_of["mean_difference"].sensitivities(*fit[:2]) for fit in states_of["mean_difference"].fit(pairs)]
+            plain = [
+                states_of["mean_difference"].sensitivities(*fit[:2])
+                for fit in states_of["mean_difference"].fit(pairs)
+            ]
             scores = (np.stack(plain, 1) > 0).mean(0)
-            np.testing.assert_allclose(scores, kept["mean_difference_score"][row, :, column], atol=1 / 37 + 1e-6)
+            np.testing.assert_allclose(
+                scores, kept["mean_difference_score"][row, :, column], atol=1 / 37 + 1e-6
+            )
     assert np.abs(gaps).max() < 0.1
     assert abs(np.mean(gaps)) < 0.03
 
@@ -224,12 +243,18 @@ def test_texts_are_sorted_by_the_cosine_with_the_direction(found) -> None:
     assert np.mean(negated[:10]) > 2 * np.mean(negated)
     centred = found.texts.layer(4) - found.texts.layer(4).mean(0)
     first = centred[own[0].number]
-    assert own[0].cosine == pytest.approx(first @ found.direction("negation", 4) / np.linalg.norm(first), abs=1e-6)
+    assert own[0].cosine == pytest.approx(
+        first @ found.direction("negation", 4) / np.linalg.norm(first), abs=1e-6
+    )
 
 
 def test_a_table_and_a_figure_show_all_of_it(found) -> None:
     rows = found.to_rows()
-    assert [(row["concept"], row["layer"]) for row in rows][:3] == [("negation", 4), ("negation", 6), ("length", 4)]
+    assert [(row["concept"], row["layer"]) for row in rows][:3] == [
+        ("negation", 4),
+        ("negation", 6),
+        ("length", 4),
+    ]
     assert rows[0]["score"] == found.scores[0, 0]
     words = [text.get_text() for axes in found.figure().axes for text in axes.texts]
     assert {"negation", "length", "random texts"} <= set(words)

@@ -103,7 +103,9 @@ def probe(
     values, layers = _values(states, "states")
     task = probe_task(labels, groups, len(values))
     if not isinstance(folds, (int, np.integer)) or not 2 <= folds <= task.n:  # noqa: PLR2004
-        raise ValueError(f"folds must be a whole number from 2 to the number of texts, {task.n}, not {folds!r}.")
+        raise ValueError(
+            f"folds must be a whole number from 2 to the number of texts, {task.n}, not {folds!r}."
+        )
     if not penalty > 0:
         raise ValueError(f"penalty is {penalty}; without one, separable data has no best probe.")
     kind = control or ("shuffle" if groups is None else "type")
