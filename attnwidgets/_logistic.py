@@ -37,9 +37,9 @@ class Fits(NamedTuple):
 def fit_gram(gram: Float, labels: Float, *, penalty: float = 1.0, loss: Loss = "logistic") -> Fits:
     """Fit many penalised linear classifiers, each from the inner products of its own examples.
 
-    Minimises sum(loss) + penalty / 2 |w|^2 over w and an unpenalised intercept: scikit-learn's C is 1 / penalty.
-    Newton's method in the coordinates of a Cholesky factor of the Gram matrix, which makes the cost of a fit
-    independent of the width of the states.
+    Minimises sum(loss) + penalty / 2 |w|^2 over w and an unpenalised intercept: scikit-learn's C is 1 /
+    penalty. Newton's method in the coordinates of a Cholesky factor of the Gram matrix, which makes the cost
+    of a fit independent of the width of the states.
 
     Args:
         gram: Inner products x_i . x_j of each fit's examples [fit, example, example].
@@ -103,14 +103,12 @@ def _derivatives(f: Float, y: Float, loss: Loss) -> tuple[Float, Float]:
         return p - y, p * (1 - p)
     sign = 2 * y - 1
     gap = np.maximum(0.0, 1 - sign * f)
-    return -2 * sign * gap, 2.0 * (gap > 0)
+    return -2 * sign * gap, np.where(gap > 0, 2.0, 0.0)
 
 
 def _objective(f: Float, y: Float, theta: Float, penalties: Float, loss: Loss) -> Float:
-    if loss == "logistic":
-        losses = np.logaddexp(0.0, f) - y * f
-    else:
-        losses = np.maximum(0.0, 1 - (2 * y - 1) * f) ** 2
+    hinge = loss == "svm"
+    losses = np.maximum(0.0, 1 - (2 * y - 1) * f) ** 2 if hinge else np.logaddexp(0.0, f) - y * f
     return losses.sum(1) + 0.5 * (penalties * theta**2).sum(1)
 
 

@@ -42,7 +42,7 @@ class Misjudged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Additive(Table):
-    """A student of a model on a template: mean + a shape for every slot + pairs. Made by `aw.concepts.distill`.
+    """A student of a model on a template: mean + a shape for every slot + pairs, by `aw.concepts.distill`.
 
     Attributes:
         slots: The levels of every slot, by name, in the order of the axes.
@@ -50,15 +50,16 @@ class Additive(Table):
         target: What the target is called.
         mean: Mean of the target over all texts.
         shapes: What each level adds [level], by slot, with mean zero.
-        pairs: What each pair of levels adds beyond that [level, level], by two slots, with means zero; {} at order 1.
-        shares: Share of the variance that each slot, pair, ... explains, by names joined with " x ", 0 to 1. On a full
-            grid they add up to 1.
+        pairs: What each pair of levels adds beyond that [level, level], by two slots, with means zero; {} at
+            order 1.
+        shares: Share of the variance that each slot, pair, ... explains, by names joined with " x ", 0 to 1.
+            On a full grid they add up to 1.
         values: What the model says [text].
         cells: Level of every slot of the texts [text, slot].
         order: 1 for slots alone, 2 with pairs.
         estimated: Whether the template has more texts than were run, so that all numbers are estimates.
-        fidelities: Share of the variance that the student explains (R2), by order; of estimates, on texts that were
-            held out.
+        fidelities: Share of the variance that the student explains (R2), by order; of estimates, on texts
+            that were held out.
         model: The model's id.
         notes: What a reader must know.
     """
@@ -82,7 +83,7 @@ class Additive(Table):
 
     @property
     def fidelity(self) -> float:
-        """Share of the variance of the target that a sum over slots explains (R2), at most 1; NaN if it is constant."""
+        """Share of the variance that a sum over slots explains (R2), at most 1; NaN of a constant."""
         return self.fidelities[1]
 
     @property
@@ -115,7 +116,8 @@ class Additive(Table):
             if levels[name] not in known:
                 near = suggest(str(levels[name]), map(str, known))
                 raise ValueError(
-                    f"slot {name!r} has no level {levels[name]!r}; there are {', '.join(map(repr, known))}.{near}"
+                    f"slot {name!r} has no level {levels[name]!r}; there are "
+                    f"{', '.join(map(repr, known))}.{near}"
                 )
             cell.append(known.index(levels[name]))
         return float(predicted(self._effects, np.array([cell]), self._order(order))[0])
@@ -185,9 +187,9 @@ class Additive(Table):
         if np.isnan(self.fidelity):
             return f"{self.target} is the same for every text of the template: there is nothing to explain."
         said = "about " if self.estimated else ""
+        keeps, lost = f"{said}{self.fidelity:.1%}", f"{said}{max(0.0, 1 - self.fidelity):.1%}"
         pairs = f"; with pairs it keeps {said}{self.fidelities[2]:.1%}" if 2 in self.fidelities else ""  # noqa: PLR2004
-        lost = max(0.0, 1 - self.fidelity)
-        return f"A sum over slots keeps {said}{self.fidelity:.1%} of the variance and loses {said}{lost:.1%}{pairs}."
+        return f"A sum over slots keeps {keeps} of the variance and loses {lost}{pairs}."
 
     def __repr__(self) -> str:
         how = "estimated from" if self.estimated else "all"

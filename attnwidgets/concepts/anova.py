@@ -21,10 +21,10 @@ _COLUMNS = 3000  # of a least-squares fit
 
 
 def exact(values: Float, order: int) -> dict[Axes, Float]:
-    """Return the effects of every set of slots on a full grid [level, ...], with one axis for each of its slots.
+    """Return the effects of every set of slots on a full grid [level, ...], an axis for each of its slots.
 
-    Each effect has mean zero over each of its slots, and they are orthogonal: their mean squares add up to the
-    variance.
+    Each effect has mean zero over each of its slots, and they are orthogonal: their mean squares add up to
+    the variance.
 
     Args:
         values: The function on the grid.

@@ -223,8 +223,8 @@ def texts_of(texts: Any, purpose: str, name: str = "texts") -> list[Any]:
     if wrong is not None or len(kinds) > 1:
         said = "both texts and traces" if wrong is None else f"a {type(wrong).__name__}"
         raise TypeError(
-            f"{purpose}: {name} holds {said}; give strings, objects with .text, or traces (of pictures, sound "
-            "or pairs: aw.trace)."
+            f"{purpose}: {name} holds {said}; give strings, objects with .text, or traces (of pictures, "
+            "sound or pairs: aw.trace)."
         )
     return given
 

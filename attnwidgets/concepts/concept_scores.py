@@ -42,7 +42,7 @@ class SortedText(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConceptScores(Table):
-    """Scores of concepts [concept, layer] with all that tells whether to believe them. Made by `aw.concepts.tcav`.
+    """Scores of concepts [concept, layer], and whether to believe them. Made by `aw.concepts.tcav`.
 
     Attributes:
         concepts: Names of the concepts.
@@ -52,14 +52,15 @@ class ConceptScores(Table):
         cav: How directions were found.
         by_run: Share of examples that the direction of each run raises [concept, layer, run], 0 to 1.
         random: The same for random texts against others [layer, run].
-        sensitivity: Derivative of the target along the unit direction, mean over runs [example, concept, layer].
-        accuracy: Accuracy of the classifiers on held-out texts, mean over runs [concept, layer]; NaN for concepts
-            given as directions.
+        sensitivity: Derivative of the target along the unit direction, mean over runs [example, concept,
+            layer].
+        accuracy: Accuracy of the classifiers on held-out texts, mean over runs [concept, layer]; NaN for
+            concepts given as directions.
         p: Two-sided p of the mean sensitivity under exchanged membership [concept, layer].
         p_holm: The same, corrected for all concepts and layers (Holm 1979).
         cavs: Unit directions [concept, layer, run, dim].
-        gradient_cosine: Mean cosine between the gradients of different examples [layer]; at 1 a score can only
-            be 0 or 1.
+        gradient_cosine: Mean cosine between the gradients of different examples [layer]; at 1 a score can
+            only be 0 or 1.
         level: Level of significance.
         examples: States and gradients of the examples.
         texts: States of the texts of concepts and random sets.
@@ -158,12 +159,13 @@ class ConceptScores(Table):
         return relative(self, concept, other)
 
     def sort(self, concept: str, layer: int, texts: States | None = None) -> list[SortedText]:
-        """Return texts by how much they show a concept, most first: the cosine of their state with its direction.
+        """Return texts by the cosine of their state with a concept's direction, the largest first.
 
         Args:
             concept: Name of the concept.
             layer: Number of the layer.
-            texts: States of the texts (`aw.concepts.states`), read at the same place; the examples by default.
+            texts: States of the texts (`aw.concepts.states`), read at the same place; the examples by
+                default.
 
         Raises:
             ValueError: If there is no such concept.
@@ -218,10 +220,9 @@ class ConceptScores(Table):
         return concept_figure(self, columns=columns)
 
     def __repr__(self) -> str:
-        lines = [
-            f"ConceptScores of {self.target} [concept {len(self.concepts)}, layer {len(self.layers)}] at {self.at}, "
-            f"{self.cav.replace('_', ' ')}, {self.by_run.shape[2]} run(s), {len(self.examples)} examples"
-        ]
+        sizes = f"[concept {len(self.concepts)}, layer {len(self.layers)}]"
+        how = f"{self.cav.replace('_', ' ')}, {self.by_run.shape[2]} run(s), {len(self.examples)} examples"
+        lines = [f"ConceptScores of {self.target} {sizes} at {self.at}, {how}"]
         marks = self.significant
         for row, name in enumerate(self.concepts):
             cells = "  ".join(

@@ -85,8 +85,8 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
     """
     if not isinstance(concepts, Mapping):
         raise TypeError(
-            f"{purpose}: concepts is a {type(concepts).__name__}; give a mapping from names to texts, directions or "
-            "(sae, feature): {'negation': [...]}."
+            f"{purpose}: concepts is a {type(concepts).__name__}; give a mapping from names to texts, "
+            "directions or (sae, feature): {'negation': [...]}."
         )
     if not concepts:
         raise ValueError(f"{purpose}: concepts is empty; name at least one.")
@@ -185,8 +185,8 @@ def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:
         or not np.linalg.norm(vector, axis=-1).all()
     ):
         raise ValueError(
-            f"concepts[{name!r}] is an array of shape {vector.shape}; a direction is [dim] or [layer, dim], finite "
-            "and not zero."
+            f"concepts[{name!r}] is an array of shape {vector.shape}; a direction is [dim] or [layer, dim], "
+            "finite and not zero."
         )
     return vector
 

@@ -34,13 +34,15 @@ def directions(
 ) -> SAE:
     """Find directions of states without labels, as the features of an `SAE`.
 
-    The result is used like any sparse autoencoder: `aw.sae_features(trace, found)` says which directions are in which
-    token, `aw.feature_stats` collects their texts, and `aw.FeatureTable` and `aw.FeaturePanel` show them.
+    The result is used like any sparse autoencoder: `aw.sae_features(trace, found)` says which directions are
+    in which token, `aw.feature_stats` collects their texts, and `aw.FeatureTable` and `aw.FeaturePanel` show
+    them.
 
-        pca     principal components. Each gives two features, one for either side, so that activations are not
-                negative. No library is needed.
-        nmf     non-negative matrix factorisation of what is above and what is below the mean, so that parts add up;
-                activations are the non-negative part of the least-squares fit, an approximation to its codes.
+        pca     principal components. Each gives two features, one for either side, so that activations are
+                not negative. No library is needed.
+        nmf     non-negative matrix factorisation of what is above and what is below the mean, so that parts
+                add up; activations are the non-negative part of the least-squares fit, an approximation to
+                its codes.
         kmeans  clusters: one feature is active, that of the nearest centre; the larger, the nearer.
 
     Args:
@@ -52,12 +54,12 @@ def directions(
         seed: Seed of the search.
 
     Returns:
-        An `SAE` with `count` features (twice as many for "pca"). `.metadata["explained"]` is the share of the variance
-        of the states that it reconstructs.
+        An `SAE` with `count` features (twice as many for "pca"). `.metadata["explained"]` is the share of the
+        variance of the states that it reconstructs.
 
     Raises:
-        ValueError: If there are fewer states than `count`, several layers and none is chosen, or states are not
-            finite.
+        ValueError: If there are fewer states than `count`, several layers and none is chosen, or states are
+            not finite.
         IndexError: If there is no such layer.
         ModuleNotFoundError: If scikit-learn is needed and not installed.
 
@@ -75,8 +77,8 @@ def directions(
     values, number = _values(states, layer)
     if not isinstance(count, (int, np.integer)) or not 1 <= count <= min(values.shape):
         raise ValueError(
-            f"count must be a whole number from 1 to {min(values.shape)}, the smaller of the numbers of states and of "
-            f"dimensions, not {count!r}."
+            f"count must be a whole number from 1 to {min(values.shape)}, the smaller of the numbers of "
+            f"states and of dimensions, not {count!r}."
         )
     centre = values.mean(0)
     made = {"pca": _pca, "nmf": _nmf, "kmeans": _kmeans}[method](values - centre, int(count), seed)
@@ -126,7 +128,7 @@ def _values(states: Any, layer: int | None) -> tuple[Float, int | None]:
 
 
 def _site(states: Any, layer: int | None) -> str:
-    """Return the hook point of a layer: the input of block l, which for the last is the output of the one before."""
+    """Return the hook point of a layer: the input of a block is the output of the one before."""
     if layer is None:
         return ""
     stack = states.stack if states.stack in ("encoder", "decoder") else "blocks"
@@ -163,7 +165,7 @@ def _kmeans(centred: Float, count: int, seed: int) -> dict[str, Float]:
     except ModuleNotFoundError as error:
         raise _needs("kmeans") from error
     centres = KMeans(count, n_init=3, random_state=seed).fit(centred).cluster_centers_
-    # The nearest centre has the largest x . c - |c|^2 / 2; a constant for all makes it positive for every state.
+    # The nearest centre has the largest x . c - |c|^2 / 2; a constant makes it positive for every state.
     near = centred @ centres.T - 0.5 * np.square(centres).sum(1)
     above = max(0.0, -float(near.max(1).min())) * 1.01 + 1e-3
     lengths = np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)

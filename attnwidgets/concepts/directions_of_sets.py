@@ -1,4 +1,4 @@
-"""Directions that tell one set of texts from another, all from inner products: no fit sees a state's width."""
+"""Directions that tell one set of texts from another, from inner products: no fit sees a state's width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Cav = Literal["logistic", "mean_difference", "svm"]
 CAVS: tuple[Cav, ...] = ("logistic", "mean_difference", "svm")
 
-# The curvature of each loss at zero: a ridge regression with the penalty divided by it is one step of the fit.
+# The curvature of each loss at zero: ridge regression with the penalty over it is one step of the fit.
 _CURVATURE = {"logistic": 0.25, "svm": 2.0}
 
 

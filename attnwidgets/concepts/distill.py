@@ -50,21 +50,23 @@ def distill(
 ) -> Additive:
     """Take a model on a template apart into what each slot adds, what pairs add beyond that, and the rest.
 
-    A generalised additive model g = mean + sum of shapes + sum of pairs is what people can read. Words have no shape
-    function, but the slots of a template do: on all its texts the best such model follows exactly, by functional
-    analysis of variance, and with it the share of the variance that it loses: what a simpler model cannot say.
+    A generalised additive model g = mean + sum of shapes + sum of pairs is what people can read. Words have
+    no shape function, but the slots of a template do: on all its texts the best such model follows exactly,
+    by functional analysis of variance, and with it the share of the variance that it loses: what a simpler
+    model cannot say.
 
     Args:
         model: As `aw.trace` takes it.
         tokenizer: Its tokenizer.
         template: A sentence with slots: "The {thing} was {how}{adj}". Formats are allowed: "{price:.2f}".
         slots: The levels of every slot: strings (also empty ones, with their spaces), or numbers.
-        target: The number that is taken apart: a class by name or index, or any target. By default of two classes
-            the logit of the second less that of the first; else what the model predicts for the first text.
+        target: The number that is taken apart: a class by name or index, or any target. By default of two
+            classes the logit of the second less that of the first; else what the model predicts for the first
+            text.
         foil: What the target is contrasted with.
         order: 1 for slots alone, 2 with pairs.
-        most: Most texts that are run. A template with more is sampled, and all numbers are then estimates by least
-            squares, said so, with the fidelity measured on texts that were held out.
+        most: Most texts that are run. A template with more is sampled, and all numbers are then estimates by
+            least squares, said so, with the fidelity measured on texts that were held out.
         seed: Seed of the sampling.
         batch_size: Most texts of a batch.
         force: Run even if this needs more memory than is free.
@@ -76,7 +78,8 @@ def distill(
         ValueError: If slots and template do not fit, a slot has fewer than two levels, or `order` is unknown.
         TypeError: If `slots` is no mapping.
 
-    Source: functional analysis of variance (Hoeffding 1948); distillation into additive models: Tan et al. 2018.
+    Source: functional analysis of variance (Hoeffding 1948); distillation into additive models: Tan et al.
+    2018.
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")

@@ -12,6 +12,7 @@ from attnwidgets.figures.sheet import Part, Sheet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from attnwidgets.concepts.additive import Additive
     from attnwidgets.concepts.concept_scores import ConceptScores
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
     """Return scores over layers, with the spread over runs and the band of random texts, and accuracies."""
     low, high = shown.band
-    lines = [
-        Line(name, shown.scores[row], False, *np.quantile(shown.by_run[row], [0.05, 0.95], axis=1))
-        for row, name in enumerate(shown.concepts)
-    ]
-    lines.append(Line("random texts", shown.random.mean(1), True, low, high))
+    lines = [_spread(name, shown.scores[row], shown.by_run[row]) for row, name in enumerate(shown.concepts)]
+    lines.append(Line("random texts", shown.random.mean(1), dashed=True, low=low, high=high))
     parts = [Lines(lines, shown.layers, "layer", "share of examples raised")]
     known = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
     if known:
@@ -40,6 +38,12 @@ def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
     return Sheet(
         f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])
     ).figure(columns)
+
+
+def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating]) -> Line:
+    """Return a line with the band of nine of ten runs [layer, run]."""
+    low, high = np.quantile(runs, [0.05, 0.95], axis=1)
+    return Line(name, values, low=low, high=high)
 
 
 def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Figure:

@@ -1,4 +1,4 @@
-"""A classifier's head: its last linear map, what that reads of every text, and the labels it is trained on."""
+"""A classifier's head: its last linear map, what that reads of every text, and the labels of texts."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
         raise ValueError(f"{purpose}: {name} has {len(labels)} labels, and there are {len(texts)} texts.")
     if missing := [at for at, label in enumerate(labels) if label is None]:
         raise ValueError(
-            f"{purpose}: {name}[{missing[0]}] has no label ({len(missing)} of {len(labels)} have none); give labels, or leave "
-            "these texts out."
+            f"{purpose}: {name}[{missing[0]}] has no label ({len(missing)} of {len(labels)} have none); give "
+            "labels, or leave these texts out."
         )
     if not classes:
         return np.array(labels, dtype=np.float64)
@@ -151,7 +151,8 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
         number = folded.get(label.casefold()) if isinstance(label, str) else int(label)
         if number is None or not 0 <= number < len(classes):
             raise ValueError(
-                f"{purpose}: {name}[{at}] is {label!r}; the classes are {listed(classes)}.{suggest(str(label), classes)}"
+                f"{purpose}: {name}[{at}] is {label!r}; the classes are "
+                f"{listed(classes)}.{suggest(str(label), classes)}"
             )
         numbers.append(number)
     return np.array(numbers, dtype=np.float64)

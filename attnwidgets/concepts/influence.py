@@ -50,37 +50,38 @@ def influence(
 ) -> Influence:
     """Say which training texts helped, and which harmed, what a model says of other texts.
 
-    of="head" is exact: the classifier's last linear map is fitted again to what it reads of the training texts,
-    with mean(loss) + l2 / 2 |theta|^2 (bias penalised, one logit for two classes), and at its minimum
+    of="head" is exact: the classifier's last linear map is fitted again to what it reads of the training
+    texts, with mean(loss) + l2 / 2 |theta|^2 (bias penalised, one logit for two classes), and at its minimum
 
         values = - gradient of the test's loss . H^-1 gradient of the training text's loss
 
-    with H the Hessian. It explains this head: `.agreement` says how often that predicts what the model does. What
-    the training texts did to the layers below is not in it.
+    with H the Hessian. It explains this head: `.agreement` says how often that predicts what the model does.
+    What the training texts did to the layers below is not in it.
 
     of="gradients" compares the gradients of single losses by the model's own parameters (TracIn at its last
-    checkpoint): -values is their product, or with `normalize` their cosine. It follows leaving texts out far less
-    closely, and is for models without such a head, as language models, which need no labels.
+    checkpoint): -values is their product, or with `normalize` their cosine. It follows leaving texts out far
+    less closely, and is for models without such a head, as language models, which need no labels.
 
-    Positive values are harmful: more of the text raises the test's loss. Influence is fragile in deep networks (Basu
-    et al. 2021), and a few texts with large gradients lead every list; `normalize` divides by a text's own.
+    Positive values are harmful: more of the text raises the test's loss. Influence is fragile in deep
+    networks (Basu et al. 2021), and a few texts with large gradients lead every list; `normalize` divides by
+    a text's own.
 
     Args:
         model: As `aw.trace` takes it.
         tokenizer: Its tokenizer.
         train: Training texts: strings, or objects with `.text` and `.label`.
         tests: Texts to explain, in the same way.
-        labels: Labels of the training texts: names or indices of classes, or numbers for a regression. By default
-            their `.label`.
+        labels: Labels of the training texts: names or indices of classes, or numbers for a regression. By
+            default their `.label`.
         test_labels: Labels of the tests; by default their `.label`, or what the model predicts.
         of: "head" or "gradients".
         l2: Penalty of the head, above 0.
-        measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest other;
-            of a regression, the output), whose fall is harmful.
-        correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the text
-            instead of -values / n, which is too small for texts that decide their own prediction.
-        normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for gradients
-            take cosines.
+        measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest
+            other; of a regression, the output), whose fall is harmful.
+        correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
+            text instead of -values / n, which is too small for texts that decide their own prediction.
+        normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for
+            gradients take cosines.
         parameters: For gradients: names of modules or parameters; by default the last block and what follows.
         batch_size: Most texts of a batch.
         force: Run even if this needs more memory than is free.
@@ -89,11 +90,12 @@ def influence(
         `Influence` [test, train].
 
     Raises:
-        ValueError: If a label is missing or unknown, there is one class only, `l2` is not positive (separable data
-            then has no minimum), or memory is short.
+        ValueError: If a label is missing or unknown, there is one class only, `l2` is not positive (separable
+            data then has no minimum), or memory is short.
         UnsupportedModelError: If no linear map gives the model's logits (a ValueError).
 
-    Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon 1981);
+    Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon
+    1981);
     gradients: Pruthi et al. 2020. What gradients of deep networks answer: Bae et al. 2022.
 
     Example:
@@ -235,7 +237,7 @@ def _by_gradients(
     values = -found["products"]
     if normalize:
         values = values / np.sqrt(np.maximum(np.outer(found["tests"], found["train"]), 1e-300))
-    note = "gradients of the model's own parameters at its last checkpoint: similarity, not what leaving a text out does"
+    note = "similarity of gradients at the model's last checkpoint: not what leaving a text out does"
     return Influence(
         values=values,
         change=None,
@@ -280,7 +282,8 @@ def _notes(agreement: float, *, normalize: bool) -> tuple[str, ...]:
     notes = []
     if agreement < 0.9:  # noqa: PLR2004 - one test in ten
         notes.append(
-            f"the head fitted again predicts what the model does for only {agreement:.0%} of tests: it explains another head"
+            f"the head fitted again predicts what the model does for only {agreement:.0%} of tests: it "
+            "explains another head"
         )
     if normalize:
         notes.append("influence is divided by a text's own")

@@ -47,11 +47,12 @@ class Influence(Table):
     """Influence of training texts on tests [test, train]. Made by `aw.concepts.influence`.
 
     Attributes:
-        values: [test, train]: the derivative of a test's loss by the weight of a training text in the objective,
-            I_up,loss of Koh and Liang (2017). Positive is harmful: more of the text raises the loss. Leaving it
-            out changes the loss by about -values / n. With `normalize`, divided by the text's own.
-        change: Estimated change of the measure when a training text is left out [test, train]; positive: it was
-            helpful. None for gradients.
+        values: [test, train]: the derivative of a test's loss by the weight of a training text in the
+            objective, I_up,loss of Koh and Liang (2017). Positive is harmful: more of the text raises the
+            loss. Leaving it out changes the loss by about -values / n. With `normalize`, divided by the
+            text's own.
+        change: Estimated change of the measure when a training text is left out [test, train]; positive: it
+            was helpful. None for gradients.
         self_influence: Of every training text on its own loss [train], at least 0; large for texts that only
             they themselves explain, as wrong labels.
         losses: Loss of every training text [train], in nats.
@@ -188,13 +189,12 @@ class Influence(Table):
         return influence_figure(self, test, k=k, columns=columns)
 
     def __repr__(self) -> str:
-        lines = [
-            f"Influence by {self.of} on the {self.measure} [test {self.shape[0]}, train {self.shape[1]}] {self.model}"
-        ]
+        sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"
+        lines = [f"Influence by {self.of} on the {self.measure} {sizes} {self.model}"]
         if self.of == "head":
             lines.append(
-                f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for {self.agreement:.0%} of tests "
-                f"and {self.agreement_train:.0%} of training texts"
+                f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for "
+                f"{self.agreement:.0%} of tests and {self.agreement_train:.0%} of training texts"
             )
         for test in range(min(1, len(self.tests))):
             lines.append(f"  {quoted(self.tests[test])}, {self.test_labels[test]}")

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 def mislabelled(influence: Influence, flipped: Iterable[int]) -> Scorecard:
     """Score how well training texts with wrong labels are found, beside the plain loss and chance.
 
-    A text that only it itself explains influences its own loss most. So does, nearly as well, a text with a large
-    loss, which needs no Hessian: the scorecard shows both.
+    A text that only it itself explains influences its own loss most. So does, nearly as well, a text with a
+    large loss, which needs no Hessian: the scorecard shows both.
 
     Args:
         influence: Of a model trained with the wrong labels.
         flipped: Numbers of the training texts whose labels are known to be wrong.
 
     Returns:
-        A Scorecard [metric, method, 1] of two metrics, 0 to 1: average precision of the ranking, and recall, the
-        share of wrong labels among as many first texts. Baselines: "random" in closed form, "oracle".
+        A Scorecard [metric, method, 1] of two metrics, 0 to 1: average precision of the ranking, and recall,
+        the share of wrong labels among as many first texts. Baselines: "random" in closed form, "oracle".
 
     Raises:
         ValueError: If no text is named.

@@ -49,8 +49,8 @@ def places_of(inputs: Inputs, at: At) -> list[tuple[int, ...]]:
     if isinstance(at, str):
         if at not in NAMED:
             raise ValueError(
-                f"at {at!r} is not {', '.join(map(repr, NAMED))} or the number of a token.{suggest(at, NAMED)} "
-                "Words are given one for every text: at=['keys', 'door', ...]."
+                f"at {at!r} is not {', '.join(map(repr, NAMED))} or the number of a "
+                f"token.{suggest(at, NAMED)} Words are given one for every text: at=['keys', 'door', ...]."
             )
         return [_named(inputs, read, at) for read in inputs.reads]
     if isinstance(at, Sequence):
@@ -101,8 +101,8 @@ def _covering(inputs: Inputs, read: Read, start: int, stop: int) -> tuple[int, .
 def _spans(inputs: Inputs, read: Read) -> tuple[tuple[int, int], ...]:
     if read.sample is None or read.sample.text is None:
         raise ValueError(
-            f"at[{read.index}]: words and characters are found in texts, and {inputs.names[read.index]!r} was given as a "
-            "trace; give the number of a token."
+            f"at[{read.index}]: words and characters are found in texts, and {inputs.names[read.index]!r} "
+            "was given as a trace; give the number of a token."
         )
     return read.sample.text.spans
 

@@ -29,8 +29,8 @@ _SHARE = 0.5  # of the free memory, for the Hessian and its factor
 class Refit:
     """A linear head that minimises mean(loss) + l2 / 2 |theta|^2, its bias penalised like its weights.
 
-    Two classes share one output, the second's logit less the first's; other numbers have one each. A regression's
-    loss is half the squared error.
+    Two classes share one output, the second's logit less the first's; other numbers have one each. A
+    regression's loss is half the squared error.
 
     Attributes:
         features: What the head reads, and a column of ones [text, dim + 1].
@@ -167,7 +167,7 @@ class Refit:
 
     @cached_property
     def _spreads(self) -> Float:
-        """How far a text's outputs move when its own loss weighs more: a_i' H^-1 a_i [text, output, output]."""
+        """How far a text's outputs move with its own weight: a_i' H^-1 a_i [text, output, output]."""
         rank = self._own.shape[1]
         found = np.zeros((len(self.labels), self.outputs, self.outputs))
         block = max(1, int(2e8 / (8 * self.outputs**2 * rank)))
@@ -203,8 +203,8 @@ class Refit:
             features: Of the tests, with a column of ones [test, dim + 1].
             labels: Of the tests [test].
             measure: "loss", or "margin" for its fall (of a regression, the rise of the output).
-            without: Take the Hessian without the text, as when it is left out, for which it is one exact Newton
-                step.
+            without: Take the Hessian without the text, as when it is left out, for which it is one exact
+                Newton step.
         """
         tests = self._reduced(features)
         slopes = self.slopes(features, labels, measure)
@@ -239,7 +239,7 @@ class Refit:
         return slopes
 
     def measured(self, outputs: Float, labels: Float, measure: Measure) -> Float:
-        """Return the measure whose change is asked for [test]: the loss, or the margin with its sign turned."""
+        """Return the measure that is influenced [test]: the loss, or the margin with its sign turned."""
         if measure == "loss":
             return self.losses(outputs, labels)
         if self.kind == "regression":
@@ -252,7 +252,7 @@ class Refit:
         return others.max(1) - outputs[rows, own]
 
     def outputs_without(self, text: int, features: Float) -> Float:
-        """Return the outputs of tests [test, output] when one text is left out and the head is fitted again."""
+        """Return the outputs of tests [test, output] of a head that is fitted without one text."""
         weights = np.full(len(self.labels), 1 / len(self.labels))
         weights[text] = 0.0
         return self._reduced(features) @ self._minimum(weights, self._theta).T
@@ -280,5 +280,6 @@ def require_room(texts: int, dim: int, outputs: int, purpose: str) -> None:
     if free is not None and need > _SHARE * free and not is_forced():
         raise ValueError(
             f"{purpose}: the Hessian of {outputs} outputs over {min(texts, dim + 1):,} dimensions takes "
-            f"{spoken_bytes(need)}, and {spoken_bytes(free)} are free; take fewer training texts, or of='gradients'."
+            f"{spoken_bytes(need)}, and {spoken_bytes(free)} are free; take fewer training texts, or "
+            "of='gradients'."
         )

@@ -59,17 +59,17 @@ def states(
     moves each of them by the same vector, so that the gradient is the sum over these tokens.
 
     Args:
-        model: As `aw.trace` takes it; or a list of traces of one model (of pictures, of sound, of pairs), which
-            is read instead of texts.
+        model: As `aw.trace` takes it; or a list of traces of one model (of pictures, of sound, of pairs),
+            which is read instead of texts.
         tokenizer: Its tokenizer.
         texts: Strings, or objects with `.text`.
-        layers: Numbers of layers: l is the input of block l, the last one the output of the last block. All by
-            default.
+        layers: Numbers of layers: l is the input of block l, the last one the output of the last block. All
+            by default.
         at: Where the state of a text is: "cls" (its first token), "mean" (over all tokens, special ones
-            included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a row of
-            states for each token that is not special, instead of one for each text; or a list with one entry for
-            every text: the number of a token, a word, or characters (start, stop), of whose tokens the mean is
-            taken.
+            included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a
+            row of states for each token that is not special, instead of one for each text; or a list with one
+            entry for every text: the number of a token, a word, or characters (start, stop), of whose tokens
+            the mean is taken.
         target: What is differentiated, as every method takes it: a class by name or index,
             `aw.targets.token(...)`, ... None takes no gradients.
         foil: What the target is contrasted with.
@@ -128,8 +128,8 @@ def states_of(
     blocks = block_names(inputs.first, inputs.model).get(name, ())
     if not blocks:
         raise UnsupportedModelError(
-            f"{inputs.purpose} reads the states between blocks, and the blocks of {type(inputs.model).__name__} are "
-            "not found."
+            f"{inputs.purpose} reads the states between blocks, and the blocks of "
+            f"{type(inputs.model).__name__} are not found."
         )
     chosen = tuple(range(len(blocks) + 1))
     chosen = chosen if layers is None else pick(layers, chosen, "layer")
@@ -174,7 +174,7 @@ def states_of(
 def run_blocks(
     inputs: Inputs, twin: nn.Module, batch: Batch, stack: str, blocks: Sequence[str], *, hidden: bool = False
 ) -> Graph:
-    """Run a model on a batch and return the graph with the states of one stack: inputs of blocks, last output."""
+    """Run a model on a batch and return its graph with one stack's states: inputs of blocks, last output."""
     graph = Graph()
     graph.states[stack], graph.beside[stack] = [], []
     hooks = BlockHooks(graph, stack, len(blocks), None, ends=True)

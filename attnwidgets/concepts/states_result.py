@@ -25,12 +25,13 @@ class States(Table):
     """States of texts [text, layer, dim]. Made by `aw.concepts.states`.
 
     Attributes:
-        values: [text, layer, dim] in float32 (read-only); in a file where memory is short. Layer l is the input of
-            block l, the last one the output of the last block.
+        values: [text, layer, dim] in float32 (read-only); in a file where memory is short. Layer l is the
+            input of block l, the last one the output of the last block.
         layers: Numbers of the layers.
         texts: The texts; for pictures and sound what `trace.text` says.
-        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens", where a
-            row is a token and no longer a text, and `texts`, `scores` and `lengths` repeat those of its text.
+        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens",
+            where a row is a token and no longer a text, and `texts`, `scores` and `lengths` repeat those of
+            its text.
         positions: Number of the (first) token that was read [text].
         lengths: Number of tokens [text].
         gradients: Gradient of the target by the state [text, layer, dim]; None if none was asked for. For the
@@ -60,8 +61,8 @@ class States(Table):
     def __post_init__(self) -> None:
         if self.values.ndim != 3 or self.values.shape[:2] != (len(self.texts), len(self.layers)):  # noqa: PLR2004
             raise ValueError(
-                f"values has shape {self.values.shape}; it must be [text, layer, dim] of {len(self.texts)} texts and "
-                f"{len(self.layers)} layers."
+                f"values has shape {self.values.shape}; it must be [text, layer, dim] of {len(self.texts)} "
+                f"texts and {len(self.layers)} layers."
             )
 
     @property

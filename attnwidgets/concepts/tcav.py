@@ -77,15 +77,16 @@ def tcav(
     Each run takes other random texts. A score says something only where the classifier behind v generalises
     (`.accuracy`, by cross-validation) and where random texts in place of the concept's would not do the same
     (`.p`: membership is exchanged between the concept's texts and all random ones, and mean(S) compared; the
-    direction of each exchange is a linear discriminant, one Newton step of the fit; `.p_holm` is corrected for
-    the number of concepts and layers). A score depends on the sign alone, so that 1.0 may be a strong effect or
-    a tiny one, and where gradients are alike random texts have scores of 0 and 1, too: `.sensitivity` has sizes.
+    direction of each exchange is a linear discriminant, one Newton step of the fit; `.p_holm` is corrected
+    for the number of concepts and layers). A score depends on the sign alone, so that 1.0 may be a strong
+    effect or a tiny one, and where gradients are alike random texts have scores of 0 and 1, too:
+    `.sensitivity` has sizes.
 
     Args:
         model: As `aw.trace` takes it.
         tokenizer: Its tokenizer.
-        concepts: By name: texts that show the concept, a direction [dim] or [layer, dim] (as for steering), or
-            (sae, feature).
+        concepts: By name: texts that show the concept, a direction [dim] or [layer, dim] (as for steering),
+            or (sae, feature).
         examples: Texts whose prediction is explained, usually of the target's class.
         target: A class by name or index, or any target.
         random: Texts without the concept, from which each run draws as many as the concept has; or a list of
@@ -112,23 +113,24 @@ def tcav(
         TypeError: If `concepts` is no mapping.
         IndexError: If there is no such layer.
 
-    Source: Kim et al. 2018. Directions have length one (the authors' have not), p is by permutation (theirs is
-    a t-test over runs that share texts, whose p falls with the number of runs).
+    Source: Kim et al. 2018. Directions have length one (the authors' have not), p is by permutation (theirs
+    is a t-test over runs that share texts, whose p falls with the number of runs).
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
         >>> texts = [each.text for each in aw.demo_texts("train")]
-        >>> negated = [text for text in texts if " not " in text or "n't" in text]
+        >>> concepts = {"negation": [text for text in texts if " not " in text or "n't" in text]}
         >>> examples = [each.text for each in aw.demo_texts("test") if each.label == "negative"][:8]
-        >>> found = aw.concepts.tcav(
-        ...     model, tokenizer, {"negation": negated}, examples, "negative", random=texts[:60], layers=[4], runs=5)
+        >>> options = {"random": texts[:60], "layers": [4], "runs": 5}
+        >>> found = aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
         >>> found.scores.shape, bool(found.accuracy[0, 0] > 0.6)
         ((1, 1), True)
     """
     require_choice("cav", cav, CAVS)
     if isinstance(at, str) and at == "tokens":
         raise ValueError(
-            "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or 'last'."
+            "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or "
+            "'last'."
         )
     _require_counts(runs=runs, folds=folds, permutations=permutations)
     shown = texts_of(examples, PURPOSE, "examples")
@@ -161,8 +163,8 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
     notes = list(sets.notes)
     if constant:
         notes.append(
-            f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same direction for "
-            "every example, so that a score can only be 0 or 1 there"
+            f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same "
+            "direction for every example, so that a score can only be 0 or 1 there"
         )
     return ConceptScores(
         concepts=sets.names,
@@ -189,8 +191,15 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one layer says: scores [concept, run], random [run], sensitivity [example, concept], accuracy and p
-    [concept], directions [concept, run, dim].
+    """What one layer says.
+
+    Attributes:
+        scores: [concept, run].
+        random: [run].
+        sensitivity: [example, concept].
+        accuracy: [concept].
+        p: [concept].
+        cavs: [concept, run, dim].
     """
 
     scores: Float

@@ -75,11 +75,13 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
 
     Raises:
         TypeError: If `slots` is no mapping.
-        ValueError: If slots and sentence do not name the same, a slot has fewer than two levels, or one twice.
+        ValueError: If slots and sentence do not name the same, a slot has fewer than two levels, or one
+        twice.
     """
     if not isinstance(slots, Mapping):
         raise TypeError(
-            f"{purpose}: slots is a {type(slots).__name__}; give a mapping from names to levels: {{'adj': ['good', 'dull']}}."
+            f"{purpose}: slots is a {type(slots).__name__}; give a mapping from names to levels: "
+            f"{{'adj': ['good', 'dull']}}."
         )
     try:
         parsed = list(string.Formatter().parse(sentence))
@@ -96,8 +98,8 @@ def template_of(sentence: str, slots: Any, purpose: str) -> Template:
     for name in named:
         if name not in slots:
             raise ValueError(
-                f"{purpose}: the template names {name!r}, and slots has {listed(map(str, slots)) or 'nothing'}."
-                f"{suggest(name, map(str, slots))}"
+                f"{purpose}: the template names {name!r}, and slots has "
+                f"{listed(map(str, slots)) or 'nothing'}.{suggest(name, map(str, slots))}"
             )
     if extra := [name for name in slots if name not in named]:
         raise ValueError(

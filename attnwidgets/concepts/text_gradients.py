@@ -31,8 +31,8 @@ _SHARE = 0.5  # of the free memory, for the tests' gradients
 def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
     """Return the parameters whose gradients are compared: those of modules or parameters that were named.
 
-    By default those that are used after the last but one block: of the last block, and of all that is no block and
-    no embedding.
+    By default those that are used after the last but one block: of the last block, and of all that is no
+    block and no embedding.
 
     Raises:
         ValueError: If a name is no module or parameter of the model.
@@ -53,7 +53,8 @@ def parameter_names(inputs: Inputs, given: Sequence[str] | None) -> list[str]:
         if not any(_inside(name, [each]) for name in known):
             modules = [name for name, _ in inputs.model.named_modules() if name]
             raise ValueError(
-                f"{inputs.purpose}: parameters names {each!r}, which is no module or parameter.{suggest(each, modules)}"
+                f"{inputs.purpose}: parameters names {each!r}, which is no module or "
+                f"parameter.{suggest(each, modules)}"
             )
     return chosen
 
@@ -85,7 +86,8 @@ def gradient_products(
     if free is not None and need > _SHARE * free and not is_forced():
         raise ValueError(
             f"{train.purpose}: the gradients of {len(tests.reads)} tests by {count:,} parameters take "
-            f"{spoken_bytes(need)}, and {spoken_bytes(free)} are free; take fewer tests, or name fewer parameters=."
+            f"{spoken_bytes(need)}, and {spoken_bytes(free)} are free; take fewer tests, or name fewer "
+            "parameters=."
         )
     kept: list[Any] = [None] * len(tests.reads)
     for index, gradient, _ in _gradients(tests, test_labels, names):

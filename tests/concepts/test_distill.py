@@ -38,7 +38,7 @@ def test_an_additive_function_has_no_pairs() -> None:
 
 def test_exclusive_or_is_lost_by_slots_and_kept_by_pairs() -> None:
     found = student(
-        lambda cells: (cells[:, 0] ^ cells[:, 1]).astype(float), {"a": "no yes".split(), "b": [0, 1]}
+        lambda cells: (cells[:, 0] ^ cells[:, 1]).astype(float), {"a": ["no", "yes"], "b": [0, 1]}
     )
     assert found.fidelity == pytest.approx(0, abs=1e-12)
     assert found.shares["a x b"] == pytest.approx(1)

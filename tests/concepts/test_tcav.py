@@ -1,4 +1,4 @@
-"""TCAV: to captum's and scikit-learn's numbers, on planted concepts, and what it says of concepts by chance."""
+"""TCAV: to captum's and scikit-learn's numbers, on planted concepts, and on concepts by chance."""
 
 from __future__ import annotations
 

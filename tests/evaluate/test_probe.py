@@ -1,4 +1,4 @@
-"""Probes: on planted labels, on labels that say nothing, beside what a probe learns by heart, and on bad input."""
+"""Probes: on planted labels, on labels that say nothing, beside what is learnt by heart, on bad input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_labels_that_states_do_not_hold_take_no_fewer_bits_than_they_are() -> No
 
 
 def test_what_is_learnt_by_heart_is_gone_with_unseen_types() -> None:
-    """Labels drawn for every type, and states that spell the type: seen types are right, unseen ones by chance."""
+    """Labels drawn for every type, and states that spell the type: unseen types are right by chance."""
     rng = np.random.default_rng(0)
     types = rng.integers(0, 30, 480)
     labels = rng.integers(0, 2, 30)[types]

@@ -56,23 +56,24 @@ def probe(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Scorecard:
-    """Train linear probes on states, layer by layer, and score what they predict of texts that they have not seen.
+    """Train linear probes on states, layer by layer, and score what they predict of texts not seen.
 
-    A high accuracy does not say that a model knows something: the probe itself may learn it, and positions or the
-    embeddings may give it away. Four things stand beside it. With `groups`, the texts held out are of types that the
-    probe has not seen (other cue words). Control labels, drawn at random for every type, are what a probe learns by
-    heart: the difference is its selectivity. The description length counts how many texts a probe needs. And the
-    baselines know no states, only positions, or states of a model with random weights.
+    A high accuracy does not say that a model knows something: the probe itself may learn it, and positions or
+    the embeddings may give it away. Four things stand beside it. With `groups`, the texts held out are of
+    types that the probe has not seen (other cue words). Control labels, drawn at random for every type, are
+    what a probe learns by heart: the difference is its selectivity. The description length counts how many
+    texts a probe needs. And the baselines know no states, only positions, or states of a model with random
+    weights.
 
     Args:
         states: `aw.concepts.states(...)`, or numbers [text, layer, dim] or [text, dim].
         labels: The class of every text: names or numbers.
         groups: The type of every text, such as the word that decides its label.
-        control: "type" draws a random label for every type, "shuffle" exchanges labels among texts, "none" leaves it
-            out. By default "type" with groups, else "shuffle".
+        control: "type" draws a random label for every type, "shuffle" exchanges labels among texts, "none"
+            leaves it out. By default "type" with groups, else "shuffle".
         mdl: Whether the description length is measured.
-        random_states: States of the same texts by a model with random weights (inside `with aw.randomized(model):`),
-            as another baseline.
+        random_states: States of the same texts by a model with random weights (inside `with
+            aw.randomized(model):`), as another baseline.
         folds: Parts of the cross-validation, each held out once.
         penalty: Weight of |theta|^2 / 2, for states divided by their spread; scikit-learn's 1 / C.
         level: Coverage of the confidence intervals (bootstrap over texts).
@@ -80,15 +81,16 @@ def probe(
         seed: Seed of folds, control labels and order.
 
     Returns:
-        A Scorecard [metric, method, layer], 0 to 1 except where said: "accuracy" on texts held out, of unseen types
-        with groups; "accuracy_seen", with groups, on other texts of the same types; "control", of control labels;
-        "selectivity", what the accuracy on seen types is above it (-1 to 1); "compression", the length of the labels
-        in a code that knows nothing divided by their length when a probe, trained on what came before, predicts each
-        block (above 1 if states help; online code). Baselines: "majority", "position", and "random weights".
+        A Scorecard [metric, method, layer], 0 to 1 except where said: "accuracy" on texts held out, of unseen
+        types with groups; "accuracy_seen", with groups, on other texts of the same types; "control", of
+        control labels; "selectivity", what the accuracy on seen types is above it (-1 to 1); "compression",
+        the length of the labels in a code that knows nothing divided by their length when a probe, trained on
+        what came before, predicts each block (above 1 if states help; online code). Baselines: "majority",
+        "position", and "random weights".
 
     Raises:
-        ValueError: If there is not one label for every text, some have none, there is one class or one type only,
-            states are not finite, or an option is unknown.
+        ValueError: If there is not one label for every text, some have none, there is one class or one type
+            only, states are not finite, or an option is unknown.
 
     Source: Hewitt and Liang 2019 (control tasks, selectivity); Voita and Titov 2020 (online code).
 
@@ -115,7 +117,8 @@ def probe(
         chance, others = _values(random_states, "random_states")
         if chance.shape[:2] != values.shape[:2] or others != layers:
             raise ValueError(
-                f"random_states has shape {chance.shape} at layers {others}; the states have {values.shape} at {layers}."
+                f"random_states has shape {chance.shape} at layers {others}; the states have {values.shape} "
+                f"at {layers}."
             )
         inputs[RANDOM] = chance
     rows = {name: [] for name in inputs}  # type: dict[str, list[Float]]
@@ -262,7 +265,7 @@ def _outputs(values: Float, theta: Float) -> Float:
 
 
 def _places(states: Any, count: int) -> Float | None:
-    """Return what is known of a text without its states: where it was read, from both ends; None if not recorded."""
+    """Return what is known without states: where they were read, from both ends; None if not recorded."""
     positions, lengths = (getattr(states, name, None) for name in ("positions", "lengths"))
     if positions is None or lengths is None or len(positions) != count:
         return None

@@ -10,8 +10,6 @@ import numpy as np
 from attnwidgets._errors import require_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Rows = NDArray[np.int64]
@@ -41,12 +39,12 @@ class ProbeTask:
         return len(self.labels)
 
 
-def probe_task(labels: Sequence[Any], groups: Sequence[Any] | None, count: int) -> ProbeTask:
+def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
     """Return labels and types of `count` examples as numbers.
 
     Raises:
-        ValueError: If there is not one label for every example, one is missing, or there is one class only; if there
-            are fewer than two types.
+        ValueError: If there is not one label for every example, one is missing, or there is one class only;
+            if there are fewer than two types.
     """
     given = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     if len(given) != count:
@@ -54,8 +52,8 @@ def probe_task(labels: Sequence[Any], groups: Sequence[Any] | None, count: int) 
     missing = [at for at, label in enumerate(given) if label is None or label != label]  # noqa: PLR0124 - NaN
     if missing:
         raise ValueError(
-            f"labels holds {len(missing):,} of {count:,} without a label (the first at {missing[0]}): leave these texts out, "
-            "or derive their label, before their states are read."
+            f"labels holds {len(missing):,} of {count:,} without a label (the first at {missing[0]}): leave "
+            "these texts out, or derive their label, before their states are read."
         )
     classes = sorted(set(given), key=lambda label: (str(type(label)), label))
     if len(classes) < _TWO:
@@ -76,7 +74,8 @@ def probe_task(labels: Sequence[Any], groups: Sequence[Any] | None, count: int) 
 def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) -> Rows:
     """Return labels that say nothing, drawn from the distribution of the true ones.
 
-    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019); "shuffle"
+    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019); "
+    ""shuffle"
     exchanges labels among examples.
 
     Raises:
@@ -87,8 +86,8 @@ def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) 
         return rng.permutation(task.labels)
     if task.types is None:
         raise ValueError(
-            "control='type' draws a label for every type and needs groups= (the word of every example, say); without "
-            "types take control='shuffle'."
+            "control='type' draws a label for every type and needs groups= (the word of every example, say); "
+            "without types take control='shuffle'."
         )
     count = int(task.types.max()) + 1
     drawn = rng.choice(task.labels, count)
