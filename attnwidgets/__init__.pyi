@@ -71,6 +71,7 @@ from .intervene.suppress import drop_tokens as drop_tokens, suppress as suppress
 from .sae.steering.steer import steer as steer
 from .tracing.interventions import interventions as interventions
 from . import circuits as circuits
+from . import concepts as concepts
 
 # Which features fire?
 from .sae.sae import SAE as SAE

@@ -35,6 +35,7 @@ from .metrics.robustness import robustness as robustness
 from .metrics.single_removals import single_removals as single_removals
 from .metrics.stability import stability as stability
 from .metrics.uniform_attention import uniform_attention as uniform_attention
+from .probing.probe import probe as probe
 from .removals.picture_operators import PICTURE_OPERATORS as PICTURE_OPERATORS
 from .removals.removal import OPERATORS as OPERATORS
 from .removals.removal import possible_operators as possible_operators

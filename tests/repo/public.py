@@ -7,7 +7,10 @@ import inspect
 import attnwidgets as aw
 
 # Modules of functions: aw.evaluate.faithfulness, aw.targets.token, ...
-NAMESPACES = ("targets", "evaluate", "statistics", "ask", "circuits", "course", "speech", "vision", "zoo")
+NAMESPACES = (
+    *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "speech", "vision"),
+    "zoo",
+)
 
 
 def public() -> dict[str, object]:

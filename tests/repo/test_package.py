@@ -40,7 +40,11 @@ def test_every_public_name_resolves():
 
 @pytest.mark.parametrize(
     "name",
-    ["ask", "circuits", "evaluate", "statistics", "targets", "compat", "course", "speech", "vision", "zoo"],
+    "name",
+    [
+        *("ask", "circuits", "concepts", "evaluate", "statistics", "targets"),
+        *("compat", "course", "speech", "vision", "zoo"),
+    ],
 )
 def test_completion_offers_what_is_public_and_all_of_it(name):
     module = getattr(aw, name)
@@ -58,7 +62,7 @@ def test_help_shows_every_public_name_under_one_question():
 def test_namespaces_are_there_from_the_start():
     for name in (
         *("targets", "evaluate", "statistics", "compat", "ask", "course"),
-        *("zoo", "circuits", "speech", "vision"),
+        *("zoo", "circuits", "concepts", "speech", "vision"),
     ):
         assert imported_by(f"import attnwidgets; attnwidgets.{name}") >= {"attnwidgets"}
 

@@ -36,6 +36,9 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
     "distance": ("lower", "a model that computes the same gets the same explanation"),
     "effective_complexity": ("lower", "few elements are enough"),
     "relative_loss": ("higher", "performance falls without the important elements"),
+    "control": ("lower", "the probe learns less by heart"),
+    "selectivity": ("higher", "states tell more than the probe learns by heart"),
+    "compression": ("higher", "the labels are read from few examples"),
     "dot_product": ("higher", "more of the context is found in the cues"),
 }
 """By a metric's name: whether "higher" or "lower" is better, and what that says."""

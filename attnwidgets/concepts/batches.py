@@ -1,0 +1,249 @@
+"""Many inputs of one model, run in batches of similar length on a twin, with or without gradients."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from attnwidgets._errors import quoted
+from attnwidgets._progress import progress
+from attnwidgets._tensors import is_half
+from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
+from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.pass_memory import room_for_pass, together
+from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.recording.batch import collate
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenizer
+from attnwidgets.tracing.recording.recorder import forward_parameters
+from attnwidgets.tracing.recording.run import trace as run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.recording.inputs import Sample
+    from attnwidgets.tracing.trace import Trace
+
+# Inputs that can be padded: ids of one text, and what goes with them.
+_SIMPLE = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+
+
+@dataclass(frozen=True)
+class Read:
+    """One input as the model reads it.
+
+    Attributes:
+        index: Its number among the inputs.
+        length: Number of its tokens in the default stack.
+        sample: Its ids and their characters in the text; None for a trace that was given.
+        trace: Its trace; None where texts share batches.
+    """
+
+    index: int
+    length: int
+    sample: Sample | None
+    trace: Trace | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs that run together.
+
+    Attributes:
+        reads: The inputs.
+        inputs: The model's inputs, padded on the right.
+        call: Runs the model on them and returns its outputs; options may be added.
+    """
+
+    reads: tuple[Read, ...]
+    inputs: Mapping[str, Any]
+    call: Callable[..., Any]
+
+
+class Inputs:
+    """Texts or traces that one model reads, in their order.
+
+    Texts share batches where the model reads nothing but ids; others, and traces (of pictures, sound, pairs),
+    run one by one.
+
+    Args:
+        model: As `aw.trace` takes it; None for traces.
+        tokenizer: Its tokenizer.
+        texts: Strings, objects with `.text`, or traces of one model.
+        purpose: The function, for messages.
+        truncation: Whether texts that are too long are cut.
+
+    Raises:
+        ValueError: If there is no input, one is empty, or traces are of several models.
+        TypeError: If an input is neither a text nor a trace.
+
+    Attributes:
+        first: The trace of the first input.
+        model: The model, unwrapped.
+        names: The inputs as shown: the texts, as given.
+        reads: The inputs as the model reads them.
+        batched: Whether inputs share batches.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, texts: Sequence[Any], purpose: str, *, truncation: bool = False
+    ) -> None:
+        given = texts_of(texts, purpose)
+        self.purpose = purpose
+        if is_trace(given[0]):
+            _require_one_model(given, purpose)
+            self.first = given[0]
+        else:
+            self.first = run(model, tokenizer, given[0], truncation=truncation)
+        self.model = unwrap(self.first.model)
+        self.names = tuple(each.text if is_trace(each) else each for each in given)
+        inputs, takes = set(self.first.inputs), forward_parameters(self.model)
+        simple = "input_ids" in inputs and inputs <= _SIMPLE and "attention_mask" in takes
+        self.batched = simple and not is_trace(given[0])
+        if is_trace(given[0]):
+            lengths = [len(each.axes()[0]) for each in given]
+            self.reads = tuple(map(Read, range(len(given)), lengths, [None] * len(given), given))
+            return
+        self.reads = self._encoded(truncation=truncation)
+        if not self.batched:
+            self.run_alone(truncation=truncation)
+
+    def _encoded(self, *, truncation: bool) -> tuple[Read, ...]:
+        reader = text_tokenizer(self.first.tokenizer)
+        limit = limit_of(self.model, reader)
+        reads = []
+        for number, text in enumerate(self.names):
+            try:
+                sample = encode(reader, text, limit=limit, truncation=truncation)
+            except ValueError as error:
+                raise ValueError(f"{self.purpose}: texts[{number}], {quoted(text)}: {error}") from error
+            reads.append(Read(number, len(sample.ids or ()), sample, None))
+        return tuple(reads)
+
+    def run_alone(self, *, truncation: bool = True) -> None:
+        """Run every input by itself from now on: its targets are then those of its own trace."""
+        if self.reads[0].trace is not None:
+            return
+        reads = []
+        for read in progress(self.reads, "tracing"):
+            own = self.first
+            if read.index:
+                text = self.names[read.index]
+                own = run(self.first.model, self.first.tokenizer, text, truncation=truncation)
+            reads.append(replace(read, trace=own))
+        self.reads, self.batched = tuple(reads), False
+
+    def trace_of(self, read: Read) -> Trace:
+        """Return the trace of an input; for texts in batches the first one's, whose targets are theirs."""
+        return read.trace or self.first
+
+    @contextmanager
+    def running(
+        self, *, back: bool, batch_size: int, desc: str, parameters: Mapping[str, Tensor] | None = None
+    ) -> Iterator[tuple[nn.Module, Iterator[Batch]]]:
+        """Yield a twin of the model and the batches to run on it, the shortest texts first.
+
+        Args:
+            back: Whether passes are kept for a backward pass; half precision then runs in float32.
+            batch_size: Most texts of a batch; fewer run together where memory is short.
+            desc: What is done, for the progress bar.
+            parameters: Parameters that replace the model's, by name.
+
+        Raises:
+            ValueError: If a model cannot be differentiated, or a pass does not fit in memory.
+        """
+        given = (differentiable_model if back else traced_model)(self.first, self.purpose)
+        require_same_interventions(self.first, self.purpose)
+        with ExitStack() as exits:
+            twin = exits.enter_context(borrowed(given))
+            exits.enter_context(torch.inference_mode(mode=False))
+            exits.enter_context(torch.set_grad_enabled(back))
+            wide = _widened(twin) if back else {}
+            yield twin, self._batches(twin, wide | dict(parameters or {}), back, batch_size, desc)
+
+    def _batches(
+        self, twin: nn.Module, wide: Mapping[str, Tensor], back: bool, batch_size: int, desc: str
+    ) -> Iterator[Batch]:
+        options: dict[str, Any] = {"return_dict": True}
+        if "use_cache" in forward_parameters(self.model):
+            options["use_cache"] = False
+        order = sorted(self.reads, key=lambda read: read.length)
+        longer = order[-1].length / len(self.first.axes()[0])  # than the text whose memory is estimated
+        size = 1
+        if self.batched:
+            size = max(
+                1, int(together(self.model, self.first, ceil(batch_size * longer), graph=back) / longer)
+            )
+        parts = [tuple(order[start : start + size]) for start in range(0, len(order), size)]
+        for part in progress(parts, desc):
+            inputs = self._inputs(part)
+            if wide:
+                inputs = {name: _wide(value) for name, value in inputs.items()}
+
+            def call(inputs: Mapping[str, Any] = inputs, **more: Any) -> Any:
+                return self.first.call(twin, inputs, options | more, wide)
+
+            trace = self.trace_of(part[-1])
+            alike = ceil(len(part) * part[-1].length / len(trace.axes()[0]))
+            with room_for_pass(self.model, trace, self.purpose, alike):
+                yield Batch(part, inputs, call)
+
+    def _inputs(self, part: Sequence[Read]) -> dict[str, Any]:
+        if not self.batched and part[0].trace is not None:
+            return dict(part[0].trace.inputs)
+        samples = [read.sample for read in part if read.sample is not None]
+        return collate(self.model, text_tokenizer(self.first.tokenizer), samples)
+
+
+def texts_of(texts: Any, purpose: str, name: str = "texts") -> list[Any]:
+    """Return inputs as a list of strings or traces.
+
+    Raises:
+        ValueError: If there is none.
+        TypeError: If one is neither a string, an object with `.text`, nor a trace.
+    """
+    if isinstance(texts, str) or is_trace(texts):
+        texts = [texts]
+    given = [
+        each.text if isinstance(getattr(each, "text", None), str) and not is_trace(each) else each
+        for each in texts
+    ]
+    if not given:
+        raise ValueError(f"{purpose}: {name} is empty; give at least one text.")
+    kinds = {is_trace(each) for each in given}
+    wrong = next((each for each in given if not isinstance(each, str) and not is_trace(each)), None)
+    if wrong is not None or len(kinds) > 1:
+        said = "both texts and traces" if wrong is None else f"a {type(wrong).__name__}"
+        raise TypeError(
+            f"{purpose}: {name} holds {said}; give strings, objects with .text, or traces (of pictures, "
+            "sound or pairs: aw.trace)."
+        )
+    return given
+
+
+def _require_one_model(traces: Sequence[Trace], purpose: str) -> None:
+    models = {id(traced_model(each, purpose)) for each in traces}
+    if len(models) > 1:
+        raise ValueError(f"{purpose}: the traces are of {len(models)} models; give those of one model.")
+
+
+def _widened(twin: nn.Module) -> dict[str, Tensor]:
+    """Return half-precision buffers and parameters of a model in float32, by name."""
+    wide: dict[str, Tensor] = {n: t.float() for n, t in twin.named_buffers() if is_half(t)}
+    return wide | {
+        name: nn.Parameter(parameter.detach().float(), requires_grad=False)
+        for name, parameter in twin.named_parameters()
+        if is_half(parameter)
+    }
+
+
+def _wide(value: Any) -> Any:
+    return widened(value) if isinstance(value, torch.Tensor) else value

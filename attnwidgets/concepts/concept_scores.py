@@ -1,0 +1,234 @@
+"""ConceptScores: how far a prediction depends on concepts, at every layer, beside random directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets._selecting import position
+from attnwidgets._tables import Table
+from attnwidgets.concepts.concept_sets import require_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnwidgets._tables import Columns
+    from attnwidgets.concepts.states_result import States
+
+    Float = NDArray[np.float64]
+
+ACCURATE = 0.6
+"""Cross-validated accuracy below which a direction is not called the concept's."""
+
+
+class SortedText(NamedTuple):
+    """A text by how much its state shows a concept.
+
+    Attributes:
+        text: The text.
+        cosine: Cosine of its state (less the mean of all texts) with the concept's direction, -1 to 1.
+        number: Its number among the texts that were sorted.
+    """
+
+    text: str
+    cosine: float
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptScores(Table):
+    """Scores of concepts [concept, layer], and whether to believe them. Made by `aw.concepts.tcav`.
+
+    Attributes:
+        concepts: Names of the concepts.
+        layers: Numbers of the layers.
+        target: What the target is called.
+        at: Where states were read.
+        cav: How directions were found.
+        by_run: Share of examples that the direction of each run raises [concept, layer, run], 0 to 1.
+        random: The same for random texts against others [layer, run].
+        sensitivity: Derivative of the target along the unit direction, mean over runs [example, concept,
+            layer].
+        accuracy: Accuracy of the classifiers on held-out texts, mean over runs [concept, layer]; NaN for
+            concepts given as directions.
+        p: Two-sided p of the mean sensitivity under exchanged membership [concept, layer].
+        p_holm: The same, corrected for all concepts and layers (Holm 1979).
+        cavs: Unit directions [concept, layer, run, dim].
+        gradient_cosine: Mean cosine between the gradients of different examples [layer]; at 1 a score can
+            only be 0 or 1.
+        level: Level of significance.
+        examples: States and gradients of the examples.
+        texts: States of the texts of concepts and random sets.
+        notes: What a reader must know.
+    """
+
+    concepts: tuple[str, ...]
+    layers: tuple[int, ...]
+    target: str
+    at: str
+    cav: str
+    by_run: Float
+    random: Float
+    sensitivity: Float
+    accuracy: Float
+    p: Float
+    p_holm: Float
+    cavs: NDArray[np.float32]
+    gradient_cosine: Float
+    level: float
+    examples: States
+    texts: States
+    notes: tuple[str, ...] = ()
+    _sets: Any = field(default=None, repr=False)
+    _settings: Any = field(default=None, repr=False)
+
+    @property
+    def scores(self) -> Float:
+        """Mean over runs of the share of examples that the concept raises [concept, layer], 0 to 1."""
+        return self.by_run.mean(2)
+
+    @property
+    def band(self) -> tuple[Float, Float]:
+        """Where nine of ten scores of random texts lie: low and high [layer]."""
+        low, high = np.quantile(self.random, [0.05, 0.95], axis=1)
+        return low, high
+
+    @property
+    def significant(self) -> NDArray[np.bool_]:
+        """Whether the corrected p is below the level and the direction generalises [concept, layer].
+
+        A concept that was given as a direction has no accuracy, so that p decides alone.
+        """
+        accurate = np.isnan(self.accuracy) | (self.accuracy >= ACCURATE)
+        return (self.p_holm <= self.level) & accurate
+
+    @property
+    def cosine(self) -> Float:
+        """Mean cosine between the directions of two concepts [concept, concept, layer], -1 to 1.
+
+        On the diagonal, between different runs of one concept: below 1 its direction depends on the random
+        texts.
+        """
+        runs = self.cavs.shape[2]
+        means = self.cavs.mean(2, dtype=np.float64)
+        found = np.einsum("ald,bld->abl", means, means)
+        if runs > 1:
+            diagonal = np.arange(len(self.concepts))
+            found[diagonal, diagonal] = (runs * found[diagonal, diagonal] - 1) / (runs - 1)
+        return found
+
+    def direction(self, concept: str, layer: int) -> Float:
+        """Return a concept's unit direction, the mean over runs [dim].
+
+        Args:
+            concept: Its name.
+            layer: Number of the layer.
+
+        Raises:
+            ValueError: If there is no such concept.
+            IndexError: If there is no such layer.
+        """
+        require_named(concept, self.concepts)
+        mean = self.cavs[self.concepts.index(concept), position(layer, self.layers, "layer")].mean(
+            0, dtype=float
+        )
+        return mean / max(float(np.linalg.norm(mean)), 1e-30)
+
+    def against(self, concept: str, other: str) -> ConceptScores:
+        """Return the scores of a relative concept: the direction from the texts of one to those of another.
+
+        Texts that both concepts hold are left out. There is one run, as nothing is drawn; the random band is
+        this one's.
+
+        Args:
+            concept: Name of a concept given as texts.
+            other: Name of another.
+
+        Raises:
+            ValueError: If there is no such concept, it was given as a direction, or both are the same.
+
+        Source: Kim et al. 2018, section 3.6.
+        """
+        from attnwidgets.concepts.relative import relative
+
+        return relative(self, concept, other)
+
+    def sort(self, concept: str, layer: int, texts: States | None = None) -> list[SortedText]:
+        """Return texts by the cosine of their state with a concept's direction, the largest first.
+
+        Args:
+            concept: Name of the concept.
+            layer: Number of the layer.
+            texts: States of the texts (`aw.concepts.states`), read at the same place; the examples by
+                default.
+
+        Raises:
+            ValueError: If there is no such concept.
+            IndexError: If there is no such layer.
+        """
+        own = self.examples if texts is None else texts
+        centred = own.layer(layer) - self.texts.layer(layer).mean(0)
+        lengths = np.maximum(np.linalg.norm(centred, axis=1), 1e-30)
+        cosines = centred @ self.direction(concept, layer) / lengths
+        return [
+            SortedText(own.texts[at], float(cosines[at]), int(at))
+            for at in np.argsort(-cosines, kind="stable")
+        ]
+
+    def select(self, concepts: Sequence[str]) -> ConceptScores:
+        """Return some concepts, by name.
+
+        Raises:
+            ValueError: If there is no such concept.
+        """
+        for name in concepts:
+            require_named(name, self.concepts)
+        rows = [self.concepts.index(name) for name in concepts]
+        kept = {name: getattr(self, name)[rows] for name in ("by_run", "accuracy", "p", "p_holm", "cavs")}
+        return replace(self, concepts=tuple(concepts), sensitivity=self.sensitivity[:, rows], **kept)
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield concept, layer, score, its spread over runs, the random band, accuracy, p and corrected p."""
+        concept, layer = (index.reshape(-1) for index in np.indices(self.scores.shape))
+        low, high = self.band
+        yield {
+            "concept": [self.concepts[at] for at in concept],
+            "layer": np.asarray(self.layers)[layer],
+            "score": self.scores.reshape(-1),
+            "spread": self.by_run.std(2).reshape(-1),
+            "random_low": low[layer],
+            "random_high": high[layer],
+            "accuracy": self.accuracy.reshape(-1),
+            "p": self.p.reshape(-1),
+            "p_holm": self.p_holm.reshape(-1),
+            "significant": self.significant.reshape(-1),
+        }
+
+    def figure(self, *, columns: int = 2) -> Figure:
+        """Return a matplotlib figure: scores over layers beside the random band, and their accuracies.
+
+        Args:
+            columns: How many columns of a page it takes, 1 or 2.
+        """
+        from attnwidgets.concepts.figures import concept_figure
+
+        return concept_figure(self, columns=columns)
+
+    def __repr__(self) -> str:
+        sizes = f"[concept {len(self.concepts)}, layer {len(self.layers)}]"
+        how = f"{self.cav.replace('_', ' ')}, {self.by_run.shape[2]} run(s), {len(self.examples)} examples"
+        lines = [f"ConceptScores of {self.target} {sizes} at {self.at}, {how}"]
+        marks = self.significant
+        for row, name in enumerate(self.concepts):
+            cells = "  ".join(
+                f"{layer}: {score:.2f}{'*' if marks[row, column] else ''}"
+                for column, (layer, score) in enumerate(zip(self.layers, self.scores[row], strict=True))
+            )
+            lines.append(f"  {name}: {cells}")
+        lines.append(f"  * corrected p <= {self.level:g} and accuracy >= {ACCURATE}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

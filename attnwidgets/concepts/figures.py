@@ -1,0 +1,88 @@
+"""Matplotlib figures of concepts, influence and distilled models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnwidgets.figures.parts.bars import Bar, Bars
+from attnwidgets.figures.parts.lines import Line, Lines
+from attnwidgets.figures.sheet import Part, Sheet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnwidgets.concepts.additive import Additive
+    from attnwidgets.concepts.concept_scores import ConceptScores
+    from attnwidgets.concepts.influence_result import Influence
+
+
+def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
+    """Return scores over layers, with the spread over runs and the band of random texts, and accuracies."""
+    low, high = shown.band
+    lines = [_spread(name, shown.scores[row], shown.by_run[row]) for row, name in enumerate(shown.concepts)]
+    lines.append(Line("random texts", shown.random.mean(1), dashed=True, low=low, high=high))
+    parts = [Lines(lines, shown.layers, "layer", "share of examples raised")]
+    known = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
+    if known:
+        fits = [Line(shown.concepts[row], shown.accuracy[row]) for row in known]
+        parts.append(Lines(fits, shown.layers, "layer", "accuracy on held-out texts", tall=1.2))
+    strong = [
+        f"{name} at {', '.join(str(layer) for layer, on in zip(shown.layers, marks, strict=True) if on)}"
+        for name, marks in zip(shown.concepts, shown.significant, strict=True)
+        if marks.any()
+    ]
+    said = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
+    return Sheet(
+        f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])
+    ).figure(columns)
+
+
+def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating]) -> Line:
+    """Return a line with the band of nine of ten runs [layer, run]."""
+    low, high = np.quantile(runs, [0.05, 0.95], axis=1)
+    return Line(name, values, low=low, high=high)
+
+
+def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Figure:
+    """Return bars of the most helpful and the most harmful training texts of a test."""
+    sides = {"helped": shown.helpful(test, k), "harmed": shown.harmful(test, k)}
+    top = max((abs(each.influence) for side in sides.values() for each in side), default=1.0)
+    parts = [
+        Bars(
+            [Bar(f"{each.label}: {each.text}", abs(each.influence)) for each in side],
+            top=top,
+            form="{:.2g}",
+            title=word,
+        )
+        for word, side in sides.items()
+        if side
+    ]
+    note = f"Label {shown.test_labels[test]}; influence on its {shown.measure}, by {shown.of}."
+    return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes])).figure(columns)
+
+
+def additive_figure(shown: Additive, *, columns: int) -> Figure:
+    """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
+    ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
+    parts: list[Part] = [
+        Bars([Bar(name, share) for name, share in ranked], 1.0, "{:.3f}", "share of the variance")
+    ]
+    top = max((float(np.abs(shape).max()) for shape in shown.shapes.values()), default=1.0)
+    for name, shape in shown.shapes.items():
+        levels = shown.slots[name]
+        if name in shown.numeric:
+            order = np.argsort(np.asarray(levels, dtype=float))
+            line = Line("adds", shape[order])
+            parts.append(Lines([line], [levels[at] for at in order], name, shown.target, tall=1.2))
+        else:
+            bars = [
+                Bar(str(level) or "(nothing)", float(value))
+                for level, value in zip(levels, shape, strict=True)
+            ]
+            parts.append(Bars(bars, top, "{:+.2f}", name))
+    return Sheet(
+        shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes])
+    ).figure(columns)

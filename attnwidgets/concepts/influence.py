@@ -1,0 +1,290 @@
+"""aw.concepts.influence: which training texts taught a model what it says of a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnwidgets._errors import require_choice, suggests_keywords
+from attnwidgets.concepts.batches import Inputs, texts_of
+from attnwidgets.concepts.heads import labels_of, read_head
+from attnwidgets.concepts.influence_result import Influence
+from attnwidgets.concepts.refit import Refit, require_room, with_ones
+from attnwidgets.concepts.states import BATCH
+from attnwidgets.concepts.text_gradients import gradient_products, parameter_names
+from attnwidgets.explanations.targets.resolve import CLASSES, class_names
+from attnwidgets.tracing.free_memory import forced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.concepts.heads import HeadReading
+    from attnwidgets.concepts.refit import Kind, Measure
+
+    Float = NDArray[np.float64]
+
+PURPOSE = "concepts.influence"
+_TWO = 2  # classes, which share one output
+
+
+@suggests_keywords
+def influence(
+    model: Any,
+    tokenizer: Any,
+    train: Sequence[Any],
+    tests: Sequence[Any],
+    *,
+    labels: Sequence[Any] | None = None,
+    test_labels: Sequence[Any] | None = None,
+    of: Literal["head", "gradients"] = "head",
+    l2: float = 0.01,
+    measure: Measure = "loss",
+    correct_leverage: bool = True,
+    normalize: bool = False,
+    parameters: Sequence[str] | None = None,
+    batch_size: int = BATCH,
+    force: bool = False,
+) -> Influence:
+    """Say which training texts helped, and which harmed, what a model says of other texts.
+
+    of="head" is exact: the classifier's last linear map is fitted again to what it reads of the training
+    texts, with mean(loss) + l2 / 2 |theta|^2 (bias penalised, one logit for two classes), and at its minimum
+
+        values = - gradient of the test's loss . H^-1 gradient of the training text's loss
+
+    with H the Hessian. It explains this head: `.agreement` says how often that predicts what the model does.
+    What the training texts did to the layers below is not in it.
+
+    of="gradients" compares the gradients of single losses by the model's own parameters (TracIn at its last
+    checkpoint): -values is their product, or with `normalize` their cosine. It follows leaving texts out far
+    less closely, and is for models without such a head, as language models, which need no labels.
+
+    Positive values are harmful: more of the text raises the test's loss. Influence is fragile in deep
+    networks (Basu et al. 2021), and a few texts with large gradients lead every list; `normalize` divides by
+    a text's own.
+
+    Args:
+        model: As `aw.trace` takes it.
+        tokenizer: Its tokenizer.
+        train: Training texts: strings, or objects with `.text` and `.label`.
+        tests: Texts to explain, in the same way.
+        labels: Labels of the training texts: names or indices of classes, or numbers for a regression. By
+            default their `.label`.
+        test_labels: Labels of the tests; by default their `.label`, or what the model predicts.
+        of: "head" or "gradients".
+        l2: Penalty of the head, above 0.
+        measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest
+            other; of a regression, the output), whose fall is harmful.
+        correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
+            text instead of -values / n, which is too small for texts that decide their own prediction.
+        normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for
+            gradients take cosines.
+        parameters: For gradients: names of modules or parameters; by default the last block and what follows.
+        batch_size: Most texts of a batch.
+        force: Run even if this needs more memory than is free.
+
+    Returns:
+        `Influence` [test, train].
+
+    Raises:
+        ValueError: If a label is missing or unknown, there is one class only, `l2` is not positive (separable
+            data then has no minimum), or memory is short.
+        UnsupportedModelError: If no linear map gives the model's logits (a ValueError).
+
+    Source: Koh and Liang 2017; the leverage correction is the exact Newton step without a text (Pregibon
+    1981);
+    gradients: Pruthi et al. 2020. What gradients of deep networks answer: Bae et al. 2022.
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:2]
+        >>> found = aw.concepts.influence(model, tokenizer, train, tests)
+        >>> found.shape, found.helpful(0, k=1)[0].label
+        ((2, 40), 'positive')
+    """
+    require_choice("of", of, ("head", "gradients"))
+    require_choice("measure", measure, ("loss", "margin"))
+    if not l2 > 0:
+        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
+    with forced(force):
+        learnt = Inputs(model, tokenizer, texts_of(train, PURPOSE, "train"), PURPOSE)
+        shown = Inputs(learnt.first.model, learnt.first.tokenizer, texts_of(tests, PURPOSE, "tests"), PURPOSE)
+        if of == "gradients":
+            return _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
+        reading = read_head(learnt, batch_size=batch_size)
+        test_reading = read_head(shown, batch_size=batch_size)
+        classes = reading.classes
+        y = labels_of(labels, train, classes, PURPOSE, "labels")
+        given = test_labels if test_labels is not None or _labelled(tests) else _predicted(test_reading)
+        y_tests = labels_of(given, tests, classes, PURPOSE, "test_labels")
+        return of_features(
+            reading,
+            y,
+            test_reading,
+            y_tests,
+            l2=l2,
+            measure=measure,
+            correct_leverage=correct_leverage,
+            normalize=normalize,
+            names=(learnt.names, shown.names),
+            model=learnt.first.model_id,
+        )
+
+
+def of_features(
+    reading: HeadReading,
+    labels: Float,
+    test_reading: HeadReading,
+    test_labels: Float,
+    *,
+    l2: float,
+    measure: Measure,
+    correct_leverage: bool,
+    normalize: bool,
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    model: str,
+) -> Influence:
+    """Return the influence on a head from what it reads; see `influence`."""
+    refit = fitted(reading, labels, l2)
+    features, tests = refit.features, with_ones(test_reading.features)
+    values = refit.influence(tests, test_labels, measure=measure)
+    corrected = (
+        refit.influence(tests, test_labels, measure=measure, without=True) if correct_leverage else values
+    )
+    if normalize:
+        values = values / np.sqrt(np.maximum(refit.self_influence, 1e-300))
+    agreements = []
+    for each, own in ((features, reading), (tests, test_reading)):
+        said = refit.predicted(refit.says(each))
+        agreements.append(
+            float((said == _predicted(own)).mean()) if refit.kind != "regression" else float("nan")
+        )
+    outputs = refit.says(features)
+    lengths = [
+        np.maximum(np.linalg.norm(each, axis=1), 1e-300) for each in (test_reading.features, reading.features)
+    ]
+    cosines = test_reading.features @ reading.features.T / lengths[0][:, None] / lengths[1]
+    return Influence(
+        values=values,
+        change=-corrected / len(labels),
+        self_influence=refit.self_influence,
+        losses=refit.losses(outputs, labels),
+        leverage=refit.leverage,
+        distance=1 - cosines,
+        tests=names[1],
+        train=names[0],
+        test_labels=_spelled(test_labels, reading.classes),
+        train_labels=_spelled(labels, reading.classes),
+        of="head",
+        measure=measure,
+        l2=l2,
+        agreement=agreements[1],
+        agreement_train=agreements[0],
+        gradient_norm=refit.gradient_norm(reading.own),
+        model=model,
+        notes=_notes(agreements[1], normalize=normalize),
+        _refit=refit,
+        _tests=(tests, test_labels),
+    )
+
+
+def fitted(reading: HeadReading, labels: Float, l2: float) -> Refit:
+    """Return a head fitted to what a model's head reads of training texts.
+
+    Raises:
+        ValueError: If all texts have one label, or the Hessian does not fit in memory.
+    """
+    if len(np.unique(labels)) < _TWO:
+        only = _spelled(labels[:1], reading.classes)[0]
+        raise ValueError(
+            f"{PURPOSE}: all {len(labels)} training texts have the label {only!r}; a head needs two."
+        )
+    count = len(reading.weight)
+    kind: Kind = "regression" if count == 1 else "binary" if count == _TWO else "classes"
+    outputs = 1 if count <= _TWO else count
+    require_room(len(labels), reading.features.shape[1], outputs, PURPOSE)
+    return Refit(with_ones(reading.features), labels, outputs, kind, l2)
+
+
+def _by_gradients(
+    train: Inputs,
+    tests: Inputs,
+    given: tuple[Sequence[Any], Sequence[Any]],
+    labels: tuple[Any, Any],
+    normalize: bool,
+    parameters: Sequence[str] | None,
+) -> Influence:
+    logits = train.first.logits
+    spelled: list[tuple[str, ...]] = []
+    numbers: list[Float] = []
+    for inputs, texts, own, name in zip(
+        (train, tests), given, labels, ("labels", "test_labels"), strict=True
+    ):
+        if logits is not None and logits.dim() == CLASSES:
+            classes = class_names(train.first) if len(logits) > 1 else ()
+            known = own is None and not _labelled(texts) and name == "test_labels"
+            y = labels_of(_predicted_by(inputs) if known else own, texts, classes, PURPOSE, name)
+            spelled.append(_spelled(y, classes))
+        else:
+            y = np.zeros(len(inputs.reads))
+            spelled.append(("",) * len(y))
+        numbers.append(y)
+    names = parameter_names(train, parameters)
+    found = gradient_products(train, tests, numbers[0], numbers[1], names)
+    values = -found["products"]
+    if normalize:
+        values = values / np.sqrt(np.maximum(np.outer(found["tests"], found["train"]), 1e-300))
+    note = "similarity of gradients at the model's last checkpoint: not what leaving a text out does"
+    return Influence(
+        values=values,
+        change=None,
+        self_influence=found["train"],
+        losses=found["losses"],
+        leverage=None,
+        distance=None,
+        tests=tests.names,
+        train=train.names,
+        test_labels=spelled[1],
+        train_labels=spelled[0],
+        of="gradients",
+        measure="loss",
+        l2=float("nan"),
+        agreement=float("nan"),
+        agreement_train=float("nan"),
+        gradient_norm=float("nan"),
+        model=train.first.model_id,
+        notes=(note,),
+    )
+
+
+def _predicted_by(inputs: Inputs) -> list[int]:
+    """Return the classes that a model predicts."""
+    return [int(each) for each in _predicted(read_head(inputs, batch_size=BATCH))]
+
+
+def _labelled(texts: Sequence[Any]) -> bool:
+    return all(getattr(text, "label", None) is not None for text in texts)
+
+
+def _predicted(reading: HeadReading) -> Float:
+    """Return what a model predicts: classes, or numbers."""
+    return reading.logits[:, 0] if len(reading.weight) == 1 else reading.logits.argmax(1).astype(float)
+
+
+def _spelled(labels: Float, classes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(classes[int(label)]) if classes else f"{label:g}" for label in labels)
+
+
+def _notes(agreement: float, *, normalize: bool) -> tuple[str, ...]:
+    notes = []
+    if agreement < 0.9:  # noqa: PLR2004 - one test in ten
+        notes.append(
+            f"the head fitted again predicts what the model does for only {agreement:.0%} of tests: it "
+            "explains another head"
+        )
+    if normalize:
+        notes.append("influence is divided by a text's own")
+    return tuple(notes)

@@ -1,0 +1,205 @@
+"""Influence: which training texts helped and which harmed what a model says of other texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import quoted
+from attnwidgets._progress import progress
+from attnwidgets._selecting import position
+from attnwidgets._tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnwidgets._tables import Columns
+    from attnwidgets.concepts.refit import Refit
+
+    Float = NDArray[np.float64]
+
+
+class InfluentialText(NamedTuple):
+    """A training text with its influence on one test.
+
+    Attributes:
+        text: The text.
+        label: Its label.
+        influence: Its influence; positive is harmful.
+        change: How the test's measure changes when it is left out, estimated; NaN for gradients.
+        number: Its number among the training texts.
+    """
+
+    text: str
+    label: str
+    influence: float
+    change: float
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Influence(Table):
+    """Influence of training texts on tests [test, train]. Made by `aw.concepts.influence`.
+
+    Attributes:
+        values: [test, train]: the derivative of a test's loss by the weight of a training text in the
+            objective, I_up,loss of Koh and Liang (2017). Positive is harmful: more of the text raises the
+            loss. Leaving it out changes the loss by about -values / n. With `normalize`, divided by the
+            text's own.
+        change: Estimated change of the measure when a training text is left out [test, train]; positive: it
+            was helpful. None for gradients.
+        self_influence: Of every training text on its own loss [train], at least 0; large for texts that only
+            they themselves explain, as wrong labels.
+        losses: Loss of every training text [train], in nats.
+        leverage: How far a text decides its own prediction [train], 0 to 1; None for gradients.
+        distance: One less the cosine between features [test, train], 0 to 2; None for gradients.
+        tests: The texts that are explained.
+        train: The training texts.
+        test_labels: Their labels.
+        train_labels: Their labels.
+        of: "head" or "gradients".
+        measure: "loss" or "margin".
+        l2: Penalty of the refit head; NaN for gradients.
+        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients.
+        agreement_train: The same of training texts.
+        gradient_norm: Length of the objective's gradient at the model's own head: 0 if it were the minimum.
+        model: The model's id.
+        notes: What a reader must know.
+    """
+
+    values: Float
+    change: Float | None
+    self_influence: Float
+    losses: Float
+    leverage: Float | None
+    distance: Float | None
+    tests: tuple[str, ...]
+    train: tuple[str, ...]
+    test_labels: tuple[str, ...]
+    train_labels: tuple[str, ...]
+    of: str
+    measure: str
+    l2: float
+    agreement: float
+    agreement_train: float
+    gradient_norm: float
+    model: str = ""
+    notes: tuple[str, ...] = ()
+    _refit: Refit | None = field(default=None, repr=False)
+    _tests: Any = field(default=None, repr=False)  # features and labels of the tests, as numbers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of tests and of training texts."""
+        return (len(self.tests), len(self.train))
+
+    def helpful(self, test: int = 0, k: int = 5) -> list[InfluentialText]:
+        """Return the training texts that help a test most, the most helpful first.
+
+        Args:
+            test: Number of the test.
+            k: Largest number of texts; those that do not help are left out.
+
+        Raises:
+            IndexError: If there is no such test.
+        """
+        return self._ranked(test, k, 1)
+
+    def harmful(self, test: int = 0, k: int = 5) -> list[InfluentialText]:
+        """Return the training texts that harm a test most, the most harmful first; as `helpful`.
+
+        Args:
+            test: Number of the test.
+            k: Largest number of texts.
+
+        Raises:
+            IndexError: If there is no such test.
+        """
+        return self._ranked(test, k, -1)
+
+    def _ranked(self, test: int, k: int, sign: int) -> list[InfluentialText]:
+        row = self.values[position(test, range(len(self.tests)), "test")]
+        order = [int(at) for at in np.argsort(sign * row, kind="stable")[:k] if sign * row[at] < 0]
+        change = np.full(len(row), np.nan) if self.change is None else self.change[test]
+        return [
+            InfluentialText(self.train[at], self.train_labels[at], float(row[at]), float(change[at]), at)
+            for at in order
+        ]
+
+    def leave_one_out(self, train: Iterable[int] | None = None) -> Float:
+        """Fit the head again without each text and return the true change of the measure [test, text].
+
+        The divisor stays the number of all texts, as in the influence: what is left out has weight zero.
+
+        Args:
+            train: Numbers of training texts; all by default (a fit each, of a few Newton steps).
+
+        Raises:
+            IndexError: If there is no such text.
+            ValueError: For influence by gradients, which fits no head.
+        """
+        if self._refit is None:
+            raise ValueError(
+                "leave_one_out() fits a head again, and influence of='gradients' has none; use of='head'."
+            )
+        every = range(len(self.train))
+        chosen = list(every if train is None else (every[position(at, every, "train")] for at in train))
+        features, labels = self._tests
+        before = self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
+        found = np.zeros((len(self.tests), len(chosen)))
+        for column, text in enumerate(progress(chosen, "leaving out")):
+            outputs = self._refit.outputs_without(text, features)
+            found[:, column] = self._refit.measured(outputs, labels, self.measure) - before  # type: ignore[arg-type]
+        return found
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield test, train, their labels, influence, change and distance."""
+        test, train = (index.reshape(-1) for index in np.indices(self.shape))
+        columns: dict[str, Any] = {
+            "test": test,
+            "train": train,
+            "test_text": [self.tests[at] for at in test],
+            "train_text": [self.train[at] for at in train],
+            "test_label": [self.test_labels[at] for at in test],
+            "train_label": [self.train_labels[at] for at in train],
+            "influence": self.values.reshape(-1),
+        }
+        if self.change is not None and self.distance is not None:
+            columns |= {"change": self.change.reshape(-1), "distance": self.distance.reshape(-1)}
+        yield columns
+
+    def figure(self, test: int = 0, *, k: int = 6, columns: int = 2) -> Figure:
+        """Return a matplotlib figure: the most helpful and the most harmful training texts of a test.
+
+        Args:
+            test: Number of the test.
+            k: Largest number of texts of each kind.
+            columns: How many columns of a page it takes, 1 or 2.
+
+        Raises:
+            IndexError: If there is no such test.
+        """
+        from attnwidgets.concepts.figures import influence_figure
+
+        return influence_figure(self, test, k=k, columns=columns)
+
+    def __repr__(self) -> str:
+        sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"
+        lines = [f"Influence by {self.of} on the {self.measure} {sizes} {self.model}"]
+        if self.of == "head":
+            lines.append(
+                f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for "
+                f"{self.agreement:.0%} of tests and {self.agreement_train:.0%} of training texts"
+            )
+        for test in range(min(1, len(self.tests))):
+            lines.append(f"  {quoted(self.tests[test])}, {self.test_labels[test]}")
+            for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
+                lines += [
+                    f"    {word} {each.influence:+.3g}  {each.label}: {quoted(each.text)}" for each in ranked
+                ]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

@@ -1,0 +1,168 @@
+"""States: the states of many inputs at some layers, with gradients of a target where they were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._selecting import pick, position
+from attnwidgets._tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets._tables import Columns
+
+    Float = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class States(Table):
+    """States of texts [text, layer, dim]. Made by `aw.concepts.states`.
+
+    Attributes:
+        values: [text, layer, dim] in float32 (read-only); in a file where memory is short. Layer l is the
+            input of block l, the last one the output of the last block.
+        layers: Numbers of the layers.
+        texts: The texts; for pictures and sound what `trace.text` says.
+        at: Where each state was read: "cls", "mean", "last", "mask", "token 3", "given places"; or "tokens",
+            where a row is a token and no longer a text, and `texts`, `scores` and `lengths` repeat those of
+            its text.
+        positions: Number of the (first) token that was read [text].
+        lengths: Number of tokens [text].
+        gradients: Gradient of the target by the state [text, layer, dim]; None if none was asked for. For the
+            mean over tokens, and any other several, the same vector is added to each of them: their gradients
+            are summed.
+        scores: The target's value [text]; None without a target.
+        target: What the target is called, or "".
+        model: The model's id.
+        stack: The stack whose tokens were read.
+        notes: What a reader must know.
+    """
+
+    values: Float
+    layers: tuple[int, ...]
+    texts: tuple[str, ...]
+    at: str
+    positions: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    gradients: Float | None = None
+    scores: Float | None = None
+    target: str = ""
+    model: str = ""
+    stack: str = "self"
+    notes: tuple[str, ...] = ()
+    _folder: Any = field(default=None, repr=False)  # deletes the file of values with this object
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 3 or self.values.shape[:2] != (len(self.texts), len(self.layers)):  # noqa: PLR2004
+            raise ValueError(
+                f"values has shape {self.values.shape}; it must be [text, layer, dim] of {len(self.texts)} "
+                f"texts and {len(self.layers)} layers."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of texts, layers and dimensions."""
+        return tuple(self.values.shape)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the values are read from a temporary file, which goes with this object."""
+        return isinstance(self.values, np.memmap)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def layer(self, layer: int) -> Float:
+        """Return the states of one layer [text, dim].
+
+        Args:
+            layer: Its number; negative ones count from the last.
+
+        Raises:
+            IndexError: If it was not recorded.
+        """
+        return self.values[:, position(layer, self.layers, "layer")]
+
+    def gradient(self, layer: int) -> Float:
+        """Return the gradients at one layer [text, dim].
+
+        Raises:
+            IndexError: If the layer was not recorded.
+            ValueError: If no gradients were asked for.
+        """
+        if self.gradients is None:
+            raise ValueError(
+                "these states have no gradients; aw.concepts.states(..., target=...) takes them."
+            )
+        return self.gradients[:, position(layer, self.layers, "layer")]
+
+    def select(self, texts: Any = None, *, layers: int | Iterable[int] | slice | None = None) -> States:
+        """Return some texts and layers.
+
+        Args:
+            texts: Their numbers, a slice, or booleans; all by default.
+            layers: Numbers of layers; all by default.
+
+        Raises:
+            IndexError: If there is no such text or layer.
+        """
+        rows = np.arange(len(self.texts))[slice(None) if texts is None else texts]
+        rows = np.atleast_1d(rows)
+        kept = self.layers if layers is None else pick(layers, self.layers, "layer")
+        columns = [self.layers.index(layer) for layer in kept]
+
+        def part(values: Float | None) -> Any:
+            return None if values is None else _frozen(np.asarray(values[rows][:, columns]))
+
+        return replace(
+            self,
+            values=part(self.values),
+            gradients=part(self.gradients),
+            layers=tuple(kept),
+            texts=tuple(self.texts[row] for row in rows),
+            positions=self.positions[rows],
+            lengths=self.lengths[rows],
+            scores=None if self.scores is None else self.scores[rows],
+            _folder=None,
+        )
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield text, its number, layer, length of the state, of the gradient, and the target's value."""
+        number, layer = (index.reshape(-1) for index in np.indices(self.shape[:2]))
+        columns: dict[str, Any] = {
+            "text": [self.texts[at] for at in number],
+            "number": number,
+            "layer": np.asarray(self.layers)[layer],
+            "norm": np.linalg.norm(self.values, axis=-1).reshape(-1),
+        }
+        if self.gradients is not None and self.scores is not None:
+            columns["gradient_norm"] = np.linalg.norm(self.gradients, axis=-1).reshape(-1)
+            columns["score"] = self.scores[number]
+        yield columns
+
+    def __repr__(self) -> str:
+        layers = ", ".join(map(str, self.layers))
+        parts = [f"States [text {self.shape[0]}, layer {self.shape[1]}, dim {self.shape[2]}] at {self.at}"]
+        parts += [f"layer{'s' * (len(self.layers) > 1)} {layers}", self.model]
+        parts += [f"gradients of {self.target}"] * (self.gradients is not None)
+        parts += ["on disk"] * self.on_disk
+        return f"<{'; '.join(filter(None, [*parts, *self.notes]))}>"
+
+
+def _frozen(values: Float) -> Float:
+    values.flags.writeable = False
+    return values
+
+
+def stacked(parts: Sequence[States]) -> Float:
+    """Return the states of several at one after the other [text, layer, dim]."""
+    return np.concatenate([part.values for part in parts])

@@ -1,0 +1,290 @@
+"""aw.concepts.tcav: whether a prediction depends on a concept, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import require_choice, suggests_keywords
+from attnwidgets._progress import progress
+from attnwidgets.concepts.batches import Inputs, texts_of
+from attnwidgets.concepts.concept_scores import ConceptScores
+from attnwidgets.concepts.concept_sets import concept_sets
+from attnwidgets.concepts.directions_of_sets import CAVS, LayerStates, share_positive
+from attnwidgets.concepts.significance import holm, two_sided
+from attnwidgets.concepts.states import BATCH, states_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.concepts.concept_sets import ConceptSets
+    from attnwidgets.concepts.directions_of_sets import Cav, Pair
+    from attnwidgets.concepts.places import At
+    from attnwidgets.concepts.states_result import States
+
+    Float = NDArray[np.float64]
+
+PURPOSE = "concepts.tcav"
+PAPER = "Kim et al. 2018, Interpretability Beyond Feature Attribution: TCAV"
+_SAME_GRADIENT = 0.999  # mean cosine of gradients from which a note says that a score can only be 0 or 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How concepts are tested; see `tcav`."""
+
+    cav: Cav
+    penalty: float
+    runs: int
+    folds: int
+    permutations: int
+    level: float
+    seed: int
+
+
+@suggests_keywords
+def tcav(
+    model: Any,
+    tokenizer: Any,
+    concepts: Mapping[str, Any],
+    examples: Sequence[Any],
+    target: Any,
+    *,
+    random: Sequence[Any],
+    foil: Any = None,
+    layers: int | Iterable[int] | slice | None = None,
+    at: At = "mean",
+    cav: Cav = "logistic",
+    penalty: float = 1.0,
+    runs: int = 20,
+    folds: int = 3,
+    permutations: int = 999,
+    level: float = 0.05,
+    seed: int = 0,
+    batch_size: int = BATCH,
+    force: bool = False,
+) -> ConceptScores:
+    """Test whether a prediction depends on concepts: the share of examples that a concept's direction raises.
+
+    With h the state of an example and v the unit direction that tells the concept's texts from random ones,
+
+        S = gradient of the target by h, times v        score = share of examples with S > 0
+
+    Each run takes other random texts. A score says something only where the classifier behind v generalises
+    (`.accuracy`, by cross-validation) and where random texts in place of the concept's would not do the same
+    (`.p`: membership is exchanged between the concept's texts and all random ones, and mean(S) compared; the
+    direction of each exchange is a linear discriminant, one Newton step of the fit; `.p_holm` is corrected
+    for the number of concepts and layers). A score depends on the sign alone, so that 1.0 may be a strong
+    effect or a tiny one, and where gradients are alike random texts have scores of 0 and 1, too:
+    `.sensitivity` has sizes.
+
+    Args:
+        model: As `aw.trace` takes it.
+        tokenizer: Its tokenizer.
+        concepts: By name: texts that show the concept, a direction [dim] or [layer, dim] (as for steering),
+            or (sae, feature).
+        examples: Texts whose prediction is explained, usually of the target's class.
+        target: A class by name or index, or any target.
+        random: Texts without the concept, from which each run draws as many as the concept has; or a list of
+            such sets, one for every run. Texts that are a concept's own are left out for it.
+        foil: What the target is contrasted with.
+        layers: Numbers of layers, as for `aw.concepts.states`; by default all but the embeddings.
+        at: Where the state of a text is, as for `aw.concepts.states`.
+        cav: How directions are found: "logistic" regression, "mean_difference" (no fit), or "svm" (squared
+            hinge).
+        penalty: Weight of |w|^2 / 2, for states divided by their spread over texts; scikit-learn's 1 / C.
+        runs: How often a random set is drawn.
+        folds: Parts of the cross-validation.
+        permutations: Exchanges of membership for p, whose smallest value is 1 / (permutations + 1).
+        level: Level below which a corrected p is called significant.
+        seed: Seed of all draws.
+        batch_size: Most texts of a batch.
+        force: Run even if this needs more memory than is free.
+
+    Returns:
+        `ConceptScores` [concept, layer]; `.notes` says what a reader must know.
+
+    Raises:
+        ValueError: If a set has fewer than two texts, no random text is left, or an option is unknown.
+        TypeError: If `concepts` is no mapping.
+        IndexError: If there is no such layer.
+
+    Source: Kim et al. 2018. Directions have length one (the authors' have not), p is by permutation (theirs
+    is a t-test over runs that share texts, whose p falls with the number of runs).
+
+    Example:
+        >>> model, tokenizer = aw.demo_model("classifier")
+        >>> texts = [each.text for each in aw.demo_texts("train")]
+        >>> concepts = {"negation": [text for text in texts if " not " in text or "n't" in text]}
+        >>> examples = [each.text for each in aw.demo_texts("test") if each.label == "negative"][:8]
+        >>> options = {"random": texts[:60], "layers": [4], "runs": 5}
+        >>> found = aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
+        >>> found.scores.shape, bool(found.accuracy[0, 0] > 0.6)
+        ((1, 1), True)
+    """
+    require_choice("cav", cav, CAVS)
+    if isinstance(at, str) and at == "tokens":
+        raise ValueError(
+            "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or "
+            "'last'."
+        )
+    _require_counts(runs=runs, folds=folds, permutations=permutations)
+    shown = texts_of(examples, PURPOSE, "examples")
+    sets = concept_sets(concepts, random, shown, PURPOSE)
+    inputs = Inputs(model, tokenizer, shown, PURPOSE)
+    options: dict[str, Any] = {"at": at, "batch_size": batch_size, "force": force}
+    of_examples = states_of(inputs, layers=layers, target=target, foil=foil, **options)
+    if layers is None:
+        of_examples = of_examples.select(layers=of_examples.layers[1:])
+    read = Inputs(inputs.first.model, inputs.first.tokenizer, sets.texts, PURPOSE)
+    of_texts = states_of(read, layers=of_examples.layers, **options)
+    settings = Settings(cav, penalty, runs, folds, permutations, level, seed)
+    return concept_scores(sets, of_texts, of_examples, settings)
+
+
+def concept_scores(sets: ConceptSets, texts: States, examples: States, settings: Settings) -> ConceptScores:
+    """Return the scores of concepts from the states of their texts and the examples' gradients."""
+    shape = (len(sets.names), len(examples.layers))
+    parts = []
+    for column, layer in enumerate(progress(examples.layers, "concepts, by layers")):
+        states = LayerStates(texts.layer(layer), examples.gradient(layer), settings.cav, settings.penalty)
+        _require_finite(states, layer)
+        rng = np.random.default_rng([settings.seed, layer])
+        parts.append(_layer(sets, states, settings, column, rng))
+    p = np.stack([part.p for part in parts], axis=1)
+    cosines = np.array([_mean_cosine(examples.gradient(layer)) for layer in examples.layers])
+    constant = [
+        layer for layer, cosine in zip(examples.layers, cosines, strict=True) if cosine > _SAME_GRADIENT
+    ]
+    notes = list(sets.notes)
+    if constant:
+        notes.append(
+            f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same "
+            "direction for every example, so that a score can only be 0 or 1 there"
+        )
+    return ConceptScores(
+        concepts=sets.names,
+        layers=examples.layers,
+        target=examples.target,
+        at=examples.at,
+        cav=settings.cav,
+        by_run=np.stack([part.scores for part in parts], axis=1),
+        random=np.stack([part.random for part in parts], axis=0),
+        sensitivity=np.stack([part.sensitivity for part in parts], axis=2),
+        accuracy=np.stack([part.accuracy for part in parts], axis=1),
+        p=p,
+        p_holm=holm(p).reshape(shape),
+        cavs=np.stack([part.cavs for part in parts], axis=1),
+        gradient_cosine=cosines,
+        level=settings.level,
+        examples=examples,
+        texts=texts,
+        notes=tuple(notes),
+        _sets=sets,
+        _settings=settings,
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one layer says.
+
+    Attributes:
+        scores: [concept, run].
+        random: [run].
+        sensitivity: [example, concept].
+        accuracy: [concept].
+        p: [concept].
+        cavs: [concept, run, dim].
+    """
+
+    scores: Float
+    random: Float
+    sensitivity: Float
+    accuracy: Float
+    p: Float
+    cavs: NDArray[np.float32]
+
+
+def _layer(
+    sets: ConceptSets, states: LayerStates, settings: Settings, column: int, rng: np.random.Generator
+) -> _Part:
+    """Return the scores of one layer: all fits of all concepts at once."""
+    pairs: list[Pair] = []
+    for name in sets.rows:
+        drawn = sets.runs_of(name, settings.runs, rng)
+        pairs += [drawn[at % len(drawn)] for at in range(settings.runs)]
+    chance = sets.random_runs(settings.runs, rng)
+    fits = states.fit([*pairs, *chance])
+    sensitivities = np.stack([states.sensitivities(rows, alpha) for rows, alpha, _ in fits], axis=1)
+    scores = share_positive(sensitivities)
+    own, count = len(pairs), len(sets.rows)
+    by_run = scores[:own].reshape(count, settings.runs)
+    mean = sensitivities[:, :own].reshape(len(sensitivities), count, settings.runs).mean(2)
+    accuracy = states.accuracy(pairs, settings.folds, rng).reshape(count, settings.runs).mean(1)
+    p = [_p_of_set(states, (sets.rows[name], sets.pool_of(name)), settings, rng) for name in sets.rows]
+    width = states.centred.shape[1]
+    cavs = np.zeros((len(sets.names), settings.runs, width), np.float32)
+    for number, (rows, alpha, _) in enumerate(fits[:own]):
+        cavs[divmod(number, settings.runs)] = states.direction(rows, alpha)
+    if sets.vectors:
+        units = np.stack([_unit(vector, column, width, name) for name, vector in sets.vectors.items()])
+        along = states.gradients @ units.T
+        by_run = np.concatenate([by_run, np.repeat(share_positive(along)[:, None], settings.runs, axis=1)])
+        mean = np.concatenate([mean, along], axis=1)
+        accuracy = np.append(accuracy, np.full(len(units), np.nan))
+        cavs[count:] = units[:, None]
+        p += _p_of_directions(states, sets, along.mean(0), settings, rng)
+    return _Part(by_run, scores[own:], mean, accuracy, np.array(p), cavs)
+
+
+def _p_of_set(states: LayerStates, pair: Pair, settings: Settings, rng: np.random.Generator) -> float:
+    draws = states.shuffled(pair, settings.permutations, rng)
+    return two_sided(float(draws[0]), draws[1:])
+
+
+def _p_of_directions(
+    states: LayerStates, sets: ConceptSets, observed: Float, settings: Settings, rng: np.random.Generator
+) -> list[float]:
+    """Return p of given directions, among the directions between random halves of the random texts."""
+    half = len(sets.pool) // 2
+    pair = (sets.pool[:half], sets.pool[half:])
+    draws = states.shuffled(pair, settings.permutations, rng)[1:]
+    return [two_sided(float(each), draws) for each in observed]
+
+
+def _unit(vector: Float, column: int, width: int, name: str) -> Float:
+    own = vector if vector.ndim == 1 else vector[column % len(vector)]
+    if own.shape != (width,) or (vector.ndim > 1 and column >= len(vector)):
+        raise ValueError(
+            f"concepts[{name!r}] has shape {vector.shape}; states are {width} wide at every layer."
+        )
+    return own / np.linalg.norm(own)
+
+
+def _mean_cosine(gradients: NDArray[np.floating]) -> float:
+    """Return the mean cosine between gradients of different examples; NaN for one."""
+    unit = gradients / np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1e-30)
+    n = len(unit)
+    return float((np.square(unit.sum(0)).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")
+
+
+def _require_finite(states: LayerStates, layer: int) -> None:
+    for name, values in (("states", states.states), ("gradients", states.gradients)):
+        if not np.isfinite(values).all():
+            raise ValueError(f"{PURPOSE}: the {name} of layer {layer} hold NaN or infinite values.")
+    if not np.any(states.gradients):
+        raise ValueError(
+            f"{PURPOSE}: the target does not depend on the states of layer {layer}: all gradients are zero."
+        )
+
+
+def _require_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        least = 2 if name == "folds" else 1
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}.")

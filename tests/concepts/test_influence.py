@@ -1,0 +1,231 @@
+"""Influence: to the exact references, to true leaving out, to closed forms, and where it must refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attnwidgets as aw
+from attnwidgets.concepts.refit import Refit, with_ones
+from tests.tracing import tiny
+
+
+@dataclass
+class Labelled:
+    text: str
+    label: Any
+
+
+@pytest.fixture(scope="module")
+def reference(shared: Any) -> dict[str, Any]:
+    folder = shared / "reference" / "concepts"
+    return {
+        "head": dict(np.load(folder / "influence_head.npz")),
+        "tests": dict(np.load(folder / "influence_tests.npz")),
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    model, tokenizer = aw.demo_model("classifier")
+    tests = aw.demo_texts("test")
+    return aw.concepts.influence(
+        model, tokenizer, aw.demo_texts("train"), [tests[at] for at in range(0, 74, 8)]
+    )
+
+
+def test_the_head_and_its_influence_are_the_references_from_their_features(reference) -> None:
+    head, tests = reference["head"], reference["tests"]
+    refit = Refit(
+        with_ones(head["features_train"].astype(float)), head["labels_train"].astype(float), 1, "binary", 0.01
+    )
+    features = with_ones(tests["features"].astype(float))
+    np.testing.assert_allclose(refit.theta[0], head["theta"], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(refit.self_influence, head["self_influence"], rtol=1e-9)
+    values = refit.influence(features, tests["labels"].astype(float))
+    assert np.abs(values - tests["influence"]).max() < 1e-9 * np.abs(tests["influence"]).max()
+
+
+def test_from_texts_to_the_references(found, reference) -> None:
+    tests = reference["tests"]
+    assert found.shape == tests["influence"].shape
+    # Other batches round differently, in single precision.
+    assert np.abs(found.values - tests["influence"]).max() < 1e-5 * np.abs(tests["influence"]).max()
+    np.testing.assert_allclose(found.self_influence, reference["head"]["self_influence"], rtol=1e-3)
+
+
+def test_true_leaving_out_is_the_references_and_the_correction_comes_closer(found, reference) -> None:
+    some = list(range(0, 226, 15))
+    true = found.leave_one_out(some)
+    expected = reference["tests"]["leave_one_out"][:, some]
+    assert np.abs(true - expected).max() < 1e-4 * np.abs(reference["tests"]["leave_one_out"]).max()
+    every = reference["tests"]["leave_one_out"]
+    plain, corrected = np.abs(-found.values / 226 - every).max(), np.abs(found.change - every).max()
+    assert corrected < 0.6 * plain
+    from scipy.stats import spearmanr
+
+    assert np.mean([spearmanr(a, b).statistic for a, b in zip(found.change, every, strict=True)]) > 0.999
+
+
+def test_wrong_labels_are_found_beside_the_plain_loss(reference) -> None:
+    head = reference["head"]
+    model, tokenizer = aw.demo_model("classifier")
+    train = aw.demo_texts("train")
+    labels = [int(each.label == "positive") for each in train]
+    assert labels == head["labels_train"].tolist()
+    for at in head["flipped"]:
+        labels[at] = 1 - labels[at]
+    found = aw.concepts.influence(model, tokenizer, train, train[:1], labels=labels)
+    np.testing.assert_allclose(found.self_influence, head["self_influence_flipped"], rtol=1e-3)
+    card = aw.concepts.mislabelled(found, head["flipped"])
+    own, loss, chance, best = card.mean[0, :, 0]
+    assert own == pytest.approx(0.901, abs=0.01)
+    assert loss == pytest.approx(0.894, abs=0.01)
+    assert chance < 0.15
+    assert best == 1
+    assert card.mean[1, 0, 0] > 0.7
+
+
+def test_helpful_and_harmful_texts_are_told_apart(found) -> None:
+    assert all(each.influence < 0 < each.change for each in found.helpful(0, 5))
+    assert all(each.influence > 0 > each.change for each in found.harmful(0, 5))
+    assert found.helpful(0, 5)[0].influence == found.values[0].min()
+    assert found.agreement >= 0.9
+    assert 0 < found.agreement_train <= 1
+    assert found.gradient_norm > 0
+    assert "fitted again" in repr(found)
+    assert (found.leverage > 0).all()
+    assert (found.leverage < 1).all()
+    words = " ".join(text.get_text() for axes in found.figure(0).axes for text in axes.texts)
+    assert found.helpful(0, 1)[0].text[:10] in words
+    row = found.to_rows()[230]
+    assert (row["test"], row["train"], row["influence"]) == (1, 4, found.values[1, 4])
+
+
+def test_a_copy_of_a_test_with_the_other_label_harms_it_most() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    train = [Labelled(each.text, each.label) for each in aw.demo_texts("train")[:40]]
+    test = aw.demo_texts("test")[0]
+    train.append(Labelled(test.text, "negative"))
+    found = aw.concepts.influence(model, tokenizer, train, [Labelled(test.text, "positive")])
+    assert found.harmful(0, 1)[0].number == 40
+    again = aw.concepts.influence(
+        model, tokenizer, train, [Labelled(test.text, "positive")], measure="margin"
+    )
+    assert again.harmful(0, 1)[0].number == 40
+
+
+def test_of_a_ridge_regression_leaving_out_is_exact() -> None:
+    rng = np.random.default_rng(0)
+    features, labels = with_ones(rng.normal(size=(30, 5))), rng.normal(size=30)
+    refit = Refit(features, labels, 1, "regression", 0.1)
+    tests = with_ones(rng.normal(size=(4, 5)))
+    change = -refit.influence(tests, np.zeros(4), measure="margin", without=True) / 30
+    for text in (0, 7, 29):
+        rest = np.arange(30) != text
+        gram = features[rest].T @ features[rest] / 30 + 0.1 * np.eye(6)
+        theta = np.linalg.solve(gram, features[rest].T @ labels[rest] / 30)
+        np.testing.assert_allclose(tests @ theta - refit.says(tests)[:, 0], change[:, text], atol=1e-10)
+        np.testing.assert_allclose(refit.outputs_without(text, tests)[:, 0], tests @ theta, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [3, 60])
+@pytest.mark.parametrize("measure", ["loss", "margin"])
+def test_of_three_classes_it_is_the_derivative_by_a_texts_weight(width, measure) -> None:
+    rng = np.random.default_rng(0)
+    features, labels = with_ones(rng.normal(size=(25, width))), rng.integers(0, 3, 25).astype(float)
+    tests, test_labels = with_ones(rng.normal(size=(3, width))), np.array([0.0, 1, 2])
+    refit = Refit(features, labels, 3, "classes", 0.05)
+    values = refit.influence(tests, test_labels, measure=measure)
+    step = 1e-5
+    for text in (0, 11):
+        moved = []
+        for sign in (1, -1):
+            weights = np.full(25, 1 / 25)
+            weights[text] += sign * step
+            theta = refit._minimum(weights, refit._theta)
+            outputs = refit._reduced(tests) @ theta.T
+            moved.append(refit.measured(outputs, test_labels, measure))
+        np.testing.assert_allclose((moved[0] - moved[1]) / (2 * step), values[:, text], rtol=1e-4, atol=1e-7)
+
+
+def test_of_two_classes_one_output_is_what_scikit_learn_fits() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    features, labels = with_ones(rng.normal(size=(40, 6))), rng.integers(0, 2, 40).astype(float)
+    refit = Refit(features, labels, 1, "binary", 0.02)
+    model = linear.LogisticRegression(C=1 / (0.02 * 40), fit_intercept=False, tol=1e-12, max_iter=10_000)
+    np.testing.assert_allclose(refit.theta, model.fit(features, labels).coef_, atol=1e-6)
+
+
+def test_gradients_are_those_of_single_losses() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    train, tests = aw.demo_texts("train")[:5], aw.demo_texts("test")[:2]
+    found = aw.concepts.influence(model, tokenizer, train, tests, of="gradients", parameters=["classifier"])
+
+    def slope(each: Any) -> torch.Tensor:
+        outputs = model.eval()(**tokenizer(each.text, return_tensors="pt"))
+        label = torch.tensor([int(each.label == "positive")])
+        loss = torch.nn.functional.cross_entropy(outputs.logits, label)
+        return torch.cat(
+            [part.reshape(-1) for part in torch.autograd.grad(loss, model.classifier.parameters())]
+        )
+
+    expected = -torch.stack([slope(each) for each in tests]) @ torch.stack([slope(each) for each in train]).T
+    np.testing.assert_allclose(found.values, expected.numpy(), atol=1e-5)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    cosines = aw.concepts.influence(
+        model, tokenizer, [*train, tests[0]], tests, of="gradients", parameters=["classifier"], normalize=True
+    )
+    assert cosines.values[0, 5] == pytest.approx(-1, abs=1e-5)
+    with pytest.raises(ValueError, match="has none"):
+        found.leave_one_out()
+
+
+def test_a_language_model_needs_no_labels() -> None:
+    model = tiny.build(tiny.TEXT["GPT-2"])
+    traces = [aw.trace(model, None, input_ids=ids) for ids in ([3, 4, 5, 6], [9, 8, 7], [3, 4, 5, 6])]
+    found = aw.concepts.influence(None, None, traces, traces[:1], of="gradients", normalize=True)
+    assert found.values[0, 0] == pytest.approx(-1, abs=1e-5)
+    assert found.helpful(0, 1)[0].number in (0, 2)
+    with pytest.raises(ValueError, match="of='gradients'"):
+        aw.concepts.influence(None, None, traces, traces[:1])
+
+
+def test_bad_input_is_refused_with_what_to_do() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    train, tests = list(aw.demo_texts("train")[:6]), list(aw.demo_texts("test")[:1])
+    alike = [each for each in aw.demo_texts("train") if each.label == "positive"][:5]
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"train": alike}, "have the label 'positive'"),
+        ({"l2": 0.0}, "l2 is 0.0"),
+        ({"labels": [0, 1]}, "2 labels, and there are 6 texts"),
+        (
+            {"labels": ["positive", None, "negative", None, "positive", "negative"]},
+            r"labels\[1\] has no label \(2 of 6",
+        ),
+        ({"labels": ["positiv"] * 6}, "Did you mean 'positive'"),
+        ({"labels": [2] * 6}, "the classes are"),
+        ({"train": []}, "train is empty"),
+        ({"of": "haed"}, "Did you mean 'head'"),
+        ({"of": "gradients", "parameters": ["clasifier"]}, "Did you mean 'classifier'"),
+    ]
+    for changes, said in cases:
+        options = {"train": train, "tests": tests} | changes
+        with pytest.raises(ValueError, match=said):
+            aw.concepts.influence(model, tokenizer, options.pop("train"), options.pop("tests"), **options)
+    with pytest.raises(ValueError, match="flipped is empty"):
+        aw.concepts.mislabelled(aw.concepts.influence(model, tokenizer, train, tests), [])
+
+
+def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    train, test = aw.demo_texts("train")[:12], aw.demo_texts("test")[0]
+    found = aw.concepts.influence(model, tokenizer, train, [test.text])
+    said = aw.trace(model, tokenizer, test.text).predictions(1)[0].label
+    assert found.test_labels == (said,)
+    assert replace(found, notes=("a note",)).notes == ("a note",)

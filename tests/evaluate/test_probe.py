@@ -1,0 +1,155 @@
+"""Probes: on planted labels, on labels that say nothing, beside what is learnt by heart, on bad input."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.evaluate.probing.probe_tasks import blocks, probe_task, random_folds, type_folds
+
+OPTIONS = {"resamples": 50}
+
+
+def scores(card: Any, method: str = "probe") -> dict[str, float]:
+    """Means of a card of one layer by metric."""
+    return dict(zip(card.metrics, card.mean[:, card.methods.index(method), 0].tolist(), strict=True))
+
+
+def bit(n: int = 600, strength: float = 4.0, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, n)
+    values = rng.normal(size=(n, 1, 20))
+    values[:, 0, 3] += strength * (2 * labels - 1)
+    return values, labels
+
+
+def test_a_planted_bit_is_read_from_few_examples() -> None:
+    card = aw.evaluate.probe(*bit(), **OPTIONS)
+    found = scores(card)
+    assert found["accuracy"] > 0.995
+    assert found["compression"] > 5
+    assert abs(found["control"] - 0.5) < 0.07
+    assert found["selectivity"] == pytest.approx(found["accuracy"] - found["control"])
+    low, high = card.interval
+    assert low[3, 0, 0] < found["compression"] < high[3, 0, 0]
+    assert abs(scores(card, "majority")["compression"] - 1) < 0.03
+
+
+def test_labels_that_states_do_not_hold_take_no_fewer_bits_than_they_are() -> None:
+    values, _ = bit(strength=0)
+    labels = np.random.default_rng(5).integers(0, 2, len(values))
+    found = scores(aw.evaluate.probe(values, labels, **OPTIONS))
+    assert found["compression"] <= 1
+    assert abs(found["accuracy"] - 0.5) < 0.07
+    assert abs(found["selectivity"]) < 0.1
+
+
+def test_what_is_learnt_by_heart_is_gone_with_unseen_types() -> None:
+    """Labels drawn for every type, and states that spell the type: unseen types are right by chance."""
+    rng = np.random.default_rng(0)
+    types = rng.integers(0, 30, 480)
+    labels = rng.integers(0, 2, 30)[types]
+    values = rng.normal(size=(30, 64))[types] + 0.1 * rng.normal(size=(480, 64))
+    card = aw.evaluate.probe(values, labels, groups=types, **OPTIONS)
+    found = scores(card)
+    assert card.metrics == ("accuracy", "accuracy_seen", "control", "selectivity", "compression")
+    assert found["accuracy_seen"] > 0.98
+    assert found["control"] > 0.98
+    assert abs(found["selectivity"]) < 0.03
+    assert found["accuracy"] < 0.75
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_probe_is_scikit_learns(classes) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    from attnwidgets._logistic import fit_softmax
+
+    rng = np.random.default_rng(0)
+    values, labels = rng.normal(size=(90, 7)), rng.integers(0, classes, 90)
+    wide = np.concatenate([values, np.ones((90, 1))], axis=1)
+    # Theirs has one vector for two classes, whose penalty is twice that of either half.
+    C = 1.0 if classes == 2 else 0.5
+    model = linear.LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=5000)
+    ours = fit_softmax(values, labels, classes, penalty=2.0)
+    ours = ours[1:] - ours[:1] if classes == 2 else ours
+    np.testing.assert_allclose(ours, model.fit(wide, labels).coef_, atol=1e-3)
+
+
+def test_positions_that_give_the_label_away_are_a_baseline() -> None:
+    model, tokenizer = aw.demo_model("encoder")
+    rng = np.random.default_rng(0)
+    long = rng.integers(0, 2, 40)
+    texts = ["The cat sat on the old mat." if each else "The cat sat." for each in long]
+    states = aw.concepts.states(model, tokenizer, texts, layers=[0, 3], at="last")
+    with aw.randomized(model):
+        chance = aw.concepts.states(model, tokenizer, texts, layers=[0, 3], at="last")
+    labels = ["long" if each else "short" for each in long]
+    card = aw.evaluate.probe(states, labels, random_states=chance, mdl=False, **OPTIONS)
+    assert card.methods == ("probe", "majority", "position", "random weights")
+    assert card.baselines == card.methods[1:]
+    assert card.x == (0, 3)
+    assert scores(card, "position")["accuracy"] == 1
+    assert scores(card, "majority")["accuracy"] < 0.7
+    assert "compression" not in card.metrics
+    assert "long" in card.provenance["options"]["classes"]
+    assert card.examples == "40 examples as a whole"
+
+
+def test_folds_hold_every_class_and_no_type_twice() -> None:
+    rng = np.random.default_rng(0)
+    labels, types = rng.integers(0, 3, 100), rng.integers(0, 17, 100)
+    fold = random_folds(labels, 5, rng)
+    for label in range(3):
+        counts = np.bincount(fold[labels == label], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    fold = type_folds(types, 5, rng)
+    assert all(len(set(fold[types == each])) == 1 for each in range(17))
+    assert np.bincount(fold).min() > 10
+
+
+def test_the_blocks_of_the_code_cover_all_examples_once() -> None:
+    for n in (2, 30, 5000):
+        ends = blocks(n)
+        assert ends[-1] == n
+        assert all(first < second for first, second in pairwise(ends))
+    assert blocks(5000)[:3] == [5, 10, 20]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"labels": [0, None] * 300}, "300 of 600 without a label"),
+        ({"labels": [0, 1]}, "2 entries, and there are states of 600"),
+        ({"labels": [1] * 600}, "labels are all 1"),
+        ({"groups": ["a"] * 600}, "one type only"),
+        ({"groups": ["a"]}, "groups has 1 entries"),
+        ({"control": "type"}, "needs groups="),
+        ({"control": "shufle"}, "Did you mean 'shuffle'"),
+        ({"folds": 1}, "folds must be"),
+        ({"penalty": 0}, "no best probe"),
+        ({"random_states": np.zeros((600, 2, 4))}, "random_states has shape"),
+        ({"states": np.full((600, 1, 2), np.nan)}, "NaN or infinite"),
+        ({"states": np.zeros(600)}, r"must be \[text, layer, dim\]"),
+    ],
+)
+def test_bad_input_is_refused_with_what_to_do(changes, said) -> None:
+    values, labels = bit()
+    options = {"states": values, "labels": labels} | changes
+    with pytest.raises(ValueError, match=said):
+        aw.evaluate.probe(options.pop("states"), options.pop("labels"), **options)
+
+
+def test_names_and_numbers_are_classes() -> None:
+    assert probe_task(["b", "a", "b"], None, 3).classes == ("a", "b")
+    assert probe_task(np.array([True, False]), None, 2).labels.tolist() == [1, 0]
+
+
+def test_few_texts_of_a_class_are_said() -> None:
+    values, labels = bit(60)
+    labels[:] = 0
+    labels[:4] = 1
+    assert "smallest class has 4 texts" in aw.evaluate.probe(values, labels, **OPTIONS).warning
