@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from attnwidgets.circuits.lens_result import Lens
+from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.explanations.targets.resolve import TOKENS, spell
@@ -26,7 +27,7 @@ PAPER = "nostalgebraist 2020, interpreting GPT: the logit lens"
 _BYTES = 2**25  # of one layer's logits that are held at a time
 
 
-def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
+def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None, top: int = 5) -> Lens:
     """Return what the model would predict at every token if it stopped after each layer: the logit lens.
 
         p_l = softmax(W_U norm(h_l))
@@ -34,12 +35,15 @@ def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
     h_l is the input of block l; row L is the model's own output, bit for bit. In layers far from the last one
     states are written in other directions than those the head reads, so that the lens can show tokens that
     mean nothing (in SmolLM2, "," and "." until the last layers): a low rank of the answer there does not say
-    that the model lacks it. Decoded in float32, some tokens at a time.
+    that the model lacks it. A translator rewrites each layer's states in the directions of the last ones
+    first. Decoded in float32, some tokens at a time.
 
     Args:
         trace: What `aw.trace` returned, of a model that predicts tokens.
         answer: A token, by its string or id, whose rank and probability are followed; by default the model's
             prediction.
+        translator: What `aw.circuits.fit_translator` returned for this model, or `Translator.load` opened
+            (published tuned lenses, too); by default states are read as they are.
         top: Number of the most probable tokens that are kept for each layer and token.
 
     Returns:
@@ -47,7 +51,7 @@ def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
         KL(model || lens) in nats, each [layer, token] with layers 0 to L; `.top(k)` the most probable tokens.
 
     Raises:
-        ValueError: If the answer is not one token, or `top` is below 1.
+        ValueError: If the answer is not one token, `top` is below 1, or the translator is of another model.
         UnsupportedModelError: If the model has no head that predicts tokens, or one that is not described.
         TypeError: If `trace` is not a trace.
 
@@ -75,13 +79,23 @@ def lens(trace: Any, answer: Any = None, *, top: int = 5) -> Lens:
     head = head_of(traced, stack, "lens", target.position)
     blocks = captured(traced, stack, "lens")
     states = [block.hidden[0] for block in blocks.layers]
-    numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top)
+    options: dict[str, Any] = {}
+    if translator is not None:
+        if not isinstance(translator, Translator):
+            raise TypeError(
+                f"translator is a {type(translator).__name__}; make one with aw.circuits.fit_translator."
+            )
+        translator.require_model(traced.model, len(states), states[0].shape[-1])
+        options["translator"] = translator.said
+    numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top, translator)
     labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
-    common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, notes=[target.note])
+    common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, options=options, notes=[target.note])
     return Lens(**numbers, answer=target.label, labels=labels, tokens=traced.axes(stack)[0].tokens, **common)
 
 
-def _read(head: Head, states: list[Tensor], answer: int, top: int) -> dict[str, np.ndarray]:
+def _read(
+    head: Head, states: list[Tensor], answer: int, top: int, translator: Translator | None
+) -> dict[str, np.ndarray]:
     """Return the numbers of every layer [layer, token] and the most probable tokens [layer, token, k]."""
     n_tokens, n_words = head.logits.shape
     shape = (len(states) + 1, n_tokens)
@@ -101,6 +115,7 @@ def _read(head: Head, states: list[Tensor], answer: int, top: int) -> dict[str, 
                 logits = head.logits[rows].float()
                 if layer < len(states):
                     state = states[layer][rows].to(head.hidden)
+                    state = state if translator is None else translator(layer, state)
                     logits = apply_steps((*head.before, *head.steps), state).float().cpu()
                 for name, value in _row_numbers(logits, final, answer, top).items():
                     numbers[name][layer, rows] = value.numpy()

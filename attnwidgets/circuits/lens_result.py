@@ -154,8 +154,9 @@ class Lens(Explanation):
 
     @property
     def title(self) -> str:
-        """What is followed."""
-        return f"logit lens, answer {self.answer}"
+        """What is followed, and by which lens."""
+        fitted = self.provenance["options"].get("translator")
+        return f"{f'lens ({fitted})' if fitted else 'logit lens'}, answer {self.answer}"
 
     def _columns(self) -> Iterator[Columns]:
         """Yield layer, token, its string, the four measures, and the most probable token."""
