@@ -50,6 +50,7 @@ class Map:
         numbers: Whether cells with room show their value.
         square: Whether cells are square; else every row is tall enough for its name.
         looks: Colours and range of each row, instead of those of all; none: one look for all.
+        texts: [row][column]: what is written into cells with room for it; none: nothing.
     """
 
     values: Float
@@ -67,6 +68,7 @@ class Map:
     numbers: bool = False
     square: bool = True
     looks: Sequence[tuple[Colormap, Normalize]] = ()
+    texts: Sequence[Sequence[str]] = ()
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
@@ -96,6 +98,8 @@ class Map:
         self._names(pen, axes, place)
         if self.numbers and place.side >= _NUMBERED:
             self._numbers(pen, axes)
+        if self.texts and place.side >= _NUMBERED:
+            self._texts(pen, axes, place.side)
         if len(self.apart):
             self._apart(pen, axes, place, box.width)
 
@@ -145,6 +149,12 @@ class Map:
             at = -0.5 - (place.left - LINE / 2) / place.side
             middle = (len(self.values) - 1) / 2
             pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+
+    def _texts(self, pen: Pen, axes: Axes, side: float) -> None:
+        for row, column in np.ndindex(self.values.shape):
+            words = fitting(printable(self.texts[row][column]), side - 0.02, SMALL)
+            color = ink_on(self.colours(self.norm(self.values[row, column])))
+            pen.text(axes, column, row, words, color=color, ha="center")
 
     def _numbers(self, pen: Pen, axes: Axes) -> None:
         for (row, column), value in np.ndenumerate(self.values):
