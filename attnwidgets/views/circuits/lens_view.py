@@ -90,6 +90,7 @@ class LensView(CircuitView):
             "answer": None,
             "color": self._color,
             "cell": self._cell,
+            "held": sorted({fitted for fitted, _ in self._lenses}),
             "kinds": self._kinds(),
             "runs": self._lens.made_of is not None,
             "ownTable": True,
@@ -139,14 +140,14 @@ class LensView(CircuitView):
         }
 
     def _held(self) -> list[dict[str, Any]]:
-        return [{"fitted": fitted, "answer": None} for fitted, answer in self._lenses if answer is None]
+        return [{"fitted": fitted, "answer": None} for fitted in self._options["held"]]
 
     def _missing(self) -> list[dict[str, Any]]:
         """Return what a page holds beside what the view was given: the other lens, and chosen answers."""
         wanted: list[Key] = [(kind, None) for kind in self._kinds()]
         chosen = (self.options or self._options)["answer"]
         wanted += [(kind, chosen) for kind in self._kinds() if chosen is not None]
-        given = {key for key in self._lenses if key[1] is None}
+        given = {(fitted, None) for fitted in self._options["held"]}
         return [{"fitted": kind, "answer": answer} for kind, answer in wanted if (kind, answer) not in given]
 
     def _lens_answer(self, fitted: bool, answer: int | None) -> Answer:

@@ -66,7 +66,7 @@ export const renderLensView = view((ctx, root, signal) => {
   const text = h("div.lens-text", { role: "group", "aria-label": "text" });
   const chips = h("span.lens-chips");
   const answer = h("button.lens-answer", { type: "button" });
-  const lead = h("div.lens-lead", text, chips, answer);
+  const lead = h("div.lens-lead", text, chips, h("span.lens-room"), answer);
   on(answer, signal, { click: () => options().answer !== null && save({ answer: null }) });
   on(text, signal, {
     click: (event) => {
@@ -117,7 +117,7 @@ export const renderLensView = view((ctx, root, signal) => {
   });
   const [title, folded] = [h("b", "top token"), h("span.lens-folded")];
   const legend = h("span.lens-legend", { role: "img" });
-  const side = createSegments("beside", { rank: "rank", top: "top tokens" }, signal, () => lay());
+  const side = createSegments("beside", { rank: "rank", top: "top" }, signal, () => lay());
   const [rankTitle, rankAt] = [h("b"), h("span.lens-folded")];
   const left = h("div.lens-left", h("div.lens-caption", title, folded, legend), table.element);
   const middle = h("div.lens-middle", h("div.lens-caption", rankTitle, rankAt, side.element), curve.element);
@@ -174,7 +174,7 @@ export const renderLensView = view((ctx, root, signal) => {
 
   const fetchLens = (fitted: boolean, id: number | null, isMain: boolean): Lens | null => {
     const args = { fitted, answer: id };
-    const held = id === null && ctx.opening.some(({ topic, args: one }) => topic === "lens" && one.fitted === fitted);
+    const held = id === null && options().held.includes(fitted);
     const topic = held ? "lens" : "more_lens";
     const found = answers.get<never>(topic, args, !isMain);
     if (found) return readLens(found);

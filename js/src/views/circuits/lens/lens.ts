@@ -41,7 +41,8 @@ export interface LensOptions extends ViewOptions {
   answer: number | null;
   color: Measure;
   cell: [row: number, token: number];
-  /** Which lenses can be shown. */
+  /** Which lenses were given, and which can be shown. */
+  held: boolean[];
   kinds: boolean[];
   runs: boolean;
 }

@@ -36,7 +36,7 @@ export function createTable(
 ): Table {
   const grid = h("div.lens-grid");
   const plot = h(
-    "div.plot.lens-plot",
+    "div.lens-plot",
     { tabindex: "0", role: "application", "aria-roledescription": "table of top tokens" },
     grid,
   );

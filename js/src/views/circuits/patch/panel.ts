@@ -189,7 +189,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
       const after = run ? run.after : baseOf(patching) + raw;
       drawLine(state, after);
       const known = patching.predicted[patching.direction === "denoise" ? 1 : 0];
-      fill(boxes[0] as HTMLElement, "before", run?.was ?? known, "known with a kernel");
+      fill(boxes[0] as HTMLElement, "before", run?.was ?? known, "not in this result");
       fill(boxes[1] as HTMLElement, "after", run?.now ?? null, why);
       drawList(state);
     },

@@ -86,7 +86,7 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
   const write = (patching: Patching, cell: number, row: number): void => {
     const first = firstOf(patching, site);
     const columns = columnsOf(patching, site);
-    const step = Math.max(1, Math.ceil((site === "head" ? 20 : NARROW) / cell));
+    const step = Math.max(1, Math.ceil((site === "head" ? 16 : NARROW) / cell));
     setChildren(
       labels,
       ...(first && site !== "head" ? [h("span.patch-same", { style: `width:${FOLDED}px` }, "same")] : []),
@@ -167,7 +167,7 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
       const first = firstOf(patching, site);
       const at = (place: Place): number => indexOf(place) - first;
       const here = places.filter((place) => place[0] === site && at(place) >= 0);
-      chosen.draw(here.map((place): Box => [at(place) * cell, place[1] * row, cell - 1, row - 1]));
+      chosen.draw(here.map((place): Box => [at(place) * cell - 1, place[1] * row - 1, cell + 1, row + 1]));
       const inside = site !== "head" && column >= first;
       setAttributes(band, {
         x: inside ? (column - first) * cell : 0,
