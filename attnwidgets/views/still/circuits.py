@@ -135,9 +135,8 @@ def folded(count: int, ranks: NDArray[np.integer], most: int = _ROWS) -> list[in
         return list(range(count))
     below = [row for row in range(count) if ranks[row] > 0]
     rise = min((below[-1] + 1) if below else 0, count - 1)
-    dense = min(max(rise - 1, 0), count - 1)
     for step in range(2, count + 1):
-        rows = [row for row in range(count) if row % step == 0 or row >= dense]
+        rows = [row for row in range(count) if row % step == 0 or row >= rise]
         if len(rows) <= most:
             return rows
         rows = sorted({row for row in range(0, count, step)} | {count - 1})

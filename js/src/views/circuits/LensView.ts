@@ -314,6 +314,7 @@ export const renderLensView = view((ctx, root, signal) => {
     assign(range, { max: String(last), ariaValueText: rowName(cell[0]) });
     assign(range, { value: String(cell[0]) });
     setText(number, cell[0] === last ? "output" : `layer ${ctx.layerName(cell[0])} / ${ctx.layerName(last)}`);
+    reserve(number, `layer ${ctx.layerName(last)} / ${ctx.layerName(last)}`);
     assign(less, { disabled: cell[0] <= 0 });
     assign(more, { disabled: cell[0] >= last });
     write(lens);

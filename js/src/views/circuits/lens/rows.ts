@@ -9,9 +9,8 @@ export function rowsShown(count: number, ranks: readonly number[], most: number)
   if (count <= most) return all;
   let rise = 0;
   for (let row = 0; row < count; row += 1) if ((ranks[row] ?? 0) > 0) rise = Math.min(row + 1, count - 1);
-  const dense = Math.max(rise - 1, 0);
   for (let step = 2; step <= count; step += 1) {
-    const thinned = all.filter((row) => row % step === 0 || row >= dense);
+    const thinned = all.filter((row) => row % step === 0 || row >= rise);
     if (thinned.length <= most) return thinned;
     const even = all.filter((row) => row % step === 0 || row === count - 1);
     if (even.length <= most) return even;

@@ -172,7 +172,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
       const [into, from] = differing(patching).map((label) => word(label, 16));
       const words = patching.gap === null ? "what patching adds to the target" : "share of the gap between both runs";
       scale.show({ map: heatMap(true, ctx.theme), range: [-end, end], words });
-      setText(meaning, patching.gap === null ? "the runs do not differ: no shares" : `1 = answers as for ${from}`);
+      setText(meaning, patching.gap === null ? "the runs do not differ: no shares" : `= answers as for ${from}`);
       const r = patching.agreement === null ? "" : `r ${decimal(patching.agreement)} on `;
       const dots = patching.estimate ? `estimated; ${r}${patching.checked.length} places that were patched (dots)` : "";
       setText(agreement, dots);
