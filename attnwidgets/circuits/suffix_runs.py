@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.targets.target_set import TargetSet
 
 # Inputs with an axis of tokens of which the later part can be taken; any other input rules a cache out.
-_BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
-_CUT = _BY_TOKEN | {"attention_mask"}
+BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
+CUT = BY_TOKEN | {"attention_mask"}
 _NAMED = 10  # outputs of a patched run
 _CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
 
@@ -235,7 +235,7 @@ class SuffixRuns:
             self._pair.first > 0
             and {"past_key_values", "use_cache"} <= takes
             and "input_ids" in inputs
-            and set(inputs) <= _CUT
+            and set(inputs) <= CUT
             and not self._targets.hidden_states
             and torch.equal(*(side.inputs.get("attention_mask", torch.ones(0)) for side in self._pair.sides))
         )
@@ -325,7 +325,7 @@ class SuffixRuns:
         if "use_cache" in takes:
             options["use_cache"] = self._cache is not None
         if self._cache is not None:
-            options["past_key_values"] = _cache_copies(self._cache, copies)
+            options["past_key_values"] = cache_copies(self._cache, copies)
         if self._targets.hidden_states:
             options["output_hidden_states"] = True
         if self._only_last and "logits_to_keep" in takes:
@@ -335,7 +335,7 @@ class SuffixRuns:
     def _cut(self, name: str, value: Any) -> Any:
         if self._wide and isinstance(value, torch.Tensor):
             value = widened(value)
-        return value[:, self.first :] if self.first and name in _BY_TOKEN else value
+        return value[:, self.first :] if self.first and name in BY_TOKEN else value
 
     @property
     def _only_last(self) -> bool:
@@ -357,7 +357,7 @@ class SuffixRuns:
         return self._targets.scores(outputs)[0]
 
 
-def _cache_copies(cache: Any, copies: int) -> Any:
+def cache_copies(cache: Any, copies: int) -> Any:
     """Return a cache to append to, in copies; its tensors are replaced, never written into."""
     duplicate = copy.copy(cache)
     duplicate.layers = [copy.copy(layer) for layer in cache.layers]

@@ -179,17 +179,18 @@ def _tuned_lens(folder: Path) -> Translator:
         weights = torch.stack([tensors[f"{layer}.weight"] for layer in range(n_layers)]).float()
         none = torch.zeros(width)
         biases = torch.stack([tensors.get(f"{layer}.bias", none).float() for layer in range(n_layers)])
-        if kind != "linear_tuned_lens" or weights.shape != (n_layers, width, width):
-            raise ValueError(f"lens_type {kind!r} with weights {list(weights.shape)}")
         matrices = weights.transpose(1, 2) + torch.eye(width)
         name = str(config.get("base_model_name_or_path", "an unnamed model"))
         said = f"tuned lens of {name}"
-        return Translator(matrices, biases, unembedding=str(config.get("unembed_hash") or ""), said=said)
+        found = Translator(matrices, biases, unembedding=str(config.get("unembed_hash") or ""), said=said)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TranslatorError(
-            f"{str(folder)!r} is not a tuned lens of a known form: {error}. Its config.json names d_model and "
-            'num_hidden_layers, and params.pt has "0.weight", "0.bias", "1.weight", ...'
+            f"{str(folder)!r} is not a tuned lens of a known form: {error}. Its config.json names d_model "
+            'and num_hidden_layers, and params.pt has "0.weight", "0.bias", "1.weight", ...'
         ) from error
+    if kind != "linear_tuned_lens":
+        raise TranslatorError(f"{str(folder)!r} has lens_type {kind!r}; 'linear_tuned_lens' is known here.")
+    return found
 
 
 def _hashes_of_head(model: Any) -> set[str]:

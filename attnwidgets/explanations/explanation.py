@@ -298,6 +298,7 @@ _MODULES_BY_KIND = {
     "FeatureStats": "attnwidgets.sae.corpus_statistics.stats",
     "Agreement": "attnwidgets.evaluate.metrics.agreement_matrix",
     "HeadStatistics": "attnwidgets.statistics.table",
+    "ClaimReport": "attnwidgets.circuits.claims.report",
     "Lens": "attnwidgets.circuits.lens_result",
     "Patching": "attnwidgets.circuits.patching",
 }

@@ -11,6 +11,7 @@ from attnwidgets.statistics.induction import induction_score, prefix_matching, r
 from attnwidgets.statistics.masses import other_sentences, other_text, separators, special_tokens
 from attnwidgets.statistics.patterns import HeadPatterns, Pattern, head_patterns
 from attnwidgets.statistics.positional import diagonal, first_token, mean_distance, next_token, previous_token
+from attnwidgets.statistics.receiver import RECEIVER as RECEIVER
 from attnwidgets.statistics.related_tokens import duplicate_token, same_word
 from attnwidgets.statistics.retrieval import copied_share, retrieval_score
 from attnwidgets.statistics.several_texts import averaged

@@ -33,6 +33,7 @@ class Statistic:
         measure: Takes the rows of some heads, returns [head]; None if the statistic needs a text of its own
             (`aw.induction_score`, `aw.retrieval_score`).
         refusal: Returns why a map does not have it, or "".
+        made_by: The call that measures it, if it needs a text of its own.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Statistic:
     paper: str = ""
     measure: Measure | None = field(default=None, repr=False)
     refusal: Refusal = field(default=lambda _: "", repr=False)
+    made_by: str = ""
 
 
 class OfHeads(Protocol):
@@ -92,7 +94,7 @@ _ORDER = (
     *("same_word", "duplicate_token"),
     *("special_tokens", "separators", "other_sentences", "other_text"),
     *("entropy", "relative_entropy", "cls_entropy"),
-    *("induction", "retrieval"),
+    *("induction", "retrieval", "receiver"),
 )
 _STATISTICS: dict[str, Statistic] = {}
 
@@ -192,8 +194,7 @@ def named(names: Any) -> list[Statistic]:
     requested = of_maps if names is None else [names] if isinstance(names, str) else list(names)
     for name in requested:
         if name in table and name not in of_maps:
-            raise ValueError(
-                f"statistic {name!r} needs a text of its own: aw.{name}_score(model, tokenizer, ...)."
-            )
+            made_by = table[name].made_by or f"aw.{name}_score(model, tokenizer, ...)"
+            raise ValueError(f"statistic {name!r} needs a text of its own: {made_by}.")
         require_choice("statistic", name, of_maps)
     return [table[name] for name in dict.fromkeys(requested)]

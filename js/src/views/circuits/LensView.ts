@@ -7,6 +7,7 @@ import {
   type KeyHandlers,
   on,
   onResize,
+  reserve,
   setChildren,
   setFlag,
   setSizes,
@@ -224,7 +225,7 @@ export const renderLensView = view((ctx, root, signal) => {
     const beside = columns === 3 ? 310 : 0;
     const middleWidth =
       columns === 1 ? box.width : Math.round(Math.max(250, 0.27 * box.width + (columns === 2 ? 0.1 * box.width : 0)));
-    const width = columns === 1 ? box.width : box.width - middleWidth - beside - 26;
+    const width = (columns === 1 ? box.width : box.width - middleWidth - beside) - 26;
     setSizes(body, { middle: middleWidth, beside });
     const [row, token] = options().cell;
     const most = Math.max(4, Math.floor((box.height - CAPTION - HEADS - 14) / LEAST));

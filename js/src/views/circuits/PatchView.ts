@@ -46,7 +46,7 @@ type Mode = Direction | "estimate";
 /** Milliseconds that a choice rests before the model runs. */
 const RESTS = 220;
 /** px between maps, of the layers' numbers, and of a column at least, where several maps are shown. */
-const [GAP, AXIS, COLUMN] = [20, 26, 20];
+const [GAP, AXIS, COLUMN] = [20, 26, 30];
 const WIDEST = { head: 27, token: 56 };
 /** px of a row at least, and at most. */
 const ROWS = [8, 26] as const;
@@ -340,12 +340,11 @@ export const renderPatchView = view((ctx, root, signal) => {
       which.choose(offered.includes(now) ? now : (offered[0] ?? "state"));
     }
     const fixed = AXIS + GAP * (sites.length - 1) + sites.filter((site) => site !== "head" && p.first).length * FOLDED;
-    // Tokens get what heads leave.
-    const headCell = sites.includes("head")
-      ? Math.min(WIDEST.head, Math.max(12, (0.4 * width) / columnsOf(p, "head")))
-      : 0;
     const tokens = sites.filter((site) => site !== "head").reduce((sum, site) => sum + columnsOf(p, site), 0);
-    const headRoom = sites.includes("head") ? headCell * columnsOf(p, "head") : 0;
+    const ofHeads = sites.includes("head") ? columnsOf(p, "head") : 0;
+    // A token has twice the room of a head, where there is enough.
+    const each = (width - fixed) / Math.max(1, 2 * tokens + ofHeads);
+    const headRoom = ofHeads * Math.max(12, Math.min(WIDEST.head, each));
     const tokenCell = Math.max(7, Math.min(WIDEST.token, (width - fixed - headRoom) / Math.max(1, tokens)));
     const widths = sites.map((site) =>
       site === "head" ? headRoom : columnsOf(p, site) * tokenCell + (p.first ? FOLDED : 0),

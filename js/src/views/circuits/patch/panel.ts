@@ -117,7 +117,8 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (plac
       ? patching.checked
           .map(([site, layer, token, head]): Place => [site, layer, token, head])
           .filter(([site]) => site === (patching.sites.includes("head") ? "head" : site))
-          .slice(0, LISTED + 1)
+          .sort((a, b) => Math.abs(shareOf(patching, b)) - Math.abs(shareOf(patching, a)))
+          .slice(0, LISTED - 1)
       : ranked(patching, LISTED);
     const site = places[0]?.[0] ?? "head";
     const exact = (place: Place): number => {

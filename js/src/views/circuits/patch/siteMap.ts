@@ -167,7 +167,7 @@ export function createSiteMap(ctx: ViewContext, site: Site, signal: AbortSignal,
       const first = firstOf(patching, site);
       const at = (place: Place): number => indexOf(place) - first;
       const here = places.filter((place) => place[0] === site && at(place) >= 0);
-      chosen.draw(here.map((place): Box => [at(place) * cell - 1, place[1] * row - 1, cell + 1, row + 1]));
+      chosen.draw(here.map((place): Box => [at(place) * cell - 0.5, place[1] * row - 0.5, cell, row]));
       const inside = site !== "head" && column >= first;
       setAttributes(band, {
         x: inside ? (column - first) * cell : 0,

@@ -18,6 +18,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
   const element = h("div.patch-lead", rows, side);
   const isOther = createWatch();
   let spans: HTMLElement[][] = [];
+  let isScrolled = false;
   on(rows, signal, {
     click: (event) => {
       const at = (event.target as Element).closest<HTMLElement>("[data-i]")?.dataset.i;
@@ -49,8 +50,14 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
       rows,
       ...["clean", "corrupt"].flatMap((name, row) => [h("span.patch-row", name), ...(spans[row] ?? [])]),
     );
-    const first = spans[0]?.[patching.first];
-    if (first) rows.scrollLeft = Math.max(0, first.offsetLeft - 160);
+    isScrolled = false;
+  };
+  /** Of a long text, the first difference is in sight. */
+  const scroll = ({ first }: Patching): void => {
+    if (isScrolled || rows.clientWidth <= 0) return;
+    isScrolled = true;
+    const span = spans[0]?.[first];
+    if (span && rows.scrollWidth > rows.clientWidth) rows.scrollLeft = span.offsetLeft - 160;
   };
   const answer = (outcomes: readonly Outcome[] | null, fallback: string): string => {
     const best = outcomes?.[0]?.[0] ?? fallback;
@@ -60,6 +67,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     element,
     show(patching, column, chosen) {
       if (isOther(patching.cleanTokens, patching.corruptTokens)) build(patching);
+      scroll(patching);
       const { target: name, foil, clean, corrupt, predicted } = patching;
       setText(target, `${word(name)}${foil ? ` − ${word(foil)}` : ""}`);
       assign(target, { title: "the target, less its foil" });

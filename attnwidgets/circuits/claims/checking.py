@@ -1,0 +1,269 @@
+"""aw.circuits.check_claims: claims about heads, checked on texts beside their controls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets._progress import progress
+from attnwidgets.circuits.claims.evidence import InText, LeftOut, MinimalPair, Others, moved, observed
+from attnwidgets.circuits.claims.grammar import CONTROLS, Claim, Control, claim
+from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
+from attnwidgets.circuits.claims.roles import Roles
+from attnwidgets.circuits.claims.verdicts import Bootstrap, holm, verdict_of
+from attnwidgets.tracing.recording.run import trace as record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.tracing.trace import Trace
+
+_PAIR = "pairs are (clean, corrupt), (clean, corrupt, answer, other answer), or a dict with these names"
+_TWO, _FOUR = 2, 4
+
+
+def check_claims(
+    claims: Iterable[Claim | str],
+    model: Any,
+    tokenizer: Any,
+    corpus: Iterable[Any],
+    *,
+    roles: Mapping[str, Any] | None = None,
+    control: Control | None = None,
+    margin: float = 0.1,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> ClaimReport:
+    """Check claims about heads on texts, each beside its controls.
+
+    A text gives a number: the statistic ("is"), the share of attention from the tokens of one role that goes
+    to those of the other, as a mean over the former ("attends"), or the share of the answer that comes back
+    as the head is patched at the tokens of the second role ("moves"; the texts differ in the first role
+    only). A claim holds if the mean over texts of this number, less its control's, is above the margin:
+    outside a two-sided bootstrap interval over texts. It fails if it is below, and is undecided otherwise.
+    For several claims intervals are as wide as Holm's correction asks.
+
+    "attends" must also exceed what other tokens of the text give to keys at the same distance, where there
+    are any: a head that looks at places, not at roles, fails.
+
+    Args:
+        claims: Claims, or sentences.
+        model: A model.
+        tokenizer: Its tokenizer.
+        corpus: Texts. For "moves": pairs (clean, corrupt), (clean, corrupt, answer, other answer), or a dict
+            with the names clean, corrupt, target, foil; answers are the model's predictions by default. Pairs
+            of unequal length, or whose answers the model does not know, are left out and counted.
+        roles: What the roles are, by name: a function of a token's text that says whether it has the role, a
+            regular expression (its first group, if it has one), or for every text of the corpus a place
+            (start, end) in characters, a list of places, a word of it, or None.
+        control: "same layer" (the mean of the other heads of the layer), "random" (of 20 heads of all
+            layers), or "shuffled" (the same head, as many other tokens; for "attends"). By default what the
+            sentence says, else "same layer".
+        margin: By how much the head must exceed its control, in the unit of the number.
+        level: Confidence of the intervals.
+        resamples: Number of bootstrap samples.
+        seed: Seed of the bootstrap and of the random heads.
+
+    Returns:
+        ClaimReport: `report.verdict` of one claim, `report["head 4.3 ..."]`, `report.to_dataframe()`;
+        printed, the verdicts with their numbers and the texts that speak most against them.
+
+    Raises:
+        ClaimError: If a sentence is no claim.
+        ValueError: If there are no claims or texts, a role is not explained or absent from all texts, the
+            model has no such head, or an option is unknown.
+        TypeError: If a text or a pair has another form.
+
+    Source: this package; Efron and Tibshirani 1993 (bootstrap); Hesterberg 2015, section 3.3 (intervals of
+    few texts); Holm 1979.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> said = ["head 0.0 is previous token", "head 1.1 is previous token"]
+        >>> report = aw.circuits.check_claims(said, model, tokenizer, ["fadeb", "hagcb"] * 4)
+        >>> [result.verdict for result in report]
+        ['holds', 'fails']
+    """
+    read = [claim(one) if isinstance(one, str) else one for one in claims]
+    require_choice("control", control, (None, *CONTROLS))
+    if not read:
+        raise ValueError("claims is empty.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}.")
+    items = list(corpus)
+    if not items:
+        raise ValueError("corpus is empty: pass some texts.")
+    causal = {one.causal for one in read}
+    if len(causal) > 1:
+        raise ValueError(
+            "claims that move something are checked on pairs, the others on texts: call it twice."
+        )
+    pairs = [_pair(item, number) for number, item in enumerate(items)] if causal == {True} else None
+    texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
+    places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
+    controls = [_control(one, control) for one in read]
+    others: list[Others] = []
+    evidence: list[list[InText | str]] = [[] for _ in read]
+    for number, text in enumerate(progress(texts, "checking claims")):
+        trace = record(model, tokenizer, text)
+        if not others:
+            sizes = [trace.n_heads(None, layer) for layer in range(trace.n_layers())]
+            others = [Others.of(one, sizes, seed) for one in read]
+        for one, beside, found in zip(read, others, evidence, strict=True):
+            pair = pairs[number] if pairs else None
+            found.append(_found(one, beside, places, trace, tokenizer, number, pair))
+    bootstrap = Bootstrap(resamples, seed)
+    shown = [(pair.clean, pair.corrupt) for pair in pairs] if pairs else [(text, "") for text in texts]
+    results = [
+        _result(one, beside, found, of, shown, bootstrap, margin, level)
+        for one, beside, found, of in zip(read, others, evidence, controls, strict=True)
+    ]
+    return ClaimReport(
+        _judged(results, level),
+        margin=margin,
+        level=level,
+        provenance={
+            "options": {"resamples": resamples, "seed": seed},
+            "model": trace.model_id,
+            "paper": "Efron and Tibshirani 1993; Hesterberg 2015; Holm 1979",
+            "notes": "",
+        },
+    )
+
+
+def _found(
+    one: Claim,
+    others: Others,
+    roles: Roles,
+    trace: Trace,
+    tokenizer: Any,
+    number: int,
+    pair: MinimalPair | None,
+) -> InText | str:
+    """Return what a text, or a pair of which it is the clean one, says; or why it says nothing."""
+    try:
+        if pair is None:
+            return observed(one, others, roles, trace, tokenizer, number)
+        return moved(one, others, roles, pair, trace, tokenizer, number)
+    except LeftOut as reason:
+        return str(reason)
+
+
+def _text(item: Any, number: int) -> str:
+    if not isinstance(item, str):
+        raise TypeError(
+            f"corpus[{number}] is a {type(item).__name__}, not a text (pairs are for claims that something "
+            "moves)."
+        )
+    return item
+
+
+def _pair(item: Any, number: int) -> MinimalPair:
+    if isinstance(item, MinimalPair):
+        return item
+    try:
+        if isinstance(item, Mapping):
+            return MinimalPair(**item)
+        if isinstance(item, (tuple, list)) and len(item) in (_TWO, _FOUR):
+            return MinimalPair(*item)
+    except TypeError as error:
+        raise TypeError(f"corpus[{number}] is no pair: {error}; {_PAIR}.") from error
+    raise TypeError(f"corpus[{number}] is a {type(item).__name__} and no pair; {_PAIR}.")
+
+
+def _control(one: Claim, given: Control | None) -> Control:
+    if given and one.control and given != one.control:
+        raise ValueError(f"{str(one)!r} says its control, and control is {given!r}; leave one out.")
+    chosen: Control = one.control or given or "same layer"
+    if chosen == "shuffled" and one.predicate != "attends":
+        raise ValueError(f'control "shuffled" is for "attends from", and not for {str(one)!r}.')
+    return chosen
+
+
+def _result(
+    one: Claim,
+    others: Others,
+    found: Sequence[InText | str],
+    control: Control,
+    shown: Sequence[tuple[str, str]],
+    bootstrap: Bootstrap,
+    margin: float,
+    level: float,
+) -> ClaimResult:
+    """Return the numbers of one claim; the verdict is that of a claim alone."""
+    used = [(at, text) for at, text in enumerate(found) if isinstance(text, InText)]
+    reasons = [text for text in found if isinstance(text, str)]
+    if not used:
+        counts = ", ".join(f"{why} ({count})" for why, count in Counter(reasons).most_common())
+        raise ValueError(f"{str(one)!r} has no text to be checked on; of {len(found)}: {counts}.")
+    values = np.array([text.value for _, text in used])
+    heads = np.array([text.heads for _, text in used]).reshape(len(used), -1)
+    baselines = {name: np.array([text.baselines[name] for _, text in used]) for name in used[0][1].baselines}
+    if control == "shuffled":
+        compared = baselines["shuffled"]
+    else:
+        members = list(others.groups[control])
+        # A layer of one head has no other heads: then it exceeds nothing.
+        compared = heads[:, members].mean(axis=1) if members else np.zeros(len(values))
+    required = {control: compared} | {n: b for n, b in baselines.items() if n == "same distance"}
+    above, below = [], []
+    for against in required.values():
+        known = ~np.isnan(against)
+        if known.any():
+            difference = values[known] - against[known]
+            above.append(bootstrap.above(difference, margin))
+            below.append(bootstrap.below(difference, margin))
+    difference = (values - compared)[~np.isnan(compared)]
+    return ClaimResult(
+        claim=str(one),
+        causal=one.causal,
+        unit=_unit(one),
+        verdict="undecided",
+        control=control,
+        mean=float(values.mean()),
+        interval=bootstrap.interval(values, level),
+        difference=float(difference.mean()) if len(difference) else float("nan"),
+        difference_interval=bootstrap.interval(difference, level),
+        # It must exceed every control, and fails if it falls below any of them.
+        p_holds=max(above, default=1.0),
+        p_fails=min(1.0, len(below) * min(below, default=1.0)),
+        heads={
+            name: tuple((*others.heads[place], float(heads[:, place].mean())) for place in places)
+            for name, places in others.groups.items()
+        },
+        baselines={name: _mean(numbers) for name, numbers in baselines.items()},
+        texts=tuple(
+            ClaimText(at, *shown[at], text.value, float(compared[row]), text.source, text.target)
+            for row, (at, text) in enumerate(used)
+        ),
+        given=len(found),
+        left_out=tuple(Counter(reasons).most_common()),
+    )
+
+
+def _mean(numbers: NDArray[np.float64]) -> float:
+    known = numbers[~np.isnan(numbers)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _unit(one: Claim) -> str:
+    if one.predicate == "is":
+        return one.statistic.replace("_", " ")
+    return "share of the answer given back" if one.causal else "share of attention"
+
+
+def _judged(results: Sequence[ClaimResult], level: float) -> list[ClaimResult]:
+    """Return results with verdicts that hold for all of them together."""
+    adjusted = holm([min(result.p_holds, result.p_fails) for result in results])
+    judged = []
+    for result, p in zip(results, adjusted, strict=True):
+        holds, fails = (p, 1.0) if result.p_holds <= result.p_fails else (1.0, p)
+        judged.append(result._replace(verdict=verdict_of(holds, fails, level)))
+    return judged

@@ -1,0 +1,221 @@
+"""The sentences that can be checked: what they look like, and where one goes wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+from attnwidgets._errors import suggest
+from attnwidgets.statistics.statistic import statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from attnwidgets.circuits.claims.report import ClaimReport
+
+Predicate = Literal["is", "attends", "moves"]
+Control = Literal["same layer", "random", "shuffled"]
+CONTROLS: tuple[Control, ...] = get_args(Control)
+_VERBS = {"is": "is", "attends": "attends from", "moves": "moves"}
+_FORMS = (
+    '"head 4.3 is previous token", "head 4.3 attends from pronoun to antecedent", '
+    '"head 4.3 moves subject to last", and after each "more than same layer"'
+)
+
+
+class ClaimError(ValueError):
+    """A sentence that is no claim; the message points at the word where it goes wrong."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence about a head that can be checked; see `aw.circuits.claim`.
+
+    Attributes:
+        layer: Number of the layer.
+        head: Number of the head.
+        predicate: "is", "attends" or "moves".
+        statistic: Name of the statistic, of "is".
+        source: Role that attends, or whose difference is moved.
+        target: Role that is attended to, or to which something is moved.
+        control: What the head is compared with, if the sentence says so.
+    """
+
+    layer: int
+    head: int
+    predicate: Predicate
+    statistic: str = ""
+    source: str = ""
+    target: str = ""
+    control: Control | None = None
+
+    def __str__(self) -> str:
+        what = (
+            self.statistic.replace("_", " ") if self.predicate == "is" else f"{self.source} to {self.target}"
+        )
+        than = f" more than {self.control}" if self.control else ""
+        return f"{self.name} {_VERBS[self.predicate]} {what}{than}"
+
+    @property
+    def name(self) -> str:
+        """The head, in words: "head 4.3"."""
+        return f"head {self.layer}.{self.head}"
+
+    @property
+    def causal(self) -> bool:
+        """Whether it is about what the head does (by patching), not about where it looks."""
+        return self.predicate == "moves"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles it names."""
+        return tuple(filter(None, (self.source, self.target)))
+
+    def check(
+        self,
+        model: Any,
+        tokenizer: Any,
+        corpus: Iterable[Any],
+        *,
+        roles: Mapping[str, Any] | None = None,
+        control: Control | None = None,
+        margin: float = 0.1,
+        level: float = 0.95,
+        resamples: int = 10_000,
+        seed: int = 0,
+    ) -> ClaimReport:
+        """Check the claim on texts; see `aw.circuits.check_claims` for what is done and returned.
+
+        Args:
+            model: A model.
+            tokenizer: Its tokenizer.
+            corpus: Texts; for "moves" pairs of texts.
+            roles: What the roles of the sentence are.
+            control: What the head is compared with.
+            margin: By how much it must exceed its controls.
+            level: Confidence of the intervals.
+            resamples: Number of bootstrap samples.
+            seed: Seed of the bootstrap and of the random heads.
+        """
+        from attnwidgets.circuits.claims.checking import check_claims
+
+        return check_claims(
+            [self], model, tokenizer, corpus, roles=roles, control=control, margin=margin, level=level,
+            resamples=resamples, seed=seed,
+        )  # fmt: skip
+
+
+def claim(sentence: str) -> Claim:
+    """Return a sentence about a head as something that can be checked.
+
+        head L.H is <statistic>
+        head L.H attends from <role> to <role>
+        head L.H moves <role> to <role>
+
+    and after each, if wanted, "more than same layer", "more than random" or "more than shuffled". Statistics
+    are those of `aw.statistics.statistics()`, with spaces or underscores. Roles are words of your own, which
+    `.check(roles=...)` explains; "first", "last" and "any" are known. "attends" is an observation; "moves" is
+    causal: the head's output is patched.
+
+    Args:
+        sentence: The sentence.
+
+    Returns:
+        Claim: `.check(model, tokenizer, corpus, roles=...)` checks it.
+
+    Raises:
+        ClaimError: If it has another form; the message points at the word.
+        TypeError: If it is not a string.
+
+    Source: this package; paired bootstrap as in Efron and Tibshirani 1993, chapter 16.
+
+    Example:
+        >>> claim = aw.circuits.claim("head 0.0 is previous token")
+        >>> report = claim.check(*aw.zoo.induction(letters="abcdefgh", length=16), ["fadeb", "hagcb"] * 3)
+        >>> report.verdict
+        'holds'
+    """
+    if not isinstance(sentence, str):
+        raise TypeError(f"claim takes a sentence, not {type(sentence).__name__}: {_FORMS}.")
+    return _Reader(sentence).claim()
+
+
+class _Reader:
+    """Reads a sentence word by word."""
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence = re.sub(r"\s", " ", sentence)
+        self._words = [(found[0], found.start()) for found in re.finditer(r"\S+", self._sentence)]
+        self._at = 0
+
+    def claim(self) -> Claim:
+        """Return the sentence as a claim."""
+        self._take("head")
+        word = self._word()
+        number = re.fullmatch(r"(\d+)\.(\d+)", word)
+        if number is None:
+            self._fail('expected a layer and a head, such as "4.3"')
+        self._at += 1
+        layer, head = int(number[1]), int(number[2])
+        verb = self._word()
+        if verb not in _VERBS:
+            self._fail('expected "is", "attends from" or "moves".' + suggest(verb, _VERBS))
+        self._at += 1
+        if verb == "is":
+            return Claim(layer, head, "is", statistic=self._statistic(), control=self._control())
+        if verb == "attends":
+            self._take("from")
+        source = self._until(("to",), "a role")
+        self._take("to")
+        target = self._until(("more",), "a role")
+        predicate: Predicate = "attends" if verb == "attends" else "moves"
+        return Claim(layer, head, predicate, "", source, target, self._control())
+
+    def _statistic(self) -> str:
+        start = self._at
+        name = self._until(("more",), "a statistic").replace(" ", "_").replace("-", "_").casefold()
+        known = [one for one, described in statistics().items() if described.measure is not None]
+        known = ["induction", *known]
+        if name not in known:
+            self._at = start
+            self._fail(f"there is no such statistic; there are {', '.join(known)}.{suggest(name, known)}")
+        return name
+
+    def _control(self) -> Control | None:
+        if self._at == len(self._words):
+            return None
+        self._take("more")
+        self._take("than")
+        start = self._at
+        name = self._until((), "a control")
+        found: Control | None = next((control for control in CONTROLS if name == control), None)
+        if found is None:
+            self._at = start
+            choices = ", ".join(f'"{control}"' for control in CONTROLS)
+            self._fail(f"expected {choices}.{suggest(name, CONTROLS)}")
+        return found
+
+    def _word(self) -> str:
+        return self._words[self._at][0] if self._at < len(self._words) else ""
+
+    def _take(self, word: str) -> None:
+        if self._word() != word:
+            self._fail(f'expected "{word}"')
+        self._at += 1
+
+    def _until(self, ends: Sequence[str], what: str) -> str:
+        """Return the words up to one of `ends`, or to the end."""
+        start = self._at
+        while self._at < len(self._words) and self._word() not in ends:
+            self._at += 1
+        if self._at == start:
+            self._fail(f"expected {what}")
+        return " ".join(word for word, _ in self._words[start : self._at])
+
+    def _fail(self, what: str) -> NoReturn:
+        place = self._words[self._at][1] if self._at < len(self._words) else len(self._sentence.rstrip()) + 1
+        ending = "" if what.endswith((".", "?")) else "."
+        raise ClaimError(
+            f"this is no claim:\n{self._sentence}\n{' ' * place}^ {what}{ending}\nClaims are {_FORMS}."
+        )

@@ -1,0 +1,324 @@
+"""ClaimReport: claims about heads, their verdicts and controls, and the texts that speak against them."""
+
+from __future__ import annotations
+
+import base64
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from attnwidgets._errors import quoted, suggest
+from attnwidgets.explanations.explanation import Explanation, restore_common
+from attnwidgets.explanations.results.arrays import Array, read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from matplotlib.figure import Figure
+    from typing_extensions import Self
+
+    from attnwidgets._tables import Columns
+    from attnwidgets.circuits.claims.verdicts import Verdict
+
+_WORST = 3  # texts that are printed
+
+
+class ClaimText(NamedTuple):
+    """One text that a claim was checked on.
+
+    Attributes:
+        number: Its number in the corpus.
+        text: The text; of a pair the clean one.
+        corrupt: The other text of a pair, or "".
+        value: What the head does in it.
+        control: What its control does, as the mean over heads.
+        source: Tokens of the claim's first role.
+        target: Tokens of its second role.
+    """
+
+    number: int
+    text: str
+    corrupt: str
+    value: float
+    control: float
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+class ClaimResult(NamedTuple):
+    """A claim, what was found, and the verdict.
+
+    Attributes:
+        claim: The sentence.
+        causal: Whether it is about what the head does, by patching; otherwise it is an observation.
+        unit: What is measured, in words.
+        verdict: "holds", "fails" or "undecided", among all claims of the report.
+        control: What the head was compared with.
+        mean: What the head does, as the mean over texts.
+        interval: Its bootstrap interval.
+        difference: What the head does beyond its control, as the mean over texts.
+        difference_interval: Its bootstrap interval, of this claim alone.
+        p_holds: One-sided p value against being at or below the margin, of this claim alone.
+        p_fails: One-sided p value against being at or above it.
+        heads: By control, (layer, head, mean over texts) of every other head.
+        baselines: What the head does at other tokens, by name; NaN where there are none.
+        texts: The texts it was checked on.
+        given: Number of texts in the corpus.
+        left_out: Why texts were left out, and how many.
+    """
+
+    claim: str
+    causal: bool
+    unit: str
+    verdict: Verdict
+    control: str
+    mean: float
+    interval: tuple[float, float]
+    difference: float
+    difference_interval: tuple[float, float]
+    p_holds: float
+    p_fails: float
+    heads: Mapping[str, tuple[tuple[int, int, float], ...]]
+    baselines: Mapping[str, float]
+    texts: tuple[ClaimText, ...]
+    given: int
+    left_out: tuple[tuple[str, int], ...]
+
+    def worst(self, k: int = 5) -> list[ClaimText]:
+        """Return the texts that speak most against the claim: the least beyond the control first.
+
+        Args:
+            k: Largest number of texts.
+        """
+        return sorted(self.texts, key=lambda text: text.value - text.control)[:k]
+
+    def below(self, margin: float) -> int:
+        """Return in how many texts the head exceeds its control by less than a margin."""
+        return sum(text.value - text.control < margin for text in self.texts)
+
+
+class ClaimReport(Explanation):
+    """Claims about heads and what became of them, in the order in which they were made.
+
+    Iterating gives a `ClaimResult` for each; `report["head 4.3 is ..."]` is one by its sentence.
+
+    Args:
+        results: One for every claim.
+        margin: By how much heads must exceed their controls.
+        level: Confidence of intervals.
+        **common: See `Explanation`.
+
+    Raises:
+        ValueError: If there are no results.
+    """
+
+    kind = "ClaimReport"
+    results: tuple[ClaimResult, ...]
+    margin: float
+    level: float
+
+    def __init__(
+        self,
+        results: Sequence[ClaimResult],
+        *,
+        margin: float,
+        level: float,
+        method: str = "circuits.check_claims",
+        unit: str = "text",
+        **common: Any,
+    ) -> None:
+        if not results:
+            raise ValueError("results is empty.")
+        self._set_common(method=method, unit=unit, **({"dtype": "float64"} | common))
+        self._set(results=tuple(results), margin=float(margin), level=float(level))
+
+    def __iter__(self) -> Iterator[ClaimResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, sentence: str) -> ClaimResult:
+        """Return the result of a claim, by its sentence.
+
+        Raises:
+            KeyError: If there is none.
+        """
+        found = {result.claim: result for result in self.results}
+        if sentence not in found:
+            raise KeyError(f"no claim {sentence!r}; there are {list(found)}.{suggest(sentence, found)}")
+        return found[sentence]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the claim.
+
+        Raises:
+            ValueError: If there are several claims.
+        """
+        if len(self) > 1:
+            raise ValueError("there are several claims: [result.verdict for result in report].")
+        return self.results[0].verdict
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """("claim", "text")."""
+        return ("claim", "text")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of claims and of texts of the corpus."""
+        return (len(self), self.results[0].given)
+
+    @property
+    def values(self) -> Array:
+        """What heads do in every text [claim, text]; NaN where a text was left out."""
+        values = np.full(self.shape, np.nan)
+        for row, result in enumerate(self.results):
+            for text in result.texts:
+                values[row, text.number] = text.value
+        return read_only(values)
+
+    @property
+    def title(self) -> str:
+        """The claim and its verdict, or how many claims hold."""
+        if len(self) == 1:
+            return f"{self.results[0].claim}: {self.results[0].verdict}"
+        holding = sum(result.verdict == "holds" for result in self.results)
+        return f"{holding} of {len(self)} claims hold"
+
+    def __str__(self) -> str:
+        lines = [line for result in self.results for line in self._lines(result)]
+        if len(self) > 1:
+            lines.append(f"Verdicts are Holm's for {len(self)} claims; intervals are of each claim alone.")
+        return "\n".join(lines)
+
+    def _lines(self, result: ClaimResult) -> list[str]:
+        """Return a claim's verdict with its limits, its controls, and the texts against it."""
+        count = len(result.texts)
+        low, high = result.interval
+        than = {"same layer": "the other heads of its layer", "random": "random heads"}
+        than |= {"shuffled": "other tokens drawn by chance"}
+        first, last = result.difference_interval
+        lines = [
+            f"{result.claim}: {result.verdict}",
+            (
+                f"  {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}]; {result.difference:+.2f} "
+                f"[{first:.2f}, {last:.2f}] beyond {than[result.control]}, margin {self.margin:g}; "
+                f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts"
+            ),
+        ]
+        known = [f"{name} {value:.2f}" for name, value in result.baselines.items() if not np.isnan(value)]
+        best = max(
+            (head for heads in result.heads.values() for head in heads), key=lambda h: h[2], default=None
+        )
+        if best is not None:
+            known.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
+        lines += [f"  highest control, and other tokens: {', '.join(known)}"] if known else []
+        out = "".join(f", {number} left out ({why})" for why, number in result.left_out)
+        lines.append(
+            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}"
+        )
+        lines += [f"    {text.value:.2f}  {quoted(text.text)}" for text in result.worst(_WORST)]
+        return lines
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield claim, verdict, text, its strings, what the head does in it, and its control."""
+        rows = [(result, text) for result in self.results for text in result.texts]
+        yield {
+            "claim": [result.claim for result, _ in rows],
+            "verdict": [result.verdict for result, _ in rows],
+            "number": [text.number for _, text in rows],
+            "text": [text.text for _, text in rows],
+            "corrupt": [text.corrupt for _, text in rows],
+            "value": np.array([text.value for _, text in rows]),
+            "control": np.array([text.control for _, text in rows]),
+        }
+
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Return a matplotlib figure: every head's mean with its interval, beside its controls.
+
+        Args:
+            title: Heading; by default the claim and its verdict.
+        """
+        from attnwidgets.circuits.claims.picture import claims_figure
+
+        return claims_figure(self, title=title)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": str(self)} | self._attempt("picture", self._png)
+
+    def _png(self) -> dict[str, Any]:
+        from attnwidgets.figures.maps import small_png
+
+        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+
+    def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return a JSON-able description and the arrays."""
+        results = [result._asdict() | {"texts": [list(text) for text in result.texts]} for result in self]
+        for described in results:
+            described["heads"] = {
+                name: [list(h) for h in heads] for name, heads in described["heads"].items()
+            }
+            described["baselines"] = {
+                name: None if np.isnan(value) else value for name, value in described["baselines"].items()
+            }
+            for name in ("difference", "interval", "difference_interval"):
+                described[name] = _finite(described[name])
+            described["texts"] = [[_finite(part) for part in text] for text in described["texts"]]
+        return self._describe_common() | {"results": results, "margin": self.margin, "level": self.level}, {
+            "values": self.values
+        }
+
+    @classmethod
+    def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Return the report that `to_description` described."""
+        del arrays  # the texts hold the numbers
+        results = [_restored(result) for result in described["results"]]
+        facts = {"margin": described["margin"], "level": described["level"]}
+        return cls(results, **facts, **restore_common(described))
+
+
+def _finite(part: Any) -> Any:
+    """Return numbers as JSON has them: None for NaN, and words for what has no end."""
+    if isinstance(part, (tuple, list)):
+        return [_finite(one) for one in part]
+    if isinstance(part, float) and not np.isfinite(part):
+        return None if np.isnan(part) else str(part)
+    return part
+
+
+def _number(part: Any) -> float:
+    return float("nan") if part is None else float(part)
+
+
+def _restored(result: Mapping[str, Any]) -> ClaimResult:
+    texts = tuple(
+        ClaimText(
+            int(number),
+            str(text),
+            str(corrupt),
+            _number(value),
+            _number(control),
+            tuple(source),
+            tuple(target),
+        )
+        for number, text, corrupt, value, control, source, target in result["texts"]
+    )
+    heads = {
+        name: tuple((int(layer), int(head), float(mean)) for layer, head, mean in listed)
+        for name, listed in result["heads"].items()
+    }
+    return ClaimResult(
+        **{
+            **result,
+            "texts": texts,
+            "heads": MappingProxyType(heads),
+            "baselines": {name: _number(value) for name, value in result["baselines"].items()},
+            "difference": _number(result["difference"]),
+            "interval": tuple(_number(end) for end in result["interval"]),
+            "difference_interval": tuple(_number(end) for end in result["difference_interval"]),
+            "left_out": tuple((str(why), int(count)) for why, count in result["left_out"]),
+        }
+    )

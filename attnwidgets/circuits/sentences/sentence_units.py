@@ -1,0 +1,78 @@
+"""The sentences of a trace, and which of their tokens count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.explanations.results.aggregation import add_units, new_unit
+
+if TYPE_CHECKING:
+    from attnwidgets.explanations.results.trace_protocol import TraceLike
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
+
+_FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The sentences of a text.
+
+    Attributes:
+        axis: The tokens, which can be read by the unit.
+        unit: The sentences.
+        counted: Whether a token counts [token]: all but the first, if that is left out.
+    """
+
+    axis: TokenAxis
+    unit: Unit
+    counted: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def means(self) -> np.ndarray:
+        """Return what takes the mean over the tokens of a sentence that count [sentence, token]."""
+        members = self.unit.membership(len(self.axis)) * self.counted
+        return members / np.maximum(members.sum(axis=1, keepdims=True), 1)
+
+    def sums(self) -> np.ndarray:
+        """Return what takes the sum over the tokens of a sentence that count [sentence, token]."""
+        return self.unit.membership(len(self.axis)) * self.counted
+
+
+def sentences_of(
+    trace: TraceLike, stack: str, unit: Any, function: str, *, skip_first_token: bool
+) -> Sentences:
+    """Return the sentences of a trace.
+
+    Args:
+        trace: The trace.
+        stack: Name of the stack.
+        unit: Name of a unit ("sentence", "paragraph"), a Unit, or spans of tokens.
+        function: Name of the public function, for messages.
+        skip_first_token: Whether the first token does not count: attention rests there.
+
+    Raises:
+        ValueError: If the text has no such unit, or only one sentence.
+    """
+    axis, keys = trace.axes(stack)
+    if keys is not axis and keys != axis:
+        raise ValueError(f"{function} compares sentences of one text; stack {stack!r} reads another.")
+    if isinstance(unit, str):
+        if unit not in axis.units:
+            raise ValueError(f"unit {unit!r} is not known of this text; it has {', '.join(axis.units)}.")
+        found = axis.units[unit]
+    else:
+        found = new_unit(unit, axis, "token", "query")
+        axis, _ = add_units(axis, axis, (found, found))
+    if sum(not special for special in found.special) < _FEWEST:
+        raise ValueError(
+            f"{function} compares sentences, and this text has only one; pass a longer text, or "
+            'unit="word", or spans of tokens: unit=[(0, 4), (4, 9)].'
+        )
+    counted = np.ones(len(axis))
+    counted[0] = not skip_first_token
+    return Sentences(axis, found, counted)

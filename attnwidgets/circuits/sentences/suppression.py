@@ -1,0 +1,146 @@
+"""What suppressing every sentence in turn does to the predictions at all later tokens."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from attnwidgets._progress import progress
+from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT, cache_copies
+from attnwidgets.intervene.preview import preview
+from attnwidgets.intervene.suppress import suppress
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from attnwidgets.circuits.sentences.sentence_units import Sentences
+    from attnwidgets.tracing.trace import Trace
+
+_CLOSE = 1e-3  # relative difference of logits with and without a cache
+_ROWS_BYTES = 2**25  # of probabilities that are compared at a time
+
+
+def effects(trace: Trace, sentences: Sentences, stack: str, temperature: float) -> np.ndarray:
+    """Return KL(as it was || suppressed) in nats at every token, for every suppressed sentence.
+
+    A sentence is hidden from all tokens outside it (in causal models, from those after it), in all layers and
+    heads. In causal models only tokens after it run, over the keys and values of those before.
+
+    Args:
+        trace: A trace with its model and logits.
+        sentences: Its sentences.
+        stack: Name of the stack.
+        temperature: Of both predictions.
+
+    Returns:
+        [sentence, token]: 0 where nothing can change.
+    """
+    n = len(sentences.axis)
+    base = trace.logits
+    if base is None:  # checked by the caller
+        raise AssertionError
+    found = np.zeros((len(sentences), n))
+    causal = trace.is_causal(stack)
+    with _Suffixes(trace, stack) as suffixes:
+        for number in progress(range(len(sentences)), "suppressing sentences"):
+            span = [at for at in sentences.unit.spans[number] if sentences.counted[at]]
+            if not span:
+                continue
+            start = max(span) + 1 if causal else 0
+            readers = [at for at in range(start, n) if at not in span]
+            if not readers:
+                continue
+            hidden = suppress(trace, span, readers, stack=stack)
+            logits = suffixes.logits(hidden, start) if causal else preview(trace, hidden).logits
+            if logits is not None:
+                changed = kl_rows(base[start:], logits, temperature)
+                found[number, start:] = changed
+    return found
+
+
+def kl_rows(before: torch.Tensor, after: torch.Tensor, temperature: float) -> np.ndarray:
+    """Return KL(before || after) in nats of logits [token, vocabulary], in float64: [token], 0 or more."""
+    size = max(1, _ROWS_BYTES // (8 * before.shape[-1]))
+    parts = []
+    for start in range(0, len(before), size):
+        first, second = (
+            (rows[start : start + size].double() / temperature).log_softmax(-1).cpu()
+            for rows in (before, after)
+        )
+        parts.append((first.exp() * (first - second)).sum(-1).clamp_min(0).numpy())
+    return np.concatenate(parts)
+
+
+class _Suffixes:
+    """Context manager: runs of the tokens after a place, over the keys and values of those before.
+
+    Models without a cache that can be cut run whole.
+
+    Args:
+        trace: The trace.
+        stack: Name of the stack.
+    """
+
+    def __init__(self, trace: Trace, stack: str) -> None:
+        self._trace, self._stack_name = trace, stack
+        self._model = unwrap(trace.model)
+        self._twin: Any = None
+        self._cache: Any = None
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            self._twin = exits.enter_context(borrowed(self._model))
+            exits.enter_context(torch.no_grad())
+            self._cache = self._whole_cache()
+            if self._cache is not None:
+                middle = len(self._trace.tokens) // 2
+                logits, expected = self._run(middle), self._trace.logits
+                gap = (logits - expected[middle:]).norm()
+                if gap > _CLOSE * expected[middle:].norm():
+                    self._cache = None
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def logits(self, hidden: Any, start: int) -> torch.Tensor:
+        """Return logits [token, vocabulary] of the tokens from a place on, under an intervention."""
+        if self._cache is None:
+            changed = preview(self._trace, hidden).logits
+            if changed is None:  # checked by the caller
+                raise AssertionError
+            return changed[start:]
+        with hidden:
+            return self._run(start)
+
+    def _whole_cache(self) -> Any:
+        takes, inputs = forward_parameters(self._model), self._trace.inputs
+        fits = {"past_key_values", "use_cache"} <= takes and "input_ids" in inputs and set(inputs) <= CUT
+        if not fits or self._stack_name != "self":
+            return None
+        with recording(self._twin):
+            outputs = self._trace.call(self._twin, inputs, {"return_dict": True, "use_cache": True}, {})
+        cache = getattr(outputs, "past_key_values", None)
+        whole = cache is not None and hasattr(cache, "crop") and hasattr(cache, "layers")
+        # A sliding window has dropped keys that an earlier place needs.
+        return cache if whole and not any(getattr(cache, "is_sliding", [False])) else None
+
+    def _run(self, start: int) -> torch.Tensor:
+        cache = cache_copies(self._cache, 1)
+        cache.crop(start - len(self._trace.tokens))  # as a negative number: tokens to be removed
+        inputs = {
+            name: value[:, start:] if name in BY_TOKEN else value
+            for name, value in self._trace.inputs.items()
+        }
+        options = {"return_dict": True, "use_cache": True, "past_key_values": cache}
+        with recording(self._twin):
+            outputs = self._trace.call(self._twin, inputs, options, {})
+        logits: torch.Tensor = outputs.logits[0].detach().cpu()
+        return logits
