@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.circuits.claim_view import ClaimView
 from attnwidgets.views.circuits.lens_view import LensView
 from attnwidgets.views.circuits.patch_view import PatchView
 from attnwidgets.views.evaluate.scorecard_view import ScorecardView
@@ -36,6 +37,7 @@ _VIEWS: dict[str, Callable[..., View]] = {
     "Comparison": ScorecardView,
     "FeatureActivations": FeatureStrip,
     "FeatureStats": FeatureTable,
+    "ClaimReport": ClaimView,
     "Lens": LensView,
     "Patching": PatchView,
 }
