@@ -103,6 +103,7 @@ class PatchView(CircuitView):
             "cells": self._cells,
             "held": self._held(),
             "runs": main.pair is not None,
+            "claims": main.pair is not None and main.pair.clean.predictions_title == "next token",
             "ownTable": True,
         }
 
@@ -231,7 +232,23 @@ class PatchView(CircuitView):
     # -- numbers, table, figure --------------------------------------------------------------------
 
     def _numbers(self) -> Kinds:
-        return {"share": self._share_paths}
+        return {"share": self._share_paths, "claim": self._claim_paths}
+
+    def _claim_paths(self, layer: int, head: int) -> Iterator[Path]:
+        """Yield the code that checks whether a head carries the difference, on this pair to begin with."""
+        import attnwidgets
+
+        main, pair = self._main, self._main.pair
+        if pair is None:
+            raise LookupError("this result was loaded without its traces, which a claim is checked on.")
+        told = [one for one in (pair.target, pair.foil) if isinstance(one, str)]
+        texts = (pair.clean.text, pair.corrupt.text, *(told if len(told) == len(("target", "foil")) else ()))
+        words = "".join(main.clean_tokens[at] for at in main.differs).strip("␣▁ ")
+        said = f"head {layer}.{head} moves changed to last"
+        start = f".circuits.claim({said!r}).check("
+        after = f", [{texts!r}], roles={{'changed': [{words!r}]}}).view()"
+        yield attnwidgets, start, pair.clean.model, ", ", pair.clean.tokenizer, after
+        yield (f"aw{start}model, tokenizer{after}",)
 
     def _share_paths(
         self, direction: Direction, estimate: bool, cells: Sequence[Sequence[Any]]
@@ -259,6 +276,8 @@ class PatchView(CircuitView):
     def _expressions(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments for the chosen places, whose expression a page contains."""
         now = self._now()
+        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
+            yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
         if now["cells"]:
             options: dict[str, Any] = self.options or self._options
             estimate = bool(options["estimate"])

@@ -7,14 +7,17 @@ import {
   type KeyHandlers,
   on,
   onResize,
+  reserve,
   setChildren,
   setFlag,
   setSizes,
   setStyles,
+  setText,
 } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { createCopyButton } from "../base/copyPython.ts";
+import { toClipboard } from "../base/clipboard.ts";
+import { createCopyButton, type Expression } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { createSegments } from "../base/segmentedControl.ts";
@@ -23,6 +26,7 @@ import { only, view } from "../base/view.ts";
 import { createPanel } from "./patch/panel.ts";
 import {
   type Direction,
+  headName,
   indexOf,
   isSame,
   type PatchedRun,
@@ -90,6 +94,47 @@ function createHeads(
   };
 }
 
+/** A button that writes the claim about the chosen head, as Python that checks it. */
+function createClaimButton(ctx: ViewContext, signal: AbortSignal, say: (words: string) => void) {
+  const button = h("button.button.patch-claim", { type: "button" });
+  const answers = createAnswers(ctx, signal, () => deliver());
+  let place: { of: string; layer: number; head: number } | null = null;
+  let isAsked = false;
+  const deliver = (): void => {
+    if (!isAsked || !place) return;
+    const code = answers.get<Expression>("expression", place)?.meta.code;
+    const why = answers.failure("expression", place);
+    if (!code && !why) return;
+    isAsked = false;
+    if (!code) {
+      say(why ?? "");
+      return;
+    }
+    void toClipboard(code, ctx.el).then((copied) => say(`${copied ? "Copied" : "Copy this by hand"}: ${code}`));
+  };
+  on(button, signal, {
+    click() {
+      isAsked = true;
+      answers.retry("expression", ctx.tiles.status().state === "ok");
+      deliver();
+    },
+  });
+  return {
+    element: button,
+    show(chosen: readonly Place[], can: boolean): void {
+      const [only] = chosen;
+      const isHead = chosen.length === 1 && only?.[0] === "head" && only[2] === null;
+      place = isHead ? { of: "claim", layer: only[1], head: only[3] ?? 0 } : null;
+      assign(button, { hidden: !can, disabled: !isHead });
+      setText(button, isHead ? `Make a claim of ${headName(ctx, only[1], only[3] ?? 0)}` : "Make a claim");
+      reserve(button, "Make a claim of 00.00");
+      button.title = isHead
+        ? "Copy the Python that checks this sentence, beside its controls"
+        : "Choose a head: claims are about heads";
+    },
+  };
+}
+
 export const renderPatchView = view((ctx, root, signal) => {
   const options = (): PatchOptions => ctx.options as PatchOptions;
   const answers = createAnswers(ctx, signal, () => update());
@@ -118,8 +163,9 @@ export const renderPatchView = view((ctx, root, signal) => {
     const { direction, estimate, cells } = options();
     return cells.length ? { of: "share", direction, estimate, cells } : null;
   });
+  const claim = createClaimButton(ctx, signal, (words) => frame.readout.show(words, true));
   const frame = createFrame(ctx, root, {
-    controls: [modes.element, ...layers.elements, ...heads.elements],
+    controls: [modes.element, ...layers.elements, ...heads.elements, claim.element],
     lead: [texts.element],
     body: [h("div.patch-body", left, panel.element)],
     skeleton: "cells",
@@ -442,6 +488,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     showPanel();
     say(patching);
     copy.show();
+    claim.show(cells(), options().claims === true);
   };
 
   onResize(body, signal, ({ width, height }) => {
