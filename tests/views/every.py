@@ -55,8 +55,22 @@ def _masked():
     return [aw.trace(model, tiny.wordpiece(), "the new cat sat."), sae]
 
 
+@functools.cache
+def _patched():
+    """Both directions of patching, and a lens, of a model whose circuit is known."""
+    model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+    clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
+    both = aw.circuits.patch(clean, corrupt, "c", foil="a", how="both")
+    claims = ["head 1.0 is induction", "head 1.1 is induction"]
+    texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
+    return both, aw.circuits.lens(clean, "c"), aw.circuits.check_claims(claims, model, tokenizer, texts)
+
+
 OTHERS = {
+    "ClaimView": lambda: [_patched()[2]],
+    "LensView": lambda: [_patched()[1]],
     "NeuronView": _queries,
+    "PatchView": lambda: [_patched()[0]],
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],

@@ -49,6 +49,7 @@ class Map:
         cell: Largest side of a cell in inches.
         numbers: Whether cells with room show their value.
         square: Whether cells are square; else every row is tall enough for its name.
+        tall: Height of a row in inches, of cells that are not square; None: as tall as they are wide.
         looks: Colours and range of each row, instead of those of all; none: one look for all.
         texts: [row][column]: what is written into cells with room for it; none: nothing.
     """
@@ -67,6 +68,7 @@ class Map:
     cell: float = 0.26
     numbers: bool = False
     square: bool = True
+    tall: float | None = None
     looks: Sequence[tuple[Colormap, Normalize]] = ()
     texts: Sequence[Sequence[str]] = ()
 
@@ -114,7 +116,7 @@ class Map:
         words = self.apart_name.split() if len(self.apart) else []
         right = max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
         side = min(self.cell, (width - left - right) / max(1, columns))
-        high = max(side, _NAME)
+        high = max(side, _NAME) if self.tall is None else self.tall
         if self.square:
             high = side = min(side, _TALLEST / max(1, rows))
         above = 2 * PAD + (LINE if self.axis_names[1] else 0.0)

@@ -46,7 +46,7 @@ class ClaimView(StandaloneView):
 
     _VIEW = "ClaimView"
     PARTS = ("claims",)
-    _HEIGHT = 500
+    _HEIGHT = 520
 
     def __init__(self, shown: Any, *, claim: str | None = None, **options: Unpack[TitleOptions]) -> None:
         if not isinstance(shown, ClaimReport):

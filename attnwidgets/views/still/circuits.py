@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 SITES = {"state": "state", "attention": "attention", "mlp": "MLP", "head": "heads"}
 _LISTED = 5
+_LABEL = (34, 8)  # hundredths of a map's width that the name of a token, or of a head, takes
 _EVERY = 5  # layers with a number
+_ROW = 0.11  # inches of a layer
 _ROWS = 24  # of a lens; further layers are folded
 
 
@@ -39,12 +41,13 @@ def patching_sheet(view: Any, theme: Theme) -> Sheet:
         _site_map(patching, site, values, chosen, base, (colours, norm), is_first=number == 0)
         for number, (site, values) in enumerate(shares.items())
     ]
-    foil = "" if patching.foil is None else f" − {patching.foil}"
+    target = " − ".join(_word(name) for name in (patching.target, patching.foil) if name is not None)
     words = [
-        Words(f"clean: {' '.join(patching.clean_tokens)}   {patching.target}{foil} {patching.clean:+.2f}"),
-        Words(
-            f"corrupt: {' '.join(patching.corrupt_tokens)}   {patching.target}{foil} {patching.corrupt:+.2f}"
-        ),
+        Words(f"{name}: {' '.join(map(_word, tokens))}   ({target} {score:+.2f})")
+        for name, tokens, score in (
+            ("clean", patching.clean_tokens, patching.clean),
+            ("corrupt", patching.corrupt_tokens, patching.corrupt),
+        )
     ]
     parts: list[Part] = [*words, _beside(maps), Scale(colours, norm, "share of the difference")]
     best = patching.top(_LISTED, "head" if "head" in patching.sites else None)
@@ -76,21 +79,29 @@ def _site_map(
     if site == "head":
         columns = [str(head + base) for head in range(values.shape[1])]
     else:
-        pairs = zip(patching.clean_tokens[first:], patching.corrupt_tokens[first:], strict=True)
-        columns = [clean if clean == corrupt else f"{clean}/{corrupt}" for clean, corrupt in pairs]
+        columns = [_word(label) for label in patching.clean_tokens[first:]]
+    every = max(1, -(-len(columns) * _LABEL[site == "head"] // 100))
     place = 3 if site == "head" else 2
     outlines = [(cell[1], cell[place] - first) for cell in chosen if cell[0] == site and cell[place] is not None]
     layers = range(0, len(values), _EVERY)
     return Map(
         values[:, first:],
         [str(layer + base) for layer in layers] if is_first else ["" for _ in layers],
-        columns,
+        columns[::every],
         *look,
         outlines=[(row, column) for row, column in outlines if column >= 0],
         axis_names=("layer" if is_first else "", SITES[site]),
         row_at=[float(layer) for layer in layers],
+        column_at=[float(at) for at in range(0, len(columns), every)],
+        cell=0.2 if site == "head" else 0.5,
         square=False,
+        tall=_ROW,
     )
+
+
+def _word(label: str) -> str:
+    """Return a token without the space that belongs to its beginning, as `word` of words.ts does."""
+    return label.lstrip(" ␣▁") or label
 
 
 def _beside(maps: list[Part]) -> Part:
@@ -154,20 +165,23 @@ def lens_sheet(view: Any, theme: Theme) -> Sheet:
     shown = np.log10(values + 1) if measure == "rank" else values
     top = 1.0 if measure == "probability" else None
     colours, norm = map_colours({}, theme, shown, signed=False, top=top)
-    texts = [[cell[0].label for cell in lens.top(1, layer=[at])[0]] for at in rows]
+    texts = [[_word(cell[0].label) for cell in lens.top(1, layer=[at])[0]] for at in rows]
     outlined = [(rows.index(row), token)] if row in rows else []
     names = {"probability": f"probability of {lens.answer}", "rank": f"rank of {lens.answer} (log10)"}
     names |= {"entropy": "entropy (nats)", "kl": "KL(model || lens) (nats)"}
+    every = max(1, -(-lens.shape[1] // 10))
     table = Map(
         shown,
         [str(at + base) if at < lens.shape[0] - 1 else "output" for at in rows],
-        list(lens.tokens),
+        [_word(label) for label in lens.tokens[::every]],
         colours,
         norm,
         outlines=outlined,
         axis_names=("layer", ""),
+        column_at=[float(at) for at in range(0, lens.shape[1], every)],
         cell=0.8,
         square=False,
+        tall=0.16,
         texts=texts,
     )
     places = list(range(lens.shape[0]))

@@ -107,11 +107,12 @@ export const renderClaimView = view((ctx, root, signal) => {
         { dir: "auto" },
         ...marked(text, other).map(([part, differs]) => (differs ? h("mark", { "data-of": name }, part) : part)),
       );
-    const rows = claim.worst.slice(0, WORST).map(([text, corrupt, value], i) => {
+    const rows = claim.worst.slice(0, WORST).map(([text, corrupt, value, control], i) => {
+      const isAbove = (value ?? 0) - (control ?? 0) >= options().margin;
       const at = Math.max(0, Math.min(1, (value ?? 0) / top));
       const bar = h("span.claim-bar", { "aria-hidden": "true" });
       bar.append(
-        h("span", { style: `width:${100 * at}%` }),
+        h("span", { style: `width:${100 * at}%`, ...(isAbove ? { "data-above": "" } : {}) }),
         h("i", { style: `left:${(100 * Math.max(0, claim.mean ?? 0)) / top}%` }),
       );
       const open = h(

@@ -56,7 +56,9 @@ export function bestControl({ heads }: ShownClaim): readonly [name: string, mean
 /** A text in parts, of which those in which it differs from another one are marked: all between what both share. */
 export function marked(text: string, other: string): [part: string, differs: boolean][] {
   if (!other) return [[text, false]];
-  const [a, b] = [text.split(/(?<=\s)/u), other.split(/(?<=\s)/u)];
+  // A text without spaces is compared character by character.
+  const by = /\s/u.test(text) ? /(?<=\s)/u : /(?:)/u;
+  const [a, b] = [text.split(by), other.split(by)];
   let start = 0;
   while (start < Math.min(a.length, b.length) && a[start] === b[start]) start += 1;
   let end = 0;

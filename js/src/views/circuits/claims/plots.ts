@@ -5,6 +5,8 @@ import { bins, rangeOf, type ShownClaim } from "./claim.ts";
 
 const NAMES = 108;
 const ROW = 44;
+/** px of all rows, where they have room. */
+const TALL = 136;
 
 const known = (values: readonly (number | null)[]): number[] => values.flatMap((value) => value ?? []);
 
@@ -35,7 +37,7 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
     ...baselines.map(([name, value]): [string, number[]] => [name, known([value])]),
   ];
   const rows = 1 + groups.length;
-  const row = rows > 4 ? 26 : ROW;
+  const row = Math.max(20, Math.min(ROW, TALL / rows));
   const [top, bottom] = [20, 22 + rows * row];
   const y = (i: number): number => top + (i + 0.5) * row;
   const parts: SVGElement[] = ticksOf(low, high).flatMap((at) => [
