@@ -13,9 +13,10 @@ from attnwidgets._tables import spreadsheet_label
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from typing_extensions import Unpack
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from attnwidgets.figures.theme import Theme
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import TitleOptions
+    from attnwidgets.views.wire.handlers import Answer
 
 _WORST = 5
 
@@ -62,9 +64,16 @@ class ClaimView(StandaloneView):
         super().__init__(**options)
 
     def _own_options(self) -> dict[str, Any]:
+        return {"claim": self._claim}
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {**super()._handlers(), "claims": Handler(self._data)}
+
+    def _data(self) -> Answer:
+        """Answer with the claims, the margin, the confidence of intervals, and the model's name."""
         claims = [described(result, self._report.margin) for result in self._report]
         about = {"margin": self._report.margin, "level": self._report.level, "model": self._model}
-        return {"claims": claims, "claim": self._claim, **about}
+        return {"claims": claims, **about}, []
 
     @property
     def _model(self) -> str:

@@ -1,11 +1,21 @@
 /** Claims about heads: the verdict, the effect beside its controls, and the texts that speak against it. */
 import { h, on, onResize, setChildren, setText } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import { toClipboard } from "../base/clipboard.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { drawing, svg } from "../charts/svg.ts";
-import { bestControl, type ClaimOptions, marked, opening, type ShownClaim, SIGNS } from "./claims/claim.ts";
+import {
+  bestControl,
+  type ClaimOptions,
+  marked,
+  opening,
+  type Report,
+  type ShownClaim,
+  SIGNS,
+} from "./claims/claim.ts";
 import { drawEffect, drawTexts } from "./claims/plots.ts";
 import { decimal } from "./words.ts";
 
@@ -16,6 +26,8 @@ const WORST = 3;
 
 export const renderClaimView = view((ctx, root, signal) => {
   const options = (): ClaimOptions => ctx.options as ClaimOptions;
+  const answers = createAnswers(ctx, signal, () => update());
+  let report: Report = { claims: [], margin: 0, level: 0, model: "" };
   const chips = h("div.claim-chips", { role: "group", "aria-label": "claims" });
   const sentence = h("span.claim-sentence");
   const sign = h("span.claim-sign");
@@ -71,9 +83,9 @@ export const renderClaimView = view((ctx, root, signal) => {
     const room = width - side;
     const first = columns === 1 ? room : Math.round(0.6 * room);
     panels.style.setProperty("--aw-first", `${first}px`);
-    drawEffect(effect, shown, options().margin, first - 26);
+    drawEffect(effect, shown, report.margin, first - 26);
     const height = Math.max(TALL, Number(effect.getAttribute("height")));
-    drawTexts(texts, shown, options().margin, (columns === 1 ? room : room - first) - 26, height);
+    drawTexts(texts, shown, report.margin, (columns === 1 ? room : room - first) - 26, height);
   };
 
   const say = (claim: ShownClaim): void => {
@@ -108,7 +120,7 @@ export const renderClaimView = view((ctx, root, signal) => {
         ...marked(text, other).map(([part, differs]) => (differs ? h("mark", { "data-of": name }, part) : part)),
       );
     const rows = claim.worst.slice(0, WORST).map(([text, corrupt, value, control], i) => {
-      const isAbove = (value ?? 0) - (control ?? 0) >= options().margin;
+      const isAbove = (value ?? 0) - (control ?? 0) >= report.margin;
       const at = Math.max(0, Math.min(1, (value ?? 0) / top));
       const bar = h("span.claim-bar", { "aria-hidden": "true" });
       bar.append(
@@ -138,7 +150,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   };
 
   const listRun = (claim: ShownClaim): void => {
-    const { level, model } = options();
+    const { level, model } = report;
     const lines: [string, string][] = [
       [claim.causal ? "minimal pairs given" : "texts given", String(claim.given)],
       ...claim.leftOut.map(([why, count]): [string, string] => [why, `−${count}`]),
@@ -149,13 +161,18 @@ export const renderClaimView = view((ctx, root, signal) => {
       ...lines.flatMap(([name, value]) => [h("span", name), h("span.claim-value", value)]),
       h(
         "p",
-        `${claim.causal ? "Causal, by patching" : "Observed: where it looks, not what it uses"}. Intervals: bootstrap over texts, ${Math.round(100 * level)} %.${options().claims.length > 1 ? " Verdicts are Holm's for all claims." : ""}${model ? ` ${model}` : ""}`,
+        `${claim.causal ? "Causal, by patching" : "Observed: where it looks, not what it uses"}. Intervals: bootstrap over texts, ${Math.round(100 * level)} %.${report.claims.length > 1 ? " Verdicts are Holm's for all claims." : ""}${model ? ` ${model}` : ""}`,
       ),
     );
   };
 
   const update = (): void => {
-    const { claims, claim: place, margin } = options();
+    const answer = answers.get<Report>("claims");
+    frame.lacks(answer ? null : missingAnswer(answers, "claims", {}, "claims"));
+    if (!answer) return;
+    report = answer.meta;
+    const { claims, margin } = report;
+    const { claim: place } = options();
     const claim = claims[place] ?? claims[0];
     if (!claim) return;
     shown = claim;

@@ -28,8 +28,13 @@ export interface ShownClaim {
 }
 
 export interface ClaimOptions extends ViewOptions {
-  claims: ShownClaim[];
+  /** Place of the claim that is shown. */
   claim: number;
+}
+
+/** All claims of a report. */
+export interface Report {
+  claims: ShownClaim[];
   margin: number;
   level: number;
   model: string;
