@@ -11,7 +11,16 @@ from tests.circuits import made
 
 from .checks import BLANK, CLIPPED, OVERLAPS
 
-HOSTILE = ["<img src=x onerror=alert(1)>", "\u202eevil", "", "a\x00b", "␣" * 9, "עברית", "x" * 300, "</script>"]
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "\u202eevil",
+    "",
+    "a\x00b",
+    "␣" * 9,
+    "עברית",
+    "x" * 300,
+    "</script>",
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +42,19 @@ def large():
     for values in raw.values():
         values[:, :5] = 0
     raw["head"] = rng.normal(0, 0.2, (30, 9))
-    common = {"clean": 3.0, "corrupt": -3.0, "clean_tokens": tokens, "differs": [5], "target": "␣a", "foil": "␣b"}
+    common = {
+        "clean": 3.0,
+        "corrupt": -3.0,
+        "clean_tokens": tokens,
+        "differs": [5],
+        "target": "␣a",
+        "foil": "␣b",
+    }
     common["corrupt_tokens"] = [*tokens[:5], "␣other", *tokens[6:]]
-    checked = [CheckedCell("head", 3, None, 1, 0.2, 0.1, "largest"), CheckedCell("head", 4, None, 2, 0, 0.1, "random")]
+    checked = [
+        CheckedCell("head", 3, None, 1, 0.2, 0.1, "largest"),
+        CheckedCell("head", 4, None, 2, 0, 0.1, "random"),
+    ]
     results = [aw.circuits.Patching(raw, direction=way, **common) for way in ("denoise", "noise")]
     estimate = aw.circuits.Patching(raw, direction="denoise", estimate=True, checked=checked, **common)
     return [*results, estimate]
@@ -127,7 +146,12 @@ def test_directions_are_changed_and_the_estimate_shows_where_it_was_checked(larg
     page.get_by_text("estimate", exact=True).click()
     assert page.locator(".aw-patch-over circle").count() == 2
     assert "2 places that were patched" in page.locator(".aw-patch-agreement").inner_text()
-    assert page.locator(".aw-patch-item-heads").inner_text().split() == ["checked", "places", "estimate", "patched"]
+    assert page.locator(".aw-patch-item-heads").inner_text().split() == [
+        "checked",
+        "places",
+        "estimate",
+        "patched",
+    ]
     assert "≈" in readout(page)
     page.get_by_text("noise", exact=True).first.click()
     assert page.locator(".aw-patch-about").inner_text() == "alone, from other into w5"
@@ -164,7 +188,9 @@ def test_claims_are_chosen_and_open_as_code(pair, page_of):
     assert page.locator(".aw-claim-verdict").inner_text() == report.results[1].verdict
     assert "3 of 3" in page.locator(".aw-claim-words").inner_text()
     page.locator(".aw-claim-row button").first.click()
-    page.wait_for_function("() => /HeadView/.test(document.querySelector('.aw-claims .aw-readout').textContent)")
+    page.wait_for_function(
+        "() => /HeadView/.test(document.querySelector('.aw-claims .aw-readout').textContent)"
+    )
     assert "layer=1, head=1" in readout(page, "claims")
     assert page.locator(".aw-claims").bounding_box()["height"] <= 560
 

@@ -207,7 +207,14 @@ def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch
     meta, buffers = asked(view, "more_lens", fitted=False, answer=plain.answer_id)
     assert meta["answer"] == "a"
     np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), plain.rank)
-    place = {"of": "lens", "measure": "rank", "fitted": False, "answer": plain.answer_id, "row": 2, "token": 11}
+    place = {
+        "of": "lens",
+        "measure": "rank",
+        "fitted": False,
+        "answer": plain.answer_id,
+        "row": 2,
+        "token": 11,
+    }
     _, value = evaluated(view, monkeypatch, place)
     assert value == plain.rank[2, 11]
     topics = [topic for topic, *_ in view.answers_for_page()]

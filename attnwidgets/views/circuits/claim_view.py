@@ -114,7 +114,9 @@ class ClaimView(StandaloneView):
         for number, row in enumerate(self._report.to_rows()):
             if number == 0:
                 writer.writerow(row)
-            writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row.values()])
+            writer.writerow(
+                [spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row.values()]
+            )
         return out.getvalue()
 
     def __repr__(self) -> str:
@@ -135,13 +137,19 @@ def described(result: ClaimResult, margin: float) -> dict[str, Any]:
         "interval": [_number(end) for end in result.interval],
         "difference": _number(result.difference),
         "differenceInterval": [_number(end) for end in result.difference_interval],
-        "heads": [[name, [[layer, head, _number(mean)] for layer, head, mean in heads]] for name, heads in result.heads.items()],
-        "baselines": [[name, _number(value)] for name, value in result.baselines.items() if not np.isnan(value)],
+        "heads": [
+            [name, [[layer, head, _number(mean)] for layer, head, mean in heads]]
+            for name, heads in result.heads.items()
+        ],
+        "baselines": [
+            [name, _number(value)] for name, value in result.baselines.items() if not np.isnan(value)
+        ],
         "values": [_number(text.value) for text in result.texts],
         "beyond": [_number(text.value - text.control) for text in result.texts],
         "below": result.below(margin),
         "worst": [
-            [text.text, text.corrupt, _number(text.value), _number(text.control)] for text in result.worst(_WORST)
+            [text.text, text.corrupt, _number(text.value), _number(text.control)]
+            for text in result.worst(_WORST)
         ],
         "given": result.given,
         "leftOut": [list(one) for one in result.left_out],

@@ -201,7 +201,11 @@ class PatchView(CircuitView):
         """Answer with the target before and after, share, and the first outcomes before and after."""
         found = self._patched(direction, cells)
         pair = self._main.pair
-        base = () if pair is None else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
+        base = (
+            ()
+            if pair is None
+            else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
+        )
         self._asked[repr((direction, cells))] = {"direction": direction, "cells": [list(c) for c in cells]}
         share = None if found.share != found.share else found.share  # noqa: PLR0124 - NaN
         meta = {"share": share, "before": found.before, "after": found.after, "source": found.source}
@@ -268,7 +272,9 @@ class PatchView(CircuitView):
                 yield self, f".patching({named}){part}.item()"
                 return
         pair = self._main.pair
-        if pair is not None and all(isinstance(one, (str, int, type(None))) for one in (pair.target, pair.foil)):
+        if pair is not None and all(
+            isinstance(one, (str, int, type(None))) for one in (pair.target, pair.foil)
+        ):
             after = f", {listed(places, pair.target, foil=pair.foil, how=direction)}).share"
             yield attnwidgets, ".circuits.patch_cells(", pair.clean, ", ", pair.corrupt, after
         yield self, f".share({places!r})"
@@ -327,7 +333,11 @@ def _require_same_pair(main: Patching, other: Patching) -> None:
 
 def _opening_cell(main: Patching) -> list[list[Any]]:
     """Return the head that carries most; without heads, the place that carries most after the first layer."""
-    site = "head" if main.heads is not None else next((one for one in ("attention", "mlp") if one in main.sites), "")
+    site = (
+        "head"
+        if main.heads is not None
+        else next((one for one in ("attention", "mlp") if one in main.sites), "")
+    )
     best = main.top(1, site or None)
     if not best:
         return []

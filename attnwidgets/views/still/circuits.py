@@ -82,7 +82,9 @@ def _site_map(
         columns = [_word(label) for label in patching.clean_tokens[first:]]
     every = max(1, -(-len(columns) * _LABEL[site == "head"] // 100))
     place = 3 if site == "head" else 2
-    outlines = [(cell[1], cell[place] - first) for cell in chosen if cell[0] == site and cell[place] is not None]
+    outlines = [
+        (cell[1], cell[place] - first) for cell in chosen if cell[0] == site and cell[place] is not None
+    ]
     layers = range(0, len(values), _EVERY)
     return Map(
         values[:, first:],
@@ -130,10 +132,16 @@ def patching_words(patching: Patching) -> str:
     for site in patching.sites:
         best = patching.top(1, site)
         if best:
-            name = f"head {place_words(best[0], patching, 0)}" if site == "head" else place_words(best[0], patching, 0)
+            name = (
+                f"head {place_words(best[0], patching, 0)}"
+                if site == "head"
+                else place_words(best[0], patching, 0)
+            )
             found.append(f"{name} {best[0].share:.2f}")
     if patching.estimate:
-        start += f" Estimated; correlation {patching.agreement:.2f} on {len(patching.checked)} checked places."
+        start += (
+            f" Estimated; correlation {patching.agreement:.2f} on {len(patching.checked)} checked places."
+        )
     return f"{start} Largest shares: {', '.join(found)}." if found else f"{start} There are no shares."
 
 

@@ -373,7 +373,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const side = isBeside ? Math.round(Math.max(290, Math.min(430, 0.4 * box.width))) : box.width;
     panelWidth = side - (isBeside ? 13 : 0);
     setSizes(body, { side });
-    const width = isBeside ? box.width - side - 13 : box.width;
+    const width = (isBeside ? box.width - side : box.width) - 24;
     const sites = fitting(p, width);
     const isOne = sites.filter((site) => site !== "head").length < p.sites.filter((site) => site !== "head").length;
     assign(which.element, { hidden: !isOne && sites.length === p.sites.length });

@@ -36,7 +36,9 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     const letters = texts.flat().join("");
     const right = letters.match(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu)?.length ?? 0;
     const left = letters.match(/\p{L}/gu)?.length ?? 0;
-    rows.dir = right * 2 > left ? "rtl" : "ltr";
+    const way = right * 2 > left ? "rtl" : "ltr";
+    rows.dir = way;
+    rows.style.direction = way;
     rows.style.setProperty("--aw-columns", String(patching.cleanTokens.length));
     spans = texts.map((tokens, row) =>
       tokens.map((label, i) => {
