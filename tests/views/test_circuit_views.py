@@ -165,19 +165,19 @@ def test_its_table_and_its_words_are_the_results(both):
      ([("state", 2, 0)], IndexError), ([("mlp", 0, 12)], IndexError)],
 )  # fmt: skip
 def test_cells_that_are_not_there_are_refused(both, cells, error):
-    with pytest.raises(error, match="cells are|out of range"):
+    with pytest.raises(error, match=r"cells are|out of range"):
         both.view(cells=cells)
 
 
 def test_results_of_other_kinds_or_texts_are_refused(both, pair):
-    with pytest.raises(TypeError, match="what aw.circuits.patch returned"):
+    with pytest.raises(TypeError, match=r"what aw\.circuits\.patch returned"):
         aw.PatchView(pair[0])
     other = aw.circuits.patch(*pair, "c", foil="b", sites="head")
     with pytest.raises(ValueError, match="different foil"):
         aw.PatchView(both, others=[other])
-    with pytest.raises(TypeError, match="what aw.circuits.lens returned"):
+    with pytest.raises(TypeError, match=r"what aw\.circuits\.lens returned"):
         aw.LensView(pair[0])
-    with pytest.raises(TypeError, match="what claim.check"):
+    with pytest.raises(TypeError, match=r"what claim\.check"):
         aw.ClaimView(both.denoise)
 
 

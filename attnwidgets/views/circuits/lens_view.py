@@ -209,7 +209,7 @@ def is_fitted(lens: Lens) -> bool:
 
 
 def _opening_row(lens: Lens) -> int:
-    """Return the first row from which on the answer stays most probable at the last token, or the last row."""
+    """Return the first row from which on the answer stays first at the last token, or the last row."""
     ranks = lens.rank[:, -1]
     below = [row for row in range(len(ranks)) if ranks[row] > 0]
     return min((below[-1] + 1) if below else 0, len(ranks) - 1)

@@ -207,7 +207,7 @@ class PatchView(CircuitView):
             else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
         )
         self._asked[repr((direction, cells))] = {"direction": direction, "cells": [list(c) for c in cells]}
-        share = None if found.share != found.share else found.share  # noqa: PLR0124 - NaN
+        share = None if found.share != found.share else found.share
         meta = {"share": share, "before": found.before, "after": found.after, "source": found.source}
         return meta | {"was": outcomes_of(base), "now": outcomes_of(found.predictions)}, []
 
@@ -366,7 +366,8 @@ def _checked(cell: Sequence[Any], main: Patching) -> list[Any]:
     is_head = site == "head"
     if site not in _SITES or len(numbers) not in ((2, 3) if is_head else (2,)):
         raise ValueError(
-            f'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token), not {cell!r}.'
+            'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token), '
+            f"not {cell!r}."
         )
     width = main.raw["head"].shape[1] if is_head and "head" in main.raw else None
     counts = [("layer", main.shape[1]), ("head", width) if is_head else ("token", len(main.clean_tokens))]

@@ -158,7 +158,7 @@ def folded(count: int, ranks: NDArray[np.integer], most: int = _ROWS) -> list[in
         rows = [row for row in range(count) if row % step == 0 or row >= rise]
         if len(rows) <= most:
             return rows
-        rows = sorted({row for row in range(0, count, step)} | {count - 1})
+        rows = sorted({*range(0, count, step), count - 1})
         if len(rows) <= most:
             return rows
     return [count - 1]
@@ -203,7 +203,8 @@ def lens_words(lens: Lens, token: int) -> str:
     """Return one or two sentences: from which layer on the answer is the most probable token."""
     ranks, last = lens.rank[:, token], lens.shape[0] - 1
     name = lens.tokens[token]
-    end = f"rank {int(ranks[0]) + 1} at layer 0, probability {float(lens.probability[last, token]):.2f} in the output"
+    p = float(lens.probability[last, token])
+    end = f"rank {int(ranks[0]) + 1} at layer 0, probability {p:.2f} in the output"
     if ranks[last] > 0:
         (best,) = lens.top(1, layer=[last], token=[token])[0][0]
         return f"{lens.title}, at {name}: {best.label} is predicted, and {lens.answer} nowhere first ({end})."

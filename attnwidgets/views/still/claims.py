@@ -23,7 +23,8 @@ def claim_sheet(view: Any, theme: Theme) -> Sheet:
     result, report = view.result(), view._report  # noqa: SLF001 - a part of the view
     low, high = result.interval
     first = Words(
-        f"{result.verdict}: {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}], margin {report.margin:g}; "
+        f"{result.verdict}: {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}], "
+        f"margin {report.margin:g}; "
         f"{result.below(report.margin)} of {len(result.texts)} texts are below it",
         quiet=False,
         bold=True,
