@@ -44,12 +44,12 @@ def warp(cost: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]
         total[i, j] = cost[i - 1, j - 1].astype(np.float64) + np.choose(step, (both, row, column))
     came[0], came[:, 0] = _COLUMN, _ROW
     path = []
-    i, j = rows, columns
-    while i > 0 or j > 0:
-        path.append((i - 1, j - 1))
-        step = int(came[i, j])
-        i -= step != _COLUMN
-        j -= step != _ROW
+    row_at, column_at = rows, columns
+    while row_at > 0 or column_at > 0:
+        path.append((row_at - 1, column_at - 1))
+        taken = int(came[row_at, column_at])
+        row_at -= taken != _COLUMN
+        column_at -= taken != _ROW
     found = np.array(path[::-1], dtype=np.intp)
     return found[:, 0], found[:, 1]
 

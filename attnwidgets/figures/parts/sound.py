@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -137,7 +137,7 @@ class SoundMap:
         for at, name in labelled(self.rows, None, place.height / max(1, count)):
             words = fitting(printable(name), left - 2 * PAD, SMALL)
             pen.text(axes, -PAD * self.seconds / place.width, at + 0.5, words, ha="right")
-        ticks = MaxNLocator(8).tick_values(*across)
+        ticks: Any = MaxNLocator(8).tick_values(*across)
         axes.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
         for tick in ticks[(ticks >= 0) & (ticks <= self.seconds)]:
             below = count + 0.1 * count / max(self._tall, 0.1)

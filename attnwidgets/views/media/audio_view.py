@@ -262,9 +262,7 @@ class AudioView(View):
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds: every kind of rows where the view is, and the first kind everywhere."""
         room = _PAGE_VALUES
-        seen = [
-            self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)
-        ]
+        seen = [self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)]
         yield from seen
         for name, explanation in self._maps.maps.items():
             rows = self._maps.rows_of(name)[0]

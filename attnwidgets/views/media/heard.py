@@ -227,7 +227,7 @@ class HeardMaps:
 
 
 def token_ends(times: WordTimes) -> list[tuple[float, float]]:
-    """Return the seconds of every token of an alignment: from where its row of the path begins to the next."""
+    """Return the seconds of every token of an alignment: its row of the path, up to where the next begins."""
     tokens, frames = times.path
     first = {int(token): int(frame) for token, frame in zip(tokens[::-1], frames[::-1], strict=True)}
     last = {int(token): int(frame) + 1 for token, frame in zip(tokens, frames, strict=True)}
