@@ -210,7 +210,7 @@ class Trace:
         if not own_stack.layers:
             why = self.no_attention or f"{self.model_id or 'this module'} has none"
             raise UnsupportedModelError(
-                f"this trace holds no attention: {why}. aw.methods(trace) says which methods explain it."
+                f"this trace has no attention: {why}. aw.methods(trace) says which methods explain it."
             )
         return own_stack
 

@@ -94,7 +94,7 @@ def test_models_without_attention_over_patches(family: str) -> None:
     for method in (aw.attention, aw.rollout, aw.chefer, aw.alti, aw.Explorer):
         with pytest.raises(UnsupportedModelError, match=r"'grad_cam'.* need no attention"):
             method(trace)
-    with pytest.raises(UnsupportedModelError, match="holds no attention"):
+    with pytest.raises(UnsupportedModelError, match="has no attention"):
         trace.attention_layer(0)
 
 
