@@ -58,7 +58,9 @@ def test_the_readme_opens_with_three_pictures_that_follow_the_readers_theme(root
         assert len(words) > 50
 
 
-@pytest.mark.parametrize("name", ["tracing", "file_layout", "mixing", "heads", "own_methods", "zoo", "concepts"])
+@pytest.mark.parametrize(
+    "name", ["tracing", "file_layout", "mixing", "heads", "own_methods", "zoo", "concepts"]
+)
 def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / f"{name}.md").read_text(), re.DOTALL)
