@@ -4,8 +4,8 @@
 
 TCAV: 20 runs x 6 layers x 3 concepts on the demo classifier, with 999 permutations and three-fold accuracies,
 beside one forward pass of all texts and one forward and backward pass of the examples. Influence: a head of
-10,000 texts x 768 features, with 20 tests, self-influence and leverage, beside the feature pass of as many texts
-by MiniLM (384 wide, so that a model with 768 features takes longer). Processor times on one thread.
+10,000 texts x 768 features, with 20 tests, self-influence and leverage, beside the feature pass of as many
+texts by MiniLM (384 wide, so that a model with 768 features takes longer). Processor times on one thread.
 """
 
 from __future__ import annotations
