@@ -2,10 +2,10 @@
 
     python benchmarks/bench_concepts.py
 
-TCAV: 20 runs x 6 layers x 3 concepts on the demo classifier, with 999 permutations and three-fold accuracies, beside
-one forward pass of all texts and one forward and backward pass of the examples. Influence: a head of 10,000 texts x
-768 features, with 20 tests, self-influence and leverage, beside the feature pass of as many texts by MiniLM (384
-wide, so that a model with 768 features takes longer). Processor times of this process on one thread.
+TCAV: 20 runs x 6 layers x 3 concepts on the demo classifier, with 999 permutations and three-fold accuracies,
+beside one forward pass of all texts and one forward and backward pass of the examples. Influence: a head of
+10,000 texts x 768 features, with 20 tests, self-influence and leverage, beside the feature pass of as many
+texts by MiniLM (384 wide, so that a model with 768 features takes longer). Processor times on one thread.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def tcav() -> None:
     passes()
     base, all_of_it = seconds(passes), seconds(whole)
     print(f"passes over {len(train) + len(examples)} texts: {base:.2f} s")
-    print(f"tcav, 20 runs x 6 layers x 3 concepts: {all_of_it:.2f} s, {all_of_it / base:.2f} times the passes")
+    print(f"20 runs x 6 layers x 3 concepts: {all_of_it:.2f} s, {all_of_it / base:.2f} times the passes")
 
 
 def influence() -> None:
@@ -82,7 +82,8 @@ def influence() -> None:
 
     head = seconds(work)
     print(f"features of {TEXTS:,} texts: {features:.0f} s (measured on {len(texts)})")
-    print(f"influence of a head, {TEXTS:,} x {WIDTH}: {head:.2f} s; with the features {1 + head / features:.3f} times")
+    ratio = 1 + head / features
+    print(f"influence of a head, {TEXTS:,} x {WIDTH}: {head:.2f} s; with the features {ratio:.3f} times")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def directions(
         )
     centre = values.mean(0)
     made = {"pca": _pca, "nmf": _nmf, "kmeans": _kmeans}[method](values - centre, int(count), seed)
-    weights = {name: torch.tensor(each, dtype=torch.float32) for name, each in made.items()}
+    weights: dict[str, Any] = {name: torch.tensor(each, dtype=torch.float32) for name, each in made.items()}
     sae = SAE(
         **weights,
         b_dec=torch.tensor(centre, dtype=torch.float32),

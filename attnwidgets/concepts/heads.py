@@ -11,8 +11,7 @@ from torch import nn
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.explanations.targets.resolve import CLASSES, class_names
-from attnwidgets.tracing.predictions import logits_in
+from attnwidgets.explanations.targets.resolve import CLASSES, class_names, head_of
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -73,7 +72,7 @@ def read_head(inputs: Inputs, *, batch_size: int) -> HeadReading:
             kept: list[tuple[Tensor, Tensor]] = []
             handle = head.register_forward_hook(lambda _, args, out, kept=kept: kept.append((args[0], out)))
             try:
-                said = logits_in(batch.call())
+                said = head_of(batch.call())
             finally:
                 handle.remove()
             states, out = kept[-1]
@@ -135,7 +134,7 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
     Raises:
         ValueError: If there is not one label for every text, or one is unknown.
     """
-    labels = [getattr(text, "label", None) for text in texts] if given is None else list(given)
+    labels: list[Any] = [getattr(text, "label", None) for text in texts] if given is None else list(given)
     if len(labels) != len(texts):
         raise ValueError(f"{purpose}: {name} has {len(labels)} labels, and there are {len(texts)} texts.")
     if missing := [at for at, label in enumerate(labels) if label is None]:

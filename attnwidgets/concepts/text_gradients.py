@@ -10,10 +10,9 @@ from torch import nn
 
 from attnwidgets._errors import suggest
 from attnwidgets.concepts.heads import softmax_loss
-from attnwidgets.explanations.targets.resolve import CLASSES
+from attnwidgets.explanations.targets.resolve import CLASSES, head_of
 from attnwidgets.tracing.block_names import block_names
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, spoken_bytes
-from attnwidgets.tracing.predictions import logits_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +115,7 @@ def _gradients(inputs: Inputs, labels: Float, names: Sequence[str]) -> Iterator[
     running = inputs.running(back=True, batch_size=1, desc="gradients", parameters=free)
     with running as (_, batches):
         for batch in batches:
-            out = logits_in(batch.call())
+            out = head_of(batch.call())
             index = batch.reads[0].index
             if tokens:
                 ids = batch.inputs["input_ids"][0]
