@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -210,8 +210,8 @@ class _Passes:
         self._twin = self._exits.enter_context(borrowed(unwrap(self._pair.clean.model)))
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._borrowed.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
 
     def run(self, side: int, embeddings: Tensor | None) -> _Run:
         """Return a pass of the clean (0) or corrupt (1) text, with other states before the first block."""
@@ -293,10 +293,10 @@ def _slopes(run: _Run, receivers: Sequence[Component]) -> tuple[Tensor, frozense
             of_head[:, part.head] = weights[:, part.head]
             slopes.append(_grad(run.at[place], state, of_head)[0])
             continue
-        through: Tensor | None
-        (through,) = torch.autograd.grad(
+        (found_through,) = torch.autograd.grad(
             run.at[place], run.at["attention", part.layer], weights, retain_graph=True, allow_unused=True
         )
+        through = cast("Tensor | None", found_through)
         if through is None:
             parallel.add(part.layer)
             through = _grad(run.at[place], state, weights)

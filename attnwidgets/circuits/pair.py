@@ -48,9 +48,21 @@ class Pair:
         """The clean and the corrupt run."""
         return self.clean, self.corrupt
 
+    @property
+    def is_unequal(self) -> bool:
+        """Whether the texts have different numbers of tokens."""
+        return len(self.corrupt.axes(self.stack)[0]) != self.n_tokens
+
 
 def pair_of(
-    clean: Any, corrupt: Any, stack: str | None, function: str, model: Any = None, tokenizer: Any = None
+    clean: Any,
+    corrupt: Any,
+    stack: str | None,
+    function: str,
+    model: Any = None,
+    tokenizer: Any = None,
+    *,
+    unequal: bool = False,
 ) -> Pair:
     """Return two runs that can be patched into each other.
 
@@ -61,6 +73,7 @@ def pair_of(
         function: Name of the public function, for messages.
         model: The model of texts.
         tokenizer: Its tokenizer.
+        unequal: Whether they may be of different length.
 
     Raises:
         ValueError: If the runs are of different models or lengths, or of the same tokens, or were recorded
@@ -80,7 +93,10 @@ def pair_of(
     stack = resolve_stack(first, stack)
     if stack not in second.stacks:
         raise ValueError(f"corrupt has no stack {stack!r}.")
-    _require_same_length(first, second, stack)
+    if not unequal:
+        _require_same_length(first, second, stack)
+    elif len(first.axes(stack)[0]) != len(second.axes(stack)[0]):
+        return Pair(first, second, stack, (), 0)
     differs = _differing(first, second, stack)
     start = differs[0] if stack == "self" and first.is_causal(stack) and second.is_causal(stack) else 0
     return Pair(first, second, stack, differs, start)
@@ -122,7 +138,7 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
     raise ValueError(
         f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
         f"{rows}\nAligned, they differ in {changes}. Choose words of as many tokens (a name for a name of "
-        "one token), or fill the shorter text up."
+        "one token), or patch what corresponds: patch(..., align=True)."
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets.circuits.aligned import AlignedTexts
 from attnwidgets.circuits.estimate import estimated
 from attnwidgets.circuits.pair import Pair, pair_of, said_difference
 from attnwidgets.circuits.patched_pair import PatchedPair
@@ -16,6 +17,7 @@ from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 from attnwidgets.intervene.activation_sites import SITES, Site
+from attnwidgets.intervene.head_selection import spoken
 from attnwidgets.tracing.attention_modules import sites as attention_sites
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def patch(
     sites: Site | Sequence[Site] = SITES,
     how: How = "denoise",
     estimate: bool = False,
+    align: bool = False,
     model: Any = None,
     tokenizer: Any = None,
     stack: str | None = None,
@@ -89,6 +92,9 @@ def patch(
         how: "denoise", "noise", or "both" for two results.
         estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with one backward pass, and
             check some cells by patching them: `.checked`, `.agreement`. Estimates of states can be far off.
+        align: Also take texts of different length. Tokens that correspond, by edit distance, stand in one
+            column, and a column is patched from token to token; columns that one text lacks are NaN. Each
+            place costs a forward pass.
         model: The model of texts.
         tokenizer: Its tokenizer.
         stack: Which blocks, in models with several stacks ("encoder", "decoder").
@@ -120,9 +126,14 @@ def patch(
     chosen = _chosen_sites(sites)
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
-    pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer)
+    pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer, unequal=align)
     targets = resolve_target_set(pair.clean, target, foil, "patch").single("patch")
     directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)
+    if pair.is_unequal:
+        if estimate:
+            raise ValueError("estimate needs texts of as many tokens; leave it out, or align.")
+        columns = [_aligned(pair, targets, target, foil, direction, chosen) for direction in directions]
+        return BothWays(*columns) if how == "both" else columns[0]
     with SuffixRuns(pair, targets, chosen, "circuits.patch") as runs:
         results = []
         for direction in directions:
@@ -264,6 +275,42 @@ def _sweep(runs: SuffixRuns, pair: Pair, site: Site, base: int, batch_size: int)
         columns = np.array([cell.token if cell.head is None else cell.head for cell in cells], dtype=np.intp)
         raw[layer, columns] = runs.scores(base, [(cell,) for cell in cells], batch_size) - before
     return raw
+
+
+def _aligned(
+    pair: Pair, targets: TargetSet, target: Any, foil: Any, direction: Direction, sites: tuple[Site, ...]
+) -> Patching:
+    """Return patching of texts of different length, column by column."""
+    if any(getattr(named, "position", None) is not None for named in (target, foil)):
+        raise ValueError("target names a position, which texts of different length do not share.")
+    ids = [of[0].index if of else None for of in (targets.targets, targets.foils)]
+    own = [resolve_target_set(trace, *ids, "patch").single("patch") for trace in pair.sides]
+    texts = AlignedTexts(pair.clean, pair.corrupt, pair.stack)
+    raw, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, own)
+    options = {"how": direction, "sites": list(sites), "align": True}
+    facts = {"corrupt": pair.corrupt.text, "differs": f"columns {spoken(texts.columns.differing)}"}
+    common = provenance_of(
+        pair.clean,
+        pair.stack,
+        "circuits.patch",
+        paper=PAPER,
+        options=options,
+        notes=targets.notes,
+        facts=facts,
+    )
+    names = targets.names()
+    return Patching(
+        raw,
+        direction=direction,
+        clean=scores[0],
+        corrupt=scores[1],
+        clean_tokens=texts.tokens(0),
+        corrupt_tokens=texts.tokens(1),
+        differs=texts.columns.differing,
+        target=names["target"],
+        foil=names["foil"],
+        **(common | {"dtype": "float64"}),
+    )
 
 
 def _result(

@@ -6,23 +6,17 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from attnwidgets._errors import require_choice
+from attnwidgets.circuits.aligned import scored
 from attnwidgets.circuits.components import Component, component_of
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.patch import PatchedCells
 from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction
 from attnwidgets.circuits.set_activations import activations_of, set_activations
 from attnwidgets.explanations.targets.target_set import resolve_target_set
-from attnwidgets.intervene.preview import pass_options
-from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import recording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attnwidgets.explanations.targets.target_set import TargetSet
     from attnwidgets.intervene.activation_sites import Site
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
@@ -86,17 +80,17 @@ def path_patch(
     if (last.layer, last.kind == "mlp") <= (first.layer, first.kind == "mlp"):
         raise ValueError(f"receiver {last} does not read what sender {first} writes: it is not after it.")
     base, source = (pair.corrupt, pair.clean) if how == "denoise" else (pair.clean, pair.corrupt)
-    before, other = (_score(trace, targets, ()) for trace in (base, source))
+    before, other = (scored(trace, targets, ()) for trace in (base, source))
     told = [*_frozen(base, first, last, pair.stack), _set(base, first, source, pair.stack)]
     if last.kind == _OUTPUT:
-        after = _score(base, targets, told)
+        after = scored(base, targets, told)
     else:
         with ExitStack() as exits:
             for intervention in told:
                 exits.enter_context(intervention)
             heard = activations_of(base, _site(last), [last.layer], pair.stack)[last.layer]
         heard = heard if last.head is None else heard[last.head][None].expand_as(heard)
-        after = _score(base, targets, [_set(base, last, heard, pair.stack)])
+        after = scored(base, targets, [_set(base, last, heard, pair.stack)])
     gap = other - before
     share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(other)) else np.nan
     return PatchedCells(float(share), before, after, other)
@@ -130,16 +124,3 @@ def _frozen(base: Trace, first: Component, last: Component, stack: str) -> list[
     if attentions:
         found.append(set_activations(base, "attention", attentions, base, stack=stack))
     return found
-
-
-def _score(trace: Trace, targets: TargetSet, interventions: Sequence[Intervention]) -> float:
-    """Return the target, less its foil, in a run under interventions."""
-    model = unwrap(trace.model)
-    with ExitStack() as exits, torch.no_grad():
-        twin = exits.enter_context(borrowed(model))
-        for intervention in interventions:
-            exits.enter_context(intervention)
-        exits.enter_context(recording(twin))
-        options = pass_options(twin) | ({"output_hidden_states": True} if targets.hidden_states else {})
-        outputs = trace.call(twin, trace.inputs, options, {})
-        return float(targets.scores(outputs)[0].double()[0])
