@@ -90,7 +90,15 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     numbers: dict[str, Any] = _read(head, states, int(cast("int", target.index)), top, translator)
     labels = {index: spell(traced, index) for index in np.unique(numbers["top_ids"]).tolist()}
     common = provenance_of(traced, stack, "circuits.lens", paper=PAPER, options=options, notes=[target.note])
-    return Lens(**numbers, answer=target.label, labels=labels, tokens=traced.axes(stack)[0].tokens, **common)
+    return Lens(
+        **numbers,
+        answer=target.label,
+        labels=labels,
+        tokens=traced.axes(stack)[0].tokens,
+        answer_id=int(cast("int", target.index)),
+        made_of=(traced, translator),
+        **common,
+    )
 
 
 def _read(

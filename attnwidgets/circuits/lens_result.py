@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
+    from attnwidgets.circuits.translator import Translator
+    from attnwidgets.tracing.trace import Trace
 
 Measure = Literal["probability", "rank", "entropy", "kl"]
 MEASURES: tuple[Measure, ...] = ("probability", "rank", "entropy", "kl")
@@ -54,6 +56,8 @@ class Lens(Explanation):
         answer: Name of the answer.
         labels: Display strings of the ids.
         tokens: The tokens of the text.
+        answer_id: Id of the answer; None if it is not known.
+        made_of: The trace, and the translator or None, for views that read more of them; not saved.
         **common: See `Explanation`.
 
     Raises:
@@ -67,6 +71,8 @@ class Lens(Explanation):
     kl: Array
     answer: str
     tokens: tuple[str, ...]
+    answer_id: int | None
+    made_of: tuple[Trace, Translator | None] | None
     _labels: Mapping[int, str]
     _top: tuple[NDArray[np.int64], Array]
 
@@ -82,6 +88,8 @@ class Lens(Explanation):
         answer: str,
         labels: Mapping[int, str],
         tokens: Sequence[str],
+        answer_id: int | None = None,
+        made_of: tuple[Trace, Translator | None] | None = None,
         method: str = "circuits.lens",
         unit: str = "token",
         **common: Any,
@@ -99,6 +107,8 @@ class Lens(Explanation):
             **{name: read_only(array) for name, array in arrays.items()},
             answer=answer,
             tokens=tuple(tokens),
+            answer_id=answer_id,
+            made_of=made_of,
             _labels=MappingProxyType({int(index): label for index, label in labels.items()}),
             _top=(read_only(ids), read_only(probabilities)),
         )
@@ -180,9 +190,6 @@ class Lens(Explanation):
         require_choice("colour", colour, MEASURES)
         return lens_figure(self, colour, title=title)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/plain": repr(self)} | self._attempt("picture", self._png)
-
     def _png(self) -> dict[str, Any]:
         from attnwidgets.figures.maps import small_png
 
@@ -192,6 +199,7 @@ class Lens(Explanation):
         """Return a JSON-able description and the arrays."""
         labels = {str(index): label for index, label in self._labels.items()}
         described = {"answer": self.answer, "tokens": list(self.tokens), "labels": labels}
+        described |= {"answer_id": self.answer_id}
         arrays: dict[str, Any] = {name: getattr(self, name) for name in MEASURES}
         return self._describe_common() | described, arrays | dict(zip(_TOP, self._top, strict=True))
 
@@ -200,5 +208,5 @@ class Lens(Explanation):
         """Return the lens that `to_description` described."""
         numbers: dict[str, Any] = {name: arrays[name] for name in (*MEASURES, *_TOP)}
         labels = {int(index): label for index, label in described["labels"].items()}
-        named = {"answer": described["answer"], "tokens": described["tokens"]}
+        named = {name: described.get(name) for name in ("answer", "tokens", "answer_id")}
         return cls(**numbers, **named, labels=labels, **restore_common(described))

@@ -10,6 +10,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.circuits.estimate import estimated
 from attnwidgets.circuits.pair import Pair, pair_of, said_difference
+from attnwidgets.circuits.patched_pair import PatchedPair
 from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction, Patching
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.results.trace_protocol import provenance_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from attnwidgets.tracing.prediction import Prediction
 
 How = Literal["denoise", "noise", "both"]
 HOWS: tuple[How, ...] = ("denoise", "noise", "both")
@@ -41,6 +44,14 @@ class BothWays(NamedTuple):
 
     denoise: Patching
     noise: Patching
+
+    def view(self, **options: Any) -> Any:
+        """Return the widget that shows both.
+
+        Args:
+            **options: Options of `aw.PatchView`.
+        """
+        return self.denoise.view(others=self, **options)
 
 
 def patch(
@@ -122,6 +133,7 @@ def patch(
             else:
                 raw = {site: _sweep(runs, pair, site, base, batch_size) for site in chosen}
             options = {"how": direction, "sites": list(chosen), "estimate": estimate}
+            more["made_of"] = PatchedPair(pair.clean, pair.corrupt, pair.stack, target, foil)
             results.append(_result(runs, pair, targets, raw, direction, options, estimate=estimate, **more))
     return BothWays(*results) if how == "both" else results[0]
 
@@ -134,12 +146,15 @@ class PatchedCells(NamedTuple):
         before: The target, less its foil, in the run that was changed.
         after: The same with the cells patched.
         source: The same in the run that the activations are from.
+        predictions: The most probable outputs with the cells patched, the most probable first; () if the
+            model predicts nothing.
     """
 
     share: float
     before: float
     after: float
     source: float
+    predictions: tuple[Prediction, ...] = ()
 
 
 def patch_cells(
@@ -191,11 +206,11 @@ def patch_cells(
     with SuffixRuns(
         pair, targets, dict.fromkeys(cell.site for cell in wanted), "circuits.patch_cells"
     ) as runs:
-        after = float(runs.scores(base, [wanted], 1)[0])
+        after, predictions = runs.outcome(base, wanted)
         before, source = runs.recorded[base].score, runs.recorded[1 - base].score
     gap = source - before
     share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(source)) else np.nan
-    return PatchedCells(float(share), before, after, source)
+    return PatchedCells(float(share), before, after, source, predictions)
 
 
 def _chosen_sites(sites: Any) -> tuple[Site, ...]:
@@ -258,6 +273,7 @@ def _result(
     raw: Mapping[Any, NDArray[np.float64]],
     direction: Direction,
     options: dict[str, Any],
+    made_of: PatchedPair,
     **more: Any,
 ) -> Patching:
     clean, corrupt = (recorded.score for recorded in runs.recorded)
@@ -286,6 +302,7 @@ def _result(
         differs=pair.differs,
         target=names["target"],
         foil=names["foil"],
+        pair=made_of,
         **(common | {"dtype": "float64"}),
         **more,
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
+    from attnwidgets.circuits.patched_pair import PatchedPair
 
 Direction = Literal["denoise", "noise"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
@@ -99,6 +100,7 @@ class Patching(Explanation):
         foil: Name of the foil, or None.
         estimate: Whether the numbers are first-order estimates.
         checked: Places whose estimates were checked.
+        pair: The runs, for views that patch more of them; not saved.
         **common: See `Explanation`.
 
     Raises:
@@ -117,6 +119,7 @@ class Patching(Explanation):
     foil: str | None
     estimate: bool
     checked: tuple[CheckedCell, ...]
+    pair: PatchedPair | None
 
     def __init__(
         self,
@@ -132,6 +135,7 @@ class Patching(Explanation):
         foil: str | None = None,
         estimate: bool = False,
         checked: Sequence[CheckedCell] = (),
+        pair: PatchedPair | None = None,
         method: str = "circuits.patch",
         unit: str = "token",
         **common: Any,
@@ -160,6 +164,7 @@ class Patching(Explanation):
             foil=foil,
             estimate=bool(estimate),
             checked=tuple(CheckedCell(*cell) for cell in checked),
+            pair=pair,
         )
 
     # Numbers
@@ -290,9 +295,6 @@ class Patching(Explanation):
         if site is not None:
             require_choice("site", site, self.sites)
         return patching_figure(self, self.sites if site is None else (site,), title=title)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/plain": repr(self)} | self._attempt("picture", self._png)
 
     def _png(self) -> dict[str, Any]:
         import base64

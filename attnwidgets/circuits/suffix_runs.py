@@ -28,8 +28,11 @@ from attnwidgets.tracing.block_names import block_names
 from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.gradients.differentiable import gradients
 from attnwidgets.tracing.precision import widened
+from attnwidgets.tracing.prediction import Prediction
+from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.top_logits import label_of, probabilities
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 # Inputs with an axis of tokens of which the later part can be taken; any other input rules a cache out.
 BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
 CUT = BY_TOKEN | {"attention_mask"}
+_NAMED = 10  # outputs of a patched run
 _CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
 
 
@@ -153,10 +157,28 @@ class SuffixRuns:
             [patch].
         """
         scores = [
-            self._scores(base, patches[start : start + batch_size])
+            self._score(self._patched(base, patches[start : start + batch_size])).double().cpu().numpy()
             for start in range(0, len(patches), batch_size)
         ]
         return np.concatenate(scores) if scores else np.zeros(0)
+
+    def outcome(self, base: int, cells: Sequence[Cell]) -> tuple[float, tuple[Prediction, ...]]:
+        """Return the target of a run with cells of the other patched into it, and what is predicted then.
+
+        Args:
+            base: The run that is changed: 0 for the clean one, 1 for the corrupt one.
+            cells: Cells that are patched together.
+        """
+        outputs = self._patched(base, [cells])
+        score = float(self._score(outputs).double()[0])
+        logits = logits_in(outputs)
+        trace = self._pair.sides[base]
+        if logits is None or not trace.predictions_title:
+            return score, ()
+        shares = probabilities(trace, logits[0])
+        best = shares.topk(min(_NAMED, len(shares)))
+        items = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return score, tuple(Prediction(label_of(trace, index), share, index) for share, index in items)
 
     def gradients(self, base: int) -> dict[tuple[Site, int], Tensor]:
         """Return the target's gradient at the activations of one run, shaped as `Recorded.activations`.
@@ -274,7 +296,8 @@ class SuffixRuns:
             (found - expected).norm() <= close * expected.norm().clamp_min(1e-6)
         )
 
-    def _scores(self, base: int, patches: Sequence[Sequence[Cell]]) -> NDArray[np.float64]:
+    def _patched(self, base: int, patches: Sequence[Sequence[Cell]]) -> Any:
+        """Return the outputs of copies of a run with cells of the other patched into them."""
         source = self.recorded[1 - base].activations
         changes: dict[tuple[Site, int], _FromOther] = {}
         for copied, cells in enumerate(patches):
@@ -289,7 +312,7 @@ class SuffixRuns:
             for place, change in changes.items():
                 self._slots[place].change = change
             with recording(self._twin), returning(self._twin, names, outputs, len(patches)):
-                return self._score(self._call(base, len(patches))).double().cpu().numpy()
+                return self._call(base, len(patches))
         finally:
             for place in changes:
                 self._slots[place].change = None

@@ -49,7 +49,9 @@ class Map:
         cell: Largest side of a cell in inches.
         numbers: Whether cells with room show their value.
         square: Whether cells are square; else every row is tall enough for its name.
+        tall: Height of a row in inches, of cells that are not square; None: as tall as they are wide.
         looks: Colours and range of each row, instead of those of all; none: one look for all.
+        texts: [row][column]: what is written into cells with room for it; none: nothing.
     """
 
     values: Float
@@ -66,7 +68,9 @@ class Map:
     cell: float = 0.26
     numbers: bool = False
     square: bool = True
+    tall: float | None = None
     looks: Sequence[tuple[Colormap, Normalize]] = ()
+    texts: Sequence[Sequence[str]] = ()
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
@@ -96,6 +100,8 @@ class Map:
         self._names(pen, axes, place)
         if self.numbers and place.side >= _NUMBERED:
             self._numbers(pen, axes)
+        if self.texts and place.side >= _NUMBERED:
+            self._texts(pen, axes, place.side)
         if len(self.apart):
             self._apart(pen, axes, place, box.width)
 
@@ -110,7 +116,7 @@ class Map:
         words = self.apart_name.split() if len(self.apart) else []
         right = max([0.55 if len(self.apart) else 0.02, *(2 * PAD + _wide(word) for word in words)])
         side = min(self.cell, (width - left - right) / max(1, columns))
-        high = max(side, _NAME)
+        high = max(side, _NAME) if self.tall is None else self.tall
         if self.square:
             high = side = min(side, _TALLEST / max(1, rows))
         above = 2 * PAD + (LINE if self.axis_names[1] else 0.0)
@@ -145,6 +151,12 @@ class Map:
             at = -0.5 - (place.left - LINE / 2) / place.side
             middle = (len(self.values) - 1) / 2
             pen.text(axes, at, middle, row_name, color=quiet, ha="center", rotation=90, limit=60)
+
+    def _texts(self, pen: Pen, axes: Axes, side: float) -> None:
+        for row, column in np.ndindex(self.values.shape):
+            words = fitting(printable(self.texts[row][column]), side - 0.02, SMALL)
+            color = ink_on(self.colours(self.norm(self.values[row, column])))
+            pen.text(axes, column, row, words, color=color, ha="center")
 
     def _numbers(self, pen: Pen, axes: Axes) -> None:
         for (row, column), value in np.ndenumerate(self.values):
