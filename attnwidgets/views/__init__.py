@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.circuits.claim_view import ClaimView
+from attnwidgets.views.circuits.lens_view import LensView
+from attnwidgets.views.circuits.patch_view import PatchView
 from attnwidgets.views.evaluate.scorecard_view import ScorecardView
 from attnwidgets.views.features.feature_strip import FeatureStrip
 from attnwidgets.views.features.feature_table import FeatureTable
@@ -34,6 +37,9 @@ _VIEWS: dict[str, Callable[..., View]] = {
     "Comparison": ScorecardView,
     "FeatureActivations": FeatureStrip,
     "FeatureStats": FeatureTable,
+    "ClaimReport": ClaimView,
+    "Lens": LensView,
+    "Patching": PatchView,
 }
 
 

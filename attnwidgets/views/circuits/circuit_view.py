@@ -1,0 +1,117 @@
+"""The base of the views of circuits: linked with the views of the text that they are about."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._tables import spreadsheet_label
+from attnwidgets.explanations.results.mixing_map import MixingMap
+from attnwidgets.views.base.shared_models import SELECTIONS
+from attnwidgets.views.base.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.wire.handlers import Answer
+
+
+class CircuitView(View):
+    """A view of numbers by layer and token that are not a map: it shares the selection of its text.
+
+    Args:
+        shown: The result that it opens with.
+        trace: The trace that it was made of; None in a result that was loaded.
+        tokens: The tokens of its text.
+        n_layers: Number of blocks of the model.
+        **options: The options of every view.
+    """
+
+    LIVE = False
+
+    def __init__(
+        self,
+        shown: Explanation,
+        trace: Any,
+        tokens: Sequence[str],
+        n_layers: int,
+        **options: Unpack[ViewOptions],
+    ) -> None:
+        self._shown = shown
+        super().__init__(_stand_in(shown, tokens, n_layers) if trace is None else trace, **options)
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        """Join the views of the text; their method does not matter here, and tokens are the unit."""
+        del fixed
+        traits = super()._connect(fixed=True)
+        stacks = {source.stack for source in traits["store"].sources()}
+        if self._shown.stack in stacks:
+            self._options["stack"] = self._shown.stack
+        self._options["unit"] = "token"
+        return traits
+
+    def _is_first(self) -> bool:
+        """Whether no other view has chosen a layer and a head yet."""
+        from attnwidgets._notebook import session
+
+        selection = SELECTIONS.get((session(), self._shown.trace_id))
+        opening = None if selection is None else selection.opening
+        return selection is None or (
+            not selection.has_given_layer
+            and opening is not None
+            and (selection.layer, selection.head) == (opening.layer, opening.head)
+        )
+
+    def _results(self) -> Iterable[Explanation]:
+        """Return the results that are shown, for a table."""
+        raise NotImplementedError
+
+    def _csv(self, **_: Any) -> Answer:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        for number, result in enumerate(self._results()):
+            rows = result.to_rows()
+            if number == 0 and rows:
+                writer.writerow(["result", *rows[0]])
+            name = self._name_of(result)
+            for row in rows:
+                writer.writerow([name, *map(_cell, row.values())])
+        return out.getvalue(), []
+
+    def _name_of(self, result: Any) -> str:
+        """Return the name of one of several results in a table."""
+        raise NotImplementedError
+
+    def _png(self) -> bytes:
+        from attnwidgets.figures.maps import small_png
+
+        return small_png(self._figure())
+
+    def __repr__(self) -> str:
+        return f"{self._VIEW}({self._shown!r})"
+
+
+def _stand_in(shown: Explanation, tokens: Sequence[str], n_layers: int) -> MixingMap:
+    """Return a map with the layers and tokens of a result without a trace, by which views are linked."""
+    values = np.zeros((n_layers, 1, len(tokens)), dtype=np.float32)
+    return MixingMap(
+        values,
+        query=[""],
+        key=list(tokens),
+        method=shown.method,
+        trace_id=shown.trace_id,
+        stack=shown.stack,
+    )
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return spreadsheet_label(value)
+    return "" if value is None else value

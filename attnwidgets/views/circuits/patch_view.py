@@ -1,0 +1,383 @@
+"""The view of patching: what every place of a model carries of the difference between two texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching
+from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.circuits.circuit_view import CircuitView
+from attnwidgets.views.circuits.payloads import NAMED, outcomes_of, patching_answer
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.circuits.patch import PatchedCells
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.base.options import ViewOptions
+    from attnwidgets.views.wire.handlers import Answer
+
+    Key = tuple[Direction, bool]
+    """Direction of a patching, and whether it is an estimate."""
+
+OPENING_WORK = 5e10
+"""Multiplications that opening the view may take in its cell; more work becomes a background job."""
+_KEPT = 64
+_SITES = ("state", "attention", "mlp", "head")
+
+
+class PatchView(CircuitView):
+    """What every place of a model carries of the difference between two texts, and what one of them changes.
+
+    Both texts stand on top, with the tokens in which they differ marked. Below are maps of shares, layers by
+    tokens for states, attention and MLPs, and layers by heads, all on one scale: 0 is the page, 1 brings the
+    whole difference. Tokens before the first different one are folded: they are the same in both runs.
+
+    A click on a cell shows the target before and after, and, with a kernel, what the model predicts with
+    this place patched. Shift + click or a drag chooses several, which are patched together. `denoise`,
+    `noise` and `estimate` change the direction, or show the estimate with the places where it was checked;
+    what is not there yet is computed. Layer, head and token go along with the other views of the clean text.
+
+    A page without a kernel (`to_html`) holds the shares, and what is predicted for the places that were
+    chosen.
+
+    Args:
+        shown: What `aw.circuits.patch` returned.
+        others: Other results of the same two texts, such as the other direction or the estimate.
+        cells: Places that are chosen at first, as `aw.circuits.patch_cells` takes them; None: the head that
+            carries most, or another place without heads.
+
+    Raises:
+        TypeError: `shown` or one of the others is not a patching.
+        ValueError: The others are of other texts or targets, or a cell has another form.
+        IndexError: There is no such layer, token or head.
+    """
+
+    _VIEW = "PatchView"
+    PARTS = ("patch",)
+    _HEIGHT = 540
+
+    def __init__(
+        self,
+        shown: Any,
+        *,
+        others: Iterable[Any] = (),
+        cells: Sequence[tuple[Any, ...]] | None = None,
+        **options: Unpack[ViewOptions],
+    ) -> None:
+        given = [*_patchings(shown), *(one for other in others for one in _patchings(other))]
+        main = given[0]
+        for other in given[1:]:
+            _require_same_pair(main, other)
+        self._both = shown if isinstance(shown, tuple) else None
+        self._patchings: dict[Key, Patching] = {}
+        for one in given:
+            self._patchings.setdefault((one.direction, one.estimate), one)
+        self._main = main
+        self._cells = [_checked(cell, main) for cell in cells] if cells else _opening_cell(main)
+        self._known: dict[str, PatchedCells] = {}
+        self._asked: dict[str, dict[str, Any]] = {}
+        if options.get("layer") is None and options.get("head") is None and self._is_chosen(main, cells):
+            site, layer, _, head = self._cells[0]
+            options["layer"] = layer
+            if site == "head" and main.pair is not None:
+                options["head"] = head
+        trace = None if main.pair is None else main.pair.clean
+        super().__init__(main, trace, main.clean_tokens, main.shape[1], **options)
+
+    def _is_chosen(self, main: Patching, cells: Any) -> bool:
+        """Whether the selection moves to the place that this view opens with."""
+        self._shown = main
+        return bool(cells) or self._is_first()
+
+    def _own_options(self) -> dict[str, Any]:
+        main = self._main
+        return {
+            "direction": main.direction,
+            "estimate": main.estimate,
+            "cells": self._cells,
+            "held": self._held(),
+            "runs": main.pair is not None,
+            "claims": main.pair is not None and main.pair.clean.predictions_title == "next token",
+            "ownTable": True,
+        }
+
+    def _held(self) -> list[list[Any]]:
+        """Return the directions that are there, and whether they are estimates."""
+        return [[direction, estimate] for direction, estimate in self._patchings]
+
+    def patching(self, direction: Direction | None = None, *, estimate: bool | None = None) -> Patching:
+        """Return one of the patchings that the view shows; one that is not there yet is computed.
+
+        Args:
+            direction: "denoise" or "noise"; None: the one that is shown.
+            estimate: Whether it is the estimate; None: as shown.
+
+        Raises:
+            ValueError: It is not there, and the view's result was loaded, so that nothing can be computed.
+        """
+        key: Key = (
+            direction or self.options["direction"],
+            bool(self.options["estimate"] if estimate is None else estimate),
+        )
+        if key not in self._patchings:
+            pair = self._main.pair
+            if pair is None:
+                raise ValueError(
+                    "this result was loaded without its traces, so that nothing more can be patched: call "
+                    "aw.circuits.patch again, or pass the other result in others=."
+                )
+            sites: Any = self._main.sites
+            self._patchings[key] = pair.patch(sites, key[0], estimate=key[1])
+        return self._patchings[key]
+
+    def share(self, cells: Sequence[tuple[Any, ...]] | None = None) -> float:
+        """Return the share of the difference that places carry, patched together in the shown direction.
+
+        Args:
+            cells: Places, as `aw.circuits.patch_cells` takes them; None: those that are chosen.
+
+        Raises:
+            ValueError: The result was loaded without its traces.
+        """
+        chosen = self.options["cells"] if cells is None else [_checked(cell, self._main) for cell in cells]
+        return self._patched(self.options["direction"], chosen).share
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        return {
+            "csv": Handler(self._csv, for_page=lambda: ({},), prefetched=tuple),
+            "patching": Handler(self._patching, for_page=self._arguments, prefetched=self._shown_arguments),
+            "more_patching": Handler(self._more, runs_model=True),
+            "patched_cells": Handler(
+                self._cells_answer,
+                runs_model=True,
+                for_page=self._cells_for_page,
+                prefetched=self._cells_at_opening,
+            ),
+        }
+
+    def _arguments(self) -> list[dict[str, Any]]:
+        return [{"direction": direction, "estimate": estimate} for direction, estimate in self._patchings]
+
+    def _shown_arguments(self) -> list[dict[str, Any]]:
+        """Return what the view opens with: every result, since a list compares both directions."""
+        return self._arguments()
+
+    def _patching(self, direction: Direction, estimate: bool) -> Answer:
+        if (direction, estimate) not in self._patchings:
+            raise LookupError(f"{direction} is not computed here.")
+        return patching_answer(self._patchings[direction, estimate])
+
+    def _more(self, direction: Direction, estimate: bool) -> Answer:
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction={direction!r} is not one of {', '.join(map(repr, DIRECTIONS))}.")
+        answer = patching_answer(self.patching(direction, estimate=bool(estimate)))
+        self.add_options(held=self._held())
+        return answer
+
+    def _patched(self, direction: Direction, cells: Sequence[Sequence[Any]]) -> PatchedCells:
+        """Return the run with cells patched, kept so that nothing runs twice."""
+        pair = self._main.pair
+        if pair is None:
+            raise ValueError(
+                "this result was loaded without its traces: call aw.circuits.patch again to run the model."
+            )
+        places = [_as_given(_checked(_as_given(cell), self._main)) for cell in cells]
+        key = repr((direction, places))
+        if key not in self._known:
+            self._known[key] = pair.patch_cells(places, direction)
+            while len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
+        return self._known[key]
+
+    def _cells_answer(self, direction: Direction, cells: Sequence[Sequence[Any]]) -> Answer:
+        """Answer with the target before and after, share, and the first outcomes before and after."""
+        found = self._patched(direction, cells)
+        pair = self._main.pair
+        base = (
+            ()
+            if pair is None
+            else (pair.corrupt if direction == "denoise" else pair.clean).predictions(NAMED)
+        )
+        self._asked[repr((direction, cells))] = {"direction": direction, "cells": [list(c) for c in cells]}
+        share = None if found.share != found.share else found.share
+        meta = {"share": share, "before": found.before, "after": found.after, "source": found.source}
+        return meta | {"was": outcomes_of(base), "now": outcomes_of(found.predictions)}, []
+
+    def _now(self) -> dict[str, Any]:
+        """Return the arguments for the cells that are chosen, as the browser writes them."""
+        options: dict[str, Any] = self.options or self._options
+        return {"direction": options["direction"], "cells": [list(cell) for cell in options["cells"]]}
+
+    def _cells_for_page(self) -> Iterator[dict[str, Any]]:
+        if self._main.pair is None:
+            return
+        now = self._now()
+        yield now
+        yield from (asked for asked in list(self._asked.values()) if asked != now)
+
+    def _cells_at_opening(self) -> list[dict[str, Any]]:
+        pair = self._main.pair
+        if pair is None or not self._now()["cells"]:
+            return []
+        asked = repr((self._now()["direction"], self._now()["cells"]))
+        weights = sum(parameter.numel() for parameter in pair.clean.model.parameters())
+        runs = 2 + 1  # both recorded, and the patched one
+        is_short = runs * weights * len(self._main.clean_tokens) <= OPENING_WORK
+        return [self._now()] if is_short or asked in self._asked else []
+
+    # -- numbers, table, figure --------------------------------------------------------------------
+
+    def _numbers(self) -> Kinds:
+        return {"share": self._share_paths, "claim": self._claim_paths}
+
+    def _claim_paths(self, layer: int, head: int) -> Iterator[Path]:
+        """Yield the code that checks whether a head carries the difference, on this pair to begin with."""
+        import attnwidgets
+
+        main, pair = self._main, self._main.pair
+        if pair is None:
+            raise LookupError("this result was loaded without its traces, which a claim is checked on.")
+        told = [one for one in (pair.target, pair.foil) if isinstance(one, str)]
+        texts = (pair.clean.text, pair.corrupt.text, *(told if len(told) == len(("target", "foil")) else ()))
+        words = "".join(main.clean_tokens[at] for at in main.differs).strip("␣▁ ")
+        said = f"head {layer}.{head} moves changed to last"
+        start = f".circuits.claim({said!r}).check("
+        after = f", [{texts!r}], roles={{'changed': [{words!r}]}}).view()"
+        yield attnwidgets, start, pair.clean.model, ", ", pair.clean.tokenizer, after
+        yield (f"aw{start}model, tokenizer{after}",)
+
+    def _share_paths(
+        self, direction: Direction, estimate: bool, cells: Sequence[Sequence[Any]]
+    ) -> Iterator[Path]:
+        import attnwidgets
+
+        places = [_as_given(cell) for cell in cells]
+        held = self._patchings.get((direction, bool(estimate)))
+        if len(cells) == 1 and held is not None:
+            site, layer, token, head = cells[0]
+            part = f".heads[{layer}, {head}]" if site == "head" else f".values[{site!r}][{layer}, {token}]"
+            if token is None or site != "head":
+                yield held, f"{part}.item()"
+                if self._both is not None:
+                    yield self._both, f".{direction}{part}.item()"
+                named = listed(direction, estimate=bool(estimate) or None)
+                yield self, f".patching({named}){part}.item()"
+                return
+        pair = self._main.pair
+        if pair is not None and all(
+            isinstance(one, (str, int, type(None))) for one in (pair.target, pair.foil)
+        ):
+            after = f", {listed(places, pair.target, foil=pair.foil, how=direction)}).share"
+            yield attnwidgets, ".circuits.patch_cells(", pair.clean, ", ", pair.corrupt, after
+        yield self, f".share({places!r})"
+
+    def _expressions(self) -> Iterator[dict[str, Any]]:
+        """Yield the arguments for the chosen places, whose expression a page contains."""
+        now = self._now()
+        if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
+            yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
+        if now["cells"]:
+            options: dict[str, Any] = self.options or self._options
+            estimate = bool(options["estimate"])
+            yield {"of": "share", "direction": now["direction"], "estimate": estimate, "cells": now["cells"]}
+
+    def _results(self) -> Iterable[Patching]:
+        return self._patchings.values()
+
+    def _name_of(self, result: Any) -> str:
+        return f"{result.direction}{', estimate' if result.estimate else ''}"
+
+    def describe(self) -> str:
+        """Return one or two sentences: what is patched into what, and which places carry most."""
+        from attnwidgets.views.still.circuits import patching_words
+
+        return patching_words(self.patching())
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.views.still.circuits import patching_sheet
+
+        return patching_sheet(self, theme)
+
+
+def _patchings(given: Any) -> list[Patching]:
+    """Return the patchings in an argument: one, or both directions.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    found = list(given) if isinstance(given, tuple) else [given]
+    for one in found:
+        if not isinstance(one, Patching):
+            raise TypeError(
+                f"PatchView() shows what aw.circuits.patch returned, not {type(one).__name__}: "
+                "aw.circuits.patch(clean, corrupt, target, foil=other)."
+            )
+    return found
+
+
+def _require_same_pair(main: Patching, other: Patching) -> None:
+    for name in ("clean_tokens", "corrupt_tokens", "target", "foil"):
+        if getattr(main, name) != getattr(other, name):
+            raise ValueError(
+                f"PatchView(): the results have different {name.replace('_', ' ')}; make a view of each."
+            )
+
+
+def _opening_cell(main: Patching) -> list[list[Any]]:
+    """Return the head that carries most; without heads, the place that carries most after the first layer."""
+    site = (
+        "head"
+        if main.heads is not None
+        else next((one for one in ("attention", "mlp") if one in main.sites), "")
+    )
+    best = main.top(1, site or None)
+    if not best:
+        return []
+    cell = best[0]
+    return [[cell.site, cell.layer, cell.token, cell.head]]
+
+
+def _as_given(cell: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a cell (site, layer, token, head) as `patch_cells` takes it."""
+    if len(cell) != len(("site", "layer", "token", "head")) or isinstance(cell, tuple):
+        return tuple(cell)
+    site, layer, token, head = cell
+    if site != "head":
+        return site, layer, token
+    return (site, layer, head) if token is None else (site, layer, head, token)
+
+
+def _checked(cell: Sequence[Any], main: Patching) -> list[Any]:
+    """Return a cell as (site, layer, token, head).
+
+    Raises:
+        ValueError: It has another form.
+        IndexError: There is no such layer, token or head.
+    """
+    site, *numbers = tuple(cell) or ("",)
+    is_head = site == "head"
+    if site not in _SITES or len(numbers) not in ((2, 3) if is_head else (2,)):
+        raise ValueError(
+            'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token), '
+            f"not {cell!r}."
+        )
+    width = main.raw["head"].shape[1] if is_head and "head" in main.raw else None
+    counts = [("layer", main.shape[1]), ("head", width) if is_head else ("token", len(main.clean_tokens))]
+    counts += [("token", len(main.clean_tokens))]
+    found = []
+    for number, (what, count) in zip(numbers, counts, strict=False):
+        if number is not None and count is not None and not -count <= int(number) < count:
+            raise IndexError(f"{what} {number} is out of range: there are {what}s 0 to {count - 1}.")
+        found.append(number if number is None or count is None else int(number) % count)
+    if is_head:
+        layer, head, *token = found
+        return [site, layer, token[0] if token else None, head]
+    return [site, found[0], found[1], None]

@@ -1,0 +1,149 @@
+/** A patching as Python sends it, and places in it. The twin of `patching_answer` in attnwidgets/views/circuits/payloads.py. */
+import type { ViewContext } from "../../../context.ts";
+import { floatsOf } from "../../../wire/buffers.ts";
+import type { Answer } from "../../../wire/embeddedAnswers.ts";
+import type { ViewOptions } from "../../../wire/wire.ts";
+import { inQuotes } from "../words.ts";
+
+export type Site = "state" | "attention" | "mlp" | "head";
+export type Direction = "denoise" | "noise";
+
+/** A place: a token of a layer (null: all of them), or a head. */
+export type Place = readonly [site: Site, layer: number, token: number | null, head: number | null];
+
+export type Outcome = readonly [label: string, probability: number];
+
+interface Meta {
+  direction: Direction;
+  estimate: boolean;
+  sites: Site[];
+  layers: number;
+  /** The target, less its foil, in both runs. */
+  clean: number;
+  corrupt: number;
+  /** m(source) - m(base); null: the runs do not differ. */
+  gap: number | null;
+  cleanTokens: string[];
+  corruptTokens: string[];
+  differs: number[];
+  /** Tokens before it are the same in both runs. */
+  first: number;
+  target: string;
+  foil: string | null;
+  checked: readonly (readonly [...Place, estimate: number, exact: number])[];
+  agreement: number | null;
+  warning: string;
+  predicted: readonly [clean: Outcome[], corrupt: Outcome[] | null];
+}
+
+export interface Patching extends Meta {
+  /** m(patched) - m(base) of a site [layer, token], of heads [layer, head], row by row. */
+  raw: Readonly<Partial<Record<Site, readonly number[]>>>;
+}
+
+export interface PatchOptions extends ViewOptions {
+  direction: Direction;
+  estimate: boolean;
+  cells: Place[];
+  /** The directions that are there, and whether they are estimates. */
+  held: [Direction, boolean][];
+  /** Whether the view has the runs, to patch more of them. */
+  runs: boolean;
+  /** Whether claims can be made. */
+  claims?: boolean;
+}
+
+/** A run with places patched. */
+export interface PatchedRun {
+  share: number | null;
+  before: number;
+  after: number;
+  source: number;
+  was: Outcome[];
+  now: Outcome[];
+}
+
+export const SITES: Readonly<Record<Site, string>> = {
+  state: "state",
+  attention: "attention",
+  mlp: "MLP",
+  head: "heads",
+};
+
+const READ = new WeakMap<object, Patching>();
+
+export function readPatching({ meta, buffers }: Answer<Meta>): Patching {
+  let read = READ.get(meta);
+  if (!read) {
+    const raw = Object.fromEntries(meta.sites.map((site, i) => [site, floatsOf(buffers[i] as DataView)]));
+    read = { ...meta, raw };
+    READ.set(meta, read);
+  }
+  return read;
+}
+
+/** How many tokens or heads a site has. */
+export const widthOf = ({ raw, layers }: Patching, site: Site): number => (raw[site]?.length ?? 0) / layers;
+
+/** The number of a place in its layer. */
+export const indexOf = ([site, , token, head]: Place): number => (site === "head" ? head : token) ?? -1;
+
+export const placeAt = (site: Site, layer: number, index: number): Place =>
+  site === "head" ? [site, layer, null, index] : [site, layer, index, null];
+
+export const isSame = (a: Place, b: Place): boolean => a.every((part, i) => part === b[i]);
+
+/** What patching one place adds to the target; NaN where that is not known. */
+export function rawOf(patching: Patching, place: Place): number {
+  const [site, layer, token] = place;
+  const index = indexOf(place);
+  if (index < 0 || (site === "head" && token !== null)) return Number.NaN;
+  return patching.raw[site]?.[layer * widthOf(patching, site) + index] ?? Number.NaN;
+}
+
+/** Its share of the difference of both runs; what it adds, if they do not differ. */
+export const shareOf = (patching: Patching, place: Place): number => rawOf(patching, place) / (patching.gap ?? 1);
+
+/** The end of the colour scale: 1, or the largest addition if there are no shares. */
+export function endOf(patching: Patching): number {
+  if (patching.gap !== null) return 1;
+  let top = 0;
+  for (const values of Object.values(patching.raw))
+    for (const value of values ?? []) if (Math.abs(value) > top) top = Math.abs(value);
+  return top || 1;
+}
+
+export const baseOf = (p: Patching): number => (p.direction === "denoise" ? p.corrupt : p.clean);
+export const sourceOf = (p: Patching): number => (p.direction === "denoise" ? p.clean : p.corrupt);
+
+/** The word in which both texts differ first, in the run that is changed and in the one that activations are from. */
+export function differing(p: Patching): readonly [base: string, source: string] {
+  const at = p.differs[0] ?? 0;
+  const pair = [p.corruptTokens[at] ?? "corrupt", p.cleanTokens[at] ?? "clean"] as const;
+  return p.direction === "denoise" ? pair : [pair[1], pair[0]];
+}
+
+/** "23.4", or "23-4" counted from 1. */
+export const headName = (ctx: Pick<ViewContext, "layerName" | "headName" | "options">, layer: number, head: number) =>
+  `${ctx.layerName(layer)}${ctx.options.indexBase === 1 ? "-" : "."}${ctx.headName(head)}`;
+
+/** "head 23.4", "state 10 at “France”" */
+export function placeName(
+  ctx: Pick<ViewContext, "layerName" | "headName" | "options">,
+  p: Patching,
+  place: Place,
+): string {
+  const [site, layer, token, head] = place;
+  const at = token === null ? "" : ` at ${inQuotes(p.cleanTokens[token] ?? "")}`;
+  if (site === "head") return `head ${headName(ctx, layer, head ?? 0)}${at}`;
+  return `${SITES[site]} ${ctx.layerName(layer)}${at || " at all tokens"}`;
+}
+
+/** The places that carry most, heads if there are any; by size, the largest first. */
+export function ranked(patching: Patching, most: number): Place[] {
+  const site = patching.sites.includes("head") ? "head" : (patching.sites[0] ?? "state");
+  const width = widthOf(patching, site);
+  const all = [...(patching.raw[site] ?? []).entries()].filter(([, value]) => value && !Number.isNaN(value));
+  all.sort(([, a], [, b]) => Math.abs(b) - Math.abs(a));
+  return all.slice(0, most).map(([i]) => placeAt(site, Math.floor(i / width), i % width));
+}

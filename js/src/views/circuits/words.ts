@@ -1,0 +1,29 @@
+/** Tokens and numbers of circuits in words. */
+import { shortLabel } from "../../dom.ts";
+
+/** A token without the space that belongs to its beginning; one that is only space keeps its sign. */
+export function word(label: string, most = 24): string {
+  const bare = label.replace(/^[ ␣▁]+(?=[^ ␣▁])/u, "");
+  return shortLabel(bare, most);
+}
+
+/** A token in quotes, isolated from the text direction around it. */
+export const inQuotes = (label: string): string => `\u2068“${word(label, 40)}”\u2069`;
+
+/** A number with a real minus sign and, with `plus`, a sign in any case. */
+export function decimal(value: number, digits = 2, plus = false): string {
+  if (Number.isNaN(value)) return "–";
+  const text = Math.abs(value).toFixed(digits);
+  if (value < 0 && Number(text) !== 0) return `−${text}`;
+  return plus && Number(text) !== 0 ? `+${text}` : text;
+}
+
+/** A probability of four digits; what is smaller than the last of them has a bound only. */
+export const chance = (p: number): string => (p > 0 && p < 0.0001 ? "< 0.0001" : p.toFixed(4));
+
+/** The direction in which most letters of some tokens are written. */
+export function directionOf(labels: readonly string[]): "rtl" | "ltr" {
+  const letters = labels.join("");
+  const right = letters.match(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu)?.length ?? 0;
+  return right * 2 > (letters.match(/\p{L}/gu)?.length ?? 0) ? "rtl" : "ltr";
+}
