@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 import attnwidgets as aw
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
-from tests.views.every import _masked, every_view
+from tests.views.every import _claims, _lens, _masked, _patching, every_view
 
 SCRIPT = Path(__file__).with_name("without_torch.py")
 SAYS = re.compile(
@@ -36,6 +36,8 @@ def folder(tmp_path_factory):
         getattr(aw, method)(trace).save(folder / f"{method}.saved")
     aw.sae_features(*_masked()).save(folder / "features.saved")
     aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]).save(folder / "scorecard.saved")
+    for name, (made,) in {"patching": _patching(), "lens": _lens(), "claims": _claims()}.items():
+        made.save(folder / f"{name}.saved")
     drawn = torch.randn(2, 2, 5, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
     layers = {"self.0": drawn[0].half(), "self.1": drawn[1].clone()}
     save_file(layers, folder / "weights.safetensors")

@@ -111,6 +111,8 @@ def views(folder):
     yield aw.TokenStrip(saved["saliency"])
     yield aw.Explorer(saved["saliency"])
     yield aw.ScorecardView(saved["scorecard"])
+    for name in ("patching", "lens", "claims"):
+        yield saved[name].view()
     yield aw.ask.head("Which head?", view=aw.Explorer(one), id="q")
     for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
         yield view(saved["features"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import torch
 
 import attnwidgets as aw
@@ -55,8 +56,50 @@ def _masked():
     return [aw.trace(model, tiny.wordpiece(), "the new cat sat."), sae]
 
 
+def _patching():
+    """A patching of given numbers."""
+    raw = {"state": [[0.0, 2.0], [0.0, 1.0]], "head": [[0.5, 0.0], [-1.0, 2.0]]}
+    texts = {"clean_tokens": ["a", "b"], "corrupt_tokens": ["a", "c"], "differs": [1]}
+    return [
+        aw.circuits.Patching(raw, direction="denoise", clean=2.0, corrupt=0.0, target="x", foil="y", **texts)
+    ]
+
+
+def _lens():
+    """A lens of given numbers."""
+    plane = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 1.0]])
+    top = {"top_ids": np.ones((3, 2, 1)), "top_probabilities": plane[..., None], "labels": {1: "x"}}
+    numbers = {"probability": plane, "rank": [[9, 8], [4, 3], [1, 0]], "entropy": plane, "kl": 1 - plane}
+    return [aw.circuits.Lens(**numbers, **top, answer="x", tokens=["a", "b"])]
+
+
+def _claims():
+    """Two claims with a text each, of given numbers."""
+    text = aw.circuits.ClaimText(0, "a b", "", 0.5, 0.1, (0,), (1,))
+    numbers = {"mean": 0.5, "interval": (0.4, 0.6), "difference": 0.4, "difference_interval": (0.3, 0.5)}
+    about = {
+        "causal": False,
+        "unit": "share of attention",
+        "control": "same layer",
+        "p_holds": 0.1,
+        "p_fails": 1.0,
+    }
+    rest = {"heads": {"same layer": ((0, 0, 0.1),)}, "baselines": {"token 0": 0.2}, "given": 2}
+    results = [
+        aw.circuits.ClaimResult(
+            claim=f"head 0.1 attends from {name} to any", verdict=verdict, texts=(text,),
+            left_out=(("role absent", 1),), **numbers, **about, **rest,
+        )
+        for name, verdict in (("a", "holds"), ("b", "undecided"))
+    ]  # fmt: skip
+    return [aw.circuits.ClaimReport(results, margin=0.1, level=0.95)]
+
+
 OTHERS = {
+    "ClaimView": _claims,
+    "LensView": _lens,
     "NeuronView": _queries,
+    "PatchView": _patching,
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],

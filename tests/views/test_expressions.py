@@ -20,6 +20,7 @@ ELSEWHERE = {
     "ScorecardView": "scores, tested below",
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
+    **dict.fromkeys(("ClaimView", "LensView", "PatchView"), "shares, ranks and means: test_circuit_views.py"),
 }
 """Views that show no single number of their own: they have no matrix of the reader's, or several numbers."""
 

@@ -1,0 +1,257 @@
+"""PatchView, LensView and ClaimView: what they send is what the results hold, and what they run is exact."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import types
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.base import expressions
+from attnwidgets.views.still.circuits import folded
+from tests.circuits import made
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return made.induction()
+
+
+@pytest.fixture(scope="module")
+def both(pair):
+    return aw.circuits.patch(*pair, "c", foil="a", how="both")
+
+
+@pytest.fixture(scope="module")
+def loaded(both, tmp_path_factory):
+    path = both.denoise.save(tmp_path_factory.mktemp("patching") / "denoise.safetensors")
+    return aw.load(path)
+
+
+def asked(view, topic, **args):
+    return view._requests.answer(topic, args)
+
+
+def evaluated(view, monkeypatch, place, **names):
+    """Return what the code of Copy as Python gives in a reader's names."""
+    held = {"aw": aw, "view": view, **names}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
+    answer = view._requests.answer("expression", place)[0]
+    assert answer["note"] == "", answer
+    return answer["code"], eval(answer["code"], {}, held)
+
+
+def test_a_patching_travels_whole_and_exactly(both):
+    view = both.view()
+    for result in both:
+        meta, buffers = asked(view, "patching", direction=result.direction, estimate=False)
+        json.dumps(meta, allow_nan=False)
+        assert meta["gap"] == result.gap
+        assert meta["cleanTokens"] == list(result.clean_tokens)
+        assert (meta["first"], meta["differs"]) == (6, [6])
+        for site, data in zip(meta["sites"], buffers, strict=True):
+            np.testing.assert_array_equal(
+                np.frombuffer(data, "<f4").reshape(2, -1), result.raw[site].astype("f4")
+            )
+    opened = view._requests.opening(150_000)
+    assert b"patched_cells" in opened, "the first run travels with the view"
+
+
+def test_it_opens_on_the_head_that_carries_most_and_a_given_layer_is_kept(both, pair):
+    view = both.view()
+    assert view.options["cells"] == [["head", 1, None, 0]]
+    assert (view.selection.layer, view.selection.head) == (1, 0)
+    other = aw.Heatmap(pair[0])
+    assert other.selection is view.selection, "it is linked with the views of the clean text"
+    other.selection.layer = 0
+    assert both.view().selection.layer == 0
+    other.selection.layer = 1
+
+
+def test_a_clicked_cell_is_run_exactly_and_once(both, pair):
+    view = both.view()
+    runs = []
+    hook = pair[0].model.register_forward_hook(lambda *_: runs.append(1))
+    cells = [["state", 1, 6, None], ["head", 1, None, 0]]
+    meta, _ = asked(view, "patched_cells", direction="noise", cells=cells)
+    made_runs = len(runs)
+    again, _ = asked(view, "patched_cells", direction="noise", cells=cells)
+    hook.remove()
+    assert again == meta
+    assert len(runs) == made_runs
+    exact = aw.circuits.patch_cells(*pair, [("state", 1, 6), ("head", 1, 0)], "c", foil="a", how="noise")
+    assert (meta["share"], meta["before"], meta["after"]) == (exact.share, exact.before, exact.after)
+    assert meta["now"][0][0] == "a", "the noised run answers as the corrupt text does"
+    assert meta["was"][0][0] == "c"
+    assert sum(p for _, p in meta["now"]) <= 1 + 1e-6
+
+
+def test_patched_predictions_are_those_of_a_model_with_the_activations_set(pair):
+    clean, corrupt = pair
+    found = aw.circuits.patch_cells(*pair, [("state", 1, 6)], "c", foil="a")
+    with aw.circuits.set_activations(corrupt, "state", 1, clean, tokens=[6]):
+        changed = corrupt.rerun()
+    expected = {one.id: one.probability for one in changed.predictions(9)}
+    assert found.predictions
+    for one in found.predictions:
+        assert one.probability == pytest.approx(expected[one.id], abs=1e-6)
+
+
+def test_what_is_missing_is_computed_and_then_held(both, pair):
+    one = aw.circuits.patch(*pair, "c", foil="a", sites="head")
+    view = one.view()
+    assert view.options["held"] == [["denoise", False]]
+    meta, (data,) = asked(view, "more_patching", direction="noise", estimate=False)
+    assert meta["sites"] == ["head"]
+    np.testing.assert_array_equal(
+        np.frombuffer(data, "<f4").reshape(2, 2), both.noise.raw["head"].astype("f4")
+    )
+    assert view.options["held"] == [["denoise", False], ["noise", False]]
+    estimate, _ = asked(view, "more_patching", direction="denoise", estimate=True)
+    assert estimate["checked"], "an estimate is never shown without checked places"
+
+
+def test_a_loaded_patching_is_shown_and_says_what_it_cannot_run(loaded, both):
+    view = loaded.view()
+    assert not view.options["runs"]
+    assert "patched_cells" not in {topic for topic, *_ in view.answers_for_page()}
+    with pytest.raises(ValueError, match="loaded without its traces"):
+        asked(view, "patched_cells", direction="denoise", cells=[["head", 1, None, 0]])
+    with pytest.raises(ValueError, match="pass the other result in others="):
+        view.patching("noise")
+    assert aw.PatchView(loaded, others=[both.noise]).patching("noise") is both.noise
+
+
+def test_code_returns_the_number_that_is_shown(both, pair, monkeypatch):
+    view = both.view(cells=[("state", 1, 6), ("head", 1, 0)])
+    clean, corrupt = pair
+    one = {"of": "share", "direction": "noise", "estimate": False, "cells": [["head", 1, None, 0]]}
+    code, value = evaluated(view, monkeypatch, one, noise=both.noise)
+    assert (code, value) == ("noise.heads[1, 0].item()", both.noise.heads[1, 0])
+    code, value = evaluated(view, monkeypatch, one)
+    assert code.startswith("view.patching('noise')")
+    assert value == both.noise.heads[1, 0]
+    several = {"of": "share", "direction": "denoise", "estimate": False, "cells": view.options["cells"]}
+    code, value = evaluated(view, monkeypatch, several, clean=clean, corrupt=corrupt)
+    assert code.startswith("aw.circuits.patch_cells(clean, corrupt, [('state', 1, 6), ('head', 1, 0)]")
+    assert value == pytest.approx(view.share())
+
+
+def test_a_claim_is_written_that_can_be_checked(both, pair, monkeypatch):
+    view = both.view()
+    place = {"of": "claim", "layer": 1, "head": 0}
+    code, claims = evaluated(view, monkeypatch, place, model=pair[0].model, tokenizer=pair[0].tokenizer)
+    assert "head 1.0 moves changed to last" in code
+    assert claims.result().verdict == "undecided", "one pair decides nothing"
+    assert claims.result().mean == pytest.approx(both.denoise.heads[1, 0])
+
+
+def test_its_table_and_its_words_are_the_results(both):
+    view = both.view()
+    rows = list(csv.DictReader(io.StringIO(asked(view, "csv", method="attention")[0])))
+    assert len(rows) == 2 * (3 * 2 * 12 + 4)
+    heads = {(row["result"], row["layer"], row["head"]): float(row["share"]) for row in rows if row["head"]}
+    assert heads["denoise", "1", "0"] == both.denoise.heads[1, 0]
+    assert "head 1.0 1.00" in view.describe()
+
+
+@pytest.mark.parametrize(
+    ("cells", "error"),
+    [([("head", 1)], ValueError), ([("heads", 1, 0)], ValueError), ([("head", 1, 2)], IndexError),
+     ([("state", 2, 0)], IndexError), ([("mlp", 0, 12)], IndexError)],
+)  # fmt: skip
+def test_cells_that_are_not_there_are_refused(both, cells, error):
+    with pytest.raises(error, match=r"cells are|out of range"):
+        both.view(cells=cells)
+
+
+def test_results_of_other_kinds_or_texts_are_refused(both, pair):
+    with pytest.raises(TypeError, match=r"what aw\.circuits\.patch returned"):
+        aw.PatchView(pair[0])
+    other = aw.circuits.patch(*pair, "c", foil="b", sites="head")
+    with pytest.raises(ValueError, match="different foil"):
+        aw.PatchView(both, others=[other])
+    with pytest.raises(TypeError, match=r"what aw\.circuits\.lens returned"):
+        aw.LensView(pair[0])
+    with pytest.raises(TypeError, match=r"what claim\.check"):
+        aw.ClaimView(both.denoise)
+
+
+def test_a_lens_travels_whole(pair):
+    lens = aw.circuits.lens(pair[0], "c", top=3)
+    meta, buffers = asked(lens.view(), "lens", fitted=False, answer=None)
+    assert (meta["layers"], meta["k"]) == (2, 3)
+    for name, data in zip(("probability", "entropy", "kl"), buffers, strict=False):
+        np.testing.assert_array_equal(np.frombuffer(data, "<f4").reshape(3, 12), getattr(lens, name))
+    np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), lens.rank)
+    names = np.array(meta["labels"])[np.frombuffer(buffers[4], "<i4")].reshape(3, 12, 3)
+    top = lens.top(layer=[1], token=[4])[0][0]
+    assert names[1, 4].tolist() == [one.label for one in top]
+    ids = np.frombuffer(buffers[5], "<i4").reshape(3, 12, 3)
+    assert ids[1, 4].tolist() == [one.id for one in top]
+
+
+def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch):
+    model, tokenizer = pair[0].model, pair[0].tokenizer
+    texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa", "gcfbdegcfbd"]
+    translator = aw.circuits.fit_translator(model, tokenizer, texts)
+    view = aw.circuits.lens(pair[0], "c", translator=translator).view()
+    assert (view.options["fitted"], view.options["kinds"]) == (True, [False, True])
+    meta, _ = asked(view, "more_lens", fitted=False, answer=None)
+    assert meta["answer"] == "c"
+    plain = aw.circuits.lens(pair[0], "a")
+    meta, buffers = asked(view, "more_lens", fitted=False, answer=plain.answer_id)
+    assert meta["answer"] == "a"
+    np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), plain.rank)
+    place = {
+        "of": "lens",
+        "measure": "rank",
+        "fitted": False,
+        "answer": plain.answer_id,
+        "row": 2,
+        "token": 11,
+    }
+    _, value = evaluated(view, monkeypatch, place)
+    assert value == plain.rank[2, 11]
+    topics = [topic for topic, *_ in view.answers_for_page()]
+    assert {"lens", "more_lens"} <= set(topics), "a page holds both lenses"
+
+
+def test_a_loaded_lens_is_shown_and_computes_nothing(pair, tmp_path):
+    lens = aw.load(aw.circuits.lens(pair[0], "c").save(tmp_path / "lens.safetensors"))
+    view = lens.view()
+    assert view.options["kinds"] == [False]
+    with pytest.raises(ValueError, match="loaded without its trace"):
+        view.lens(answer=1)
+
+
+def test_rows_are_folded_before_the_answer_rises():
+    ranks = np.array([*range(30, 6, -1), *([0] * 7)])
+    rows = folded(31, ranks, 19)
+    assert rows == [*range(0, 24, 2), *range(24, 31)]
+    assert folded(12, ranks, 24) == list(range(12))
+    assert len(folded(200, np.arange(200), 20)) <= 20
+
+
+def test_claims_travel_with_their_limits(pair):
+    model, tokenizer = pair[0].model, pair[0].tokenizer
+    texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
+    said = ["head 1.0 is induction", "head 1.1 is induction"]
+    report = aw.circuits.check_claims(said, model, tokenizer, texts)
+    view = report.view(claim=said[1])
+    assert view.options["claim"] == 1
+    meta, _ = asked(view, "claims")
+    json.dumps(meta, allow_nan=False)
+    first, second = meta["claims"]
+    assert (first["mean"], first["head"], first["values"]) == (1.0, "1.0", [1.0] * 3)
+    assert second["mean"] == pytest.approx(0, abs=1e-9)
+    assert second["below"] == 3
+    assert first["heads"][0][1][0][:2] == [1, 1]
+    assert view.result().claim == said[1]
+    assert "head 1.0 is induction" in view.describe()
+    with pytest.raises(ValueError, match="Did you mean"):
+        report.view(claim="head 1.0 is inductoin")
