@@ -198,8 +198,8 @@ class Lens(Explanation):
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""
         labels = {str(index): label for index, label in self._labels.items()}
-        described = {"answer": self.answer, "tokens": list(self.tokens), "labels": labels}
-        described |= {"answer_id": self.answer_id}
+        described: dict[str, Any] = {"answer": self.answer, "tokens": list(self.tokens), "labels": labels}
+        described["answer_id"] = self.answer_id
         arrays: dict[str, Any] = {name: getattr(self, name) for name in MEASURES}
         return self._describe_common() | described, arrays | dict(zip(_TOP, self._top, strict=True))
 
@@ -208,5 +208,5 @@ class Lens(Explanation):
         """Return the lens that `to_description` described."""
         numbers: dict[str, Any] = {name: arrays[name] for name in (*MEASURES, *_TOP)}
         labels = {int(index): label for index, label in described["labels"].items()}
-        named = {name: described.get(name) for name in ("answer", "tokens", "answer_id")}
+        named: dict[str, Any] = {name: described.get(name) for name in ("answer", "tokens", "answer_id")}
         return cls(**numbers, **named, labels=labels, **restore_common(described))

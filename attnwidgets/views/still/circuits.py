@@ -61,7 +61,7 @@ def patching_sheet(view: Any, theme: Theme) -> Sheet:
 
 def view_shares(patching: Patching, site: str) -> NDArray[np.float64]:
     """Return the shares of a site [layer, token or head]; without a gap, the raw numbers."""
-    raw = np.asarray(patching.raw[site])
+    raw = np.asarray(patching.raw[site], dtype=np.float64)
     return raw if np.isnan(patching.gap) else raw / patching.gap
 
 

@@ -392,6 +392,8 @@ export interface ViewOptions {
   filters: Partial<Filters>;
   /** Height in px; null: that of the view. */
   height: number | null;
+  /** Whether its table holds all that it shows, not the selected matrix. */
+  ownTable?: boolean;
 }
 
 /** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */

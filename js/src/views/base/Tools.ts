@@ -13,7 +13,7 @@ import { only, view } from "./view.ts";
 
 /** Views that get a spoken summary: of a map, of attributions, or in their own words. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
-const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron, .aw-image";
+const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron, .aw-image, .aw-patch, .aw-lens, .aw-claims";
 /** Milliseconds without a change before the summary is spoken. */
 const RESTS_MS = 500;
 
@@ -73,15 +73,17 @@ export const renderTools = view((ctx, root, signal) => {
   const byHand = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "link", hidden: "" });
   const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
+  /** Whether its numbers are not those of a matrix of the store. */
+  const hasOwn = (): boolean => ctx.header().sources.length === 0 || ctx.options.ownTable === true;
   /** The title of the table; a view without matrices has a single one. */
   const values = (): Record<string, unknown> => {
-    if (ctx.header().sources.length === 0) return {};
+    if (hasOwn()) return {};
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
   /** Without a kernel, the table has only the digits of the picture. */
   const approximate = (): string => {
-    if (ctx.header().sources.length === 0) return "";
+    if (hasOwn()) return "";
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!tile || tile.meta.whole) return "";
