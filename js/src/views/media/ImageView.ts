@@ -49,8 +49,8 @@ import { createShares } from "./shares.ts";
 
 /** px from which there are three columns, and below which there is one. */
 const [WIDE, NARROW] = [1000, 640];
-/** px around the picture, and between it and the small ones. */
-const [PADDING, GAP] = [12, 12];
+/** px between the picture and the small ones. */
+const GAP = 12;
 const OUTLINES: readonly (readonly [string, string])[] = [
   ["", "none"],
   ["0.5", "half of it"],
