@@ -1,4 +1,4 @@
-"""A picture with maps over it: on pages, by pointer and keys, linked with a Heatmap, in both themes, on a phone."""
+"""A picture with maps over it: by pointer and keys, linked with a Heatmap, in both themes, on a phone."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ def weights(trace, query):
 
 def patch(page, row, column):
     box = page.locator(".aw-image-plot").bounding_box()
-    return box["x"] + (column + 0.5) * box["width"] / GRID[1], box["y"] + (row + 0.5) * box["height"] / GRID[0]
+    return box["x"] + (column + 0.5) * box["width"] / GRID[1], box["y"] + (row + 0.5) * box["height"] / GRID[
+        0
+    ]
 
 
 def said(page):
     return page.locator(".aw-footer .aw-readout").inner_text()
 
 
-def heat(page, plot=".aw-image-plot"):
+def heat(page):
     """How opaque the map is over every patch, 0 to 255 [row, column]."""
-    data = page.locator(f"{plot} .aw-image-heat").evaluate(
-        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 3)"
+    data = page.locator(".aw-image-plot .aw-image-heat").evaluate(
+        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
     )
-    return np.array(data).reshape(GRID)
+    return np.array(data[3::4]).reshape(GRID)
 
 
 def expected(row):
@@ -160,7 +162,10 @@ def test_a_map_that_the_page_lacks_is_missed_in_words(trace, page_of):
     page.mouse.move(2, 2)
     page.wait_for_timeout(100)
     assert "No map of patch 0,0: not in this file" in page.locator(".aw-footer").inner_text()
-    assert page.locator(".aw-image-plot .aw-image-heat").evaluate("e => getComputedStyle(e).visibility") == "hidden"
+    assert (
+        page.locator(".aw-image-plot .aw-image-heat").evaluate("e => getComputedStyle(e).visibility")
+        == "hidden"
+    )
 
 
 def test_words_of_a_text_around_a_picture_show_where_they_look(page_of):
@@ -171,9 +176,9 @@ def test_words_of_a_text_around_a_picture_show_where_they_look(page_of):
     assert words.all_inner_texts() == [recorded.tokens[0], recorded.tokens[-1]]
     assert words.nth(1).get_attribute("aria-pressed") == "true"
     words.nth(0).click()
-    assert f"“{recorded.tokens[0]}”" in page.locator(".aw-image-query").inner_text().replace("\u2068", "").replace(
-        "\u2069", ""
-    )
+    assert f"“{recorded.tokens[0]}”" in page.locator(".aw-image-query").inner_text().replace(
+        "\u2068", ""
+    ).replace("\u2069", "")
 
 
 def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
@@ -182,4 +187,6 @@ def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
     assert page.locator(".aw-root").bounding_box()["height"] <= 560
     assert page.locator(".aw-heatmap, .aw-headgrid").count() == 0
     assert np.abs(heat(page) - expected(weights(trace, 0))).max() <= 4
-    assert "Where does “[CLS]” look?" in page.locator(".aw-answer").inner_text().replace("\u2068", "").replace("\u2069", "")
+    assert "Where does “[CLS]” look?" in page.locator(".aw-answer").inner_text().replace(
+        "\u2068", ""
+    ).replace("\u2069", "")
