@@ -71,7 +71,7 @@ def test_patches_of_windows_are_told_row_by_row():
     one = PICTURES["Qwen2-VL"]
     recorded = one.trace_of(tiny.build(one.make), one.picture())
     view = aw.ImageView(recorded)
-    source = next(one for one in view.sources() if one.stack == "vision")
+    source = next(one for one in view.sources() if (one.stack, one.unit) == ("vision", "patch"))
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
     meta, (codes, scale, *_) = view._requests.answer("reads", asked)
     unit = recorded.axes("vision")[1].units["patch"]
@@ -90,6 +90,13 @@ def test_no_matrix_travels_with_it_unless_another_view_reads_them(trace):
     heatmap = aw.Heatmap(trace)
     assert heatmap.store is view.store
     assert view.store.header["tiles"]
+
+
+def test_it_shows_patches_whatever_unit_a_linked_view_shows(trace):
+    aw.Heatmap(trace, unit="token")
+    view = aw.ImageView(trace)
+    assert view.selection.unit == "token"
+    assert "4 × 6 patches" in view.describe()
 
 
 def test_it_opens_on_the_class_token_and_says_its_shares(trace):

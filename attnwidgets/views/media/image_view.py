@@ -86,6 +86,8 @@ class ImageView(View):
         every = {one.stack or "self" for one in self._explanations}
         units = list(dict.fromkeys(name for one in self._explanations for name in units_on_grid(one)))
         fixed = {"stack": next(iter(on_grid))} if len(on_grid) == 1 < len(every) else {}
+        if len(units) == 1:  # whatever unit linked views show: only patches can be drawn
+            fixed["unit"] = units[0]
         self._elements()
         return {**fixed, "units": self._options["units"] or units, "canNorm": False}
 

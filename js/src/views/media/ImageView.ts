@@ -191,7 +191,7 @@ export const renderImageView = view((ctx, root, signal) => {
       return {
         kind: "none",
         words: "This method reads no patches",
-        advice: "Choose another method or stack.",
+        advice: "Choose another unit, method or stack.",
         other: true,
       };
     }
