@@ -97,6 +97,7 @@ def test_it_shows_patches_whatever_unit_a_linked_view_shows(trace):
     view = aw.ImageView(trace)
     assert view.selection.unit == "token"
     assert "4 × 6 patches" in view.describe()
+    view.selection.unit = "patch"  # other tests share the selection of this trace
 
 
 def test_it_opens_on_the_class_token_and_says_its_shares(trace):
