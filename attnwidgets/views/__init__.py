@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def _of_map(shown: MixingMap, **options: Any) -> View:
     """Return a Heatmap; of the patches of a picture that is in memory, an ImageView."""
-    return (ImageView if pictured_of(shown) is not None and units_on_grid(shown) else Heatmap)(shown, **options)
+    return (ImageView if pictured_of(shown) is not None and units_on_grid(shown) else Heatmap)(
+        shown, **options
+    )
 
 
 def _of_attributions(attributions: Attributions, **options: Any) -> View:

@@ -182,7 +182,7 @@ class Explorer(Intervening):
         if self._shows_picture:
             from attnwidgets.views.still.patches import picture_sheet
 
-            return picture_sheet(self, theme)
+            return picture_sheet(self)
         return explorer_sheet(self, theme)
 
     @property

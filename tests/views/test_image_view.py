@@ -1,4 +1,4 @@
-"""ImageView: rows instead of matrices, and what stands beside the picture; checked against the attention itself."""
+"""ImageView: rows instead of matrices, and what stands beside the picture, against the attention itself."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_patches_of_windows_are_told_row_by_row():
     one = PICTURES["Qwen2-VL"]
     recorded = one.trace_of(tiny.build(one.make), one.picture())
     view = aw.ImageView(recorded)
-    source = next(one for one in view.sources() if one.stack == "vision")
+    source = next(one for one in view.sources() if (one.stack, one.unit) == ("vision", "patch"))
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
     meta, (codes, scale, *_) = view._requests.answer("reads", asked)
     unit = recorded.axes("vision")[1].units["patch"]
@@ -90,6 +90,14 @@ def test_no_matrix_travels_with_it_unless_another_view_reads_them(trace):
     heatmap = aw.Heatmap(trace)
     assert heatmap.store is view.store
     assert view.store.header["tiles"]
+
+
+def test_it_shows_patches_whatever_unit_a_linked_view_shows(trace):
+    aw.Heatmap(trace, unit="token")
+    view = aw.ImageView(trace)
+    assert view.selection.unit == "token"
+    assert "4 × 6 patches" in view.describe()
+    view.selection.unit = "patch"  # other tests share the selection of this trace
 
 
 def test_it_opens_on_the_class_token_and_says_its_shares(trace):
@@ -120,7 +128,7 @@ def test_a_page_holds_the_picture_once_and_rows_instead_of_matrices(trace, tmp_p
     assert state["archive"]["store0"] == []
     held = [answer["args"] for answer in state["answers"]["view0"] if answer["topic"] == "reads"]
     attention = [args["index"] for args in held if args["source"] == "attention/patch/self"]
-    assert 2 * 4 * 24 * 25 < FEW_BYTES  # so few that every patch is there
+    assert FEW_BYTES > 2 * 4 * 24 * 25  # so few that every patch is there
     assert attention == list(range(25))
 
 
@@ -148,7 +156,9 @@ def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
     meta, (codes, scale, sums, *_) = view._requests.answer("reads", asked)
     assert (meta["signed"], meta["heads"]) == (True, 3)
     exact = np.stack([one.to("patch").values for one in given])
-    decoded = dequantise(np.frombuffer(codes, np.uint8).reshape(3, -1)[1], float(np.frombuffer(scale, "<f4")[1]), signed=True)
+    decoded = dequantise(
+        np.frombuffer(codes, np.uint8).reshape(3, -1)[1], float(np.frombuffer(scale, "<f4")[1]), signed=True
+    )
     assert np.abs(decoded - exact[1, 1:]).max() < np.abs(exact[1, 1:]).max() / 60
     np.testing.assert_allclose(np.frombuffer(sums, "<f4"), exact[:, 1:].sum(1), rtol=1e-5)
     assert view.store.media is not None  # its trace is in memory
@@ -171,7 +181,7 @@ def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
 
 @pytest.mark.parametrize(
     ("queries", "words"),
-    [([(4, 0)], "there is no patch (4, 0); rows are 0 to 3"), ("none", "or 'all'")],
+    [([(4, 0)], "there is no patch (4, 0); rows are 0 to 3"), ("none", "queries 'none' is not one of 'all'")],
 )
 def test_patches_that_are_not_there_are_named(trace, queries, words):
     with pytest.raises(ValueError, match=re.escape(words)):
@@ -179,7 +189,7 @@ def test_patches_that_are_not_there_are_named(trace, queries, words):
 
 
 def test_a_text_is_refused_with_what_to_give(given):
-    with pytest.raises(ValueError, match="aw.trace\\(model, processor, image=picture\\)"):
+    with pytest.raises(ValueError, match=r"aw.trace\(model, processor, image=picture\)"):
         aw.ImageView(given())
 
 
@@ -196,7 +206,8 @@ def test_a_figure_and_the_static_picture_show_the_map(trace, tmp_path):
     row = trace.attention_layer(view.selection.layer)[view.selection.head, 0, 1:].numpy()
     cell = [length // count for length, count in zip(still.shape, GRID, strict=False)]
     middle = [
-        still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 2] - still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 0]
+        still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 2]
+        - still[r * cell[0] + cell[0] // 2, c * cell[1] + cell[1] // 2, 0]
         for r in range(GRID[0])
         for c in range(GRID[1])
     ]

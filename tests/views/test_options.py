@@ -26,7 +26,8 @@ def test_a_view_shows_the_filters_that_it_takes_and_no_others():
 def test_marks_and_methods_are_shown_where_they_mean_something():
     having = {name: {v for v in aw.__all__ if name in shown_by_class(v)} for name in ("marks", "methods")}
     assert having["marks"] == {"Heatmap", "TokenStrip", "Explorer"}
-    assert having["methods"] == {"Explorer", "RemovalView", "CompareView", "LayerProfile", "TwoTexts"}
+    known = {"Explorer", "RemovalView", "CompareView", "LayerProfile", "TwoTexts", "ImageView"}
+    assert having["methods"] == known
 
 
 def shown_by_class(name):

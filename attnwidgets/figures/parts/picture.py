@@ -27,7 +27,7 @@ LEAST, MOST, RISE = 0.04, 0.94, 1.6
 BEAM = ((12, 84, 190), (70, 165, 250), (228, 245, 255))
 """The ramp of amounts over a picture, at 0, a half and 1: it gives way to the picture instead of the page."""
 SKIPPED = 0.34
-"""Share of other ramps that is left out: where a map lets a dark picture through, a dark colour would grey it."""
+"""Share of other ramps that is left out: a dark colour would grey the picture where it shines through."""
 _TALLEST = 3.4  # inches of a picture
 _GAP = 0.06
 
@@ -46,7 +46,7 @@ def over(share: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def over_map(palette: str, *, signed: bool) -> Colormap:
-    """Return the ramp of a palette over a picture, by shares of the range: 0 to 1, or -1 to 1 from its middle.
+    """Return the ramp of a palette over a picture, by shares of the range, 0 to 1 or -1 to 1.
 
     Args:
         palette: Its name; "" for the default.
@@ -121,9 +121,7 @@ class Pictured:
             axes.imshow(painted, extent=extent, aspect="auto", interpolation="nearest")
             for row, column in self.marks[number] if self.marks else ():
                 for edge, size in (("#ffffff", 2.4), (pen.theme.accent, 1.2)):
-                    axes.add_patch(
-                        Rectangle((column, row), 1, 1, fill=False, edgecolor=edge, linewidth=size)
-                    )
+                    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=edge, linewidth=size))
             if self.names:
                 words = type(box)(left, top + tall, wide, LINE)
                 bold = number == self.chosen

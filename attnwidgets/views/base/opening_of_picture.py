@@ -35,7 +35,10 @@ def grid_unit(shown: MixingMap) -> Unit | None:
         (
             unit
             for unit in units
-            if all((cell is None) == bool(flag) for cell, flag in zip(unit.cells or (), unit.special, strict=True))
+            if all(
+                (cell is None) == bool(flag)
+                for cell, flag in zip(unit.cells or (), unit.special, strict=True)
+            )
         ),
         None,
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from attnwidgets._errors import require_choice
 from attnwidgets.views.heads.handlers import PAGE_CELLS, source_of
 from attnwidgets.views.media.norms import OUTLIER, token_norms
@@ -137,5 +135,3 @@ def _norms_of_page(view: View, trace: Any) -> Iterator[dict[str, Any]]:
     sources = [source for source in shown_sources(view) if not source.of_targets]
     for stack in dict.fromkeys(one.stack for one in sources if one.explanation.query == one.explanation.key):
         yield {"stack": stack}
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._errors import require_choice
 from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
@@ -85,6 +86,8 @@ class ImageView(View):
         every = {one.stack or "self" for one in self._explanations}
         units = list(dict.fromkeys(name for one in self._explanations for name in units_on_grid(one)))
         fixed = {"stack": next(iter(on_grid))} if len(on_grid) == 1 < len(every) else {}
+        if len(units) == 1:  # whatever unit linked views show: only patches can be drawn
+            fixed["unit"] = units[0]
         self._elements()
         return {**fixed, "units": self._options["units"] or units, "canNorm": False}
 
@@ -95,10 +98,9 @@ class ImageView(View):
         unit = axis.units[units_on_grid(main)[0]]
         rows, columns = unit.grid or (0, 0)
         places = {cell: element for element, cell in enumerate(unit.cells or ()) if cell is not None}
-        if self._queries == "all":
-            return list(places.values())
         if isinstance(self._queries, str):
-            raise ValueError(f"ImageView(queries={self._queries!r}): give (row, column) of patches, or 'all'.")
+            require_choice("queries", self._queries, ("all",))
+            return list(places.values())
         found = []
         for row, column in self._queries:
             if not (0 <= row < rows and 0 <= column < columns):
@@ -126,4 +128,5 @@ class ImageView(View):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.patches import picture_sheet
 
-        return picture_sheet(self, theme)
+        del theme  # a picture has one look on all pages
+        return picture_sheet(self)

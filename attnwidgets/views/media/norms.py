@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 OUTLIER = 2.0
-"""A patch is an outlier from so many times the median patch of its layer on: thresholds in use differ by model."""
+"""A patch is an outlier above so many times the median of its layer; thresholds in use differ by model."""
 
 
 def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:

@@ -55,7 +55,7 @@ def units_on_grid(explanation: Any) -> list[str]:
 
 
 def pictured_of(shown: Any) -> Any:
-    """Return the trace of a picture behind a trace, a map or attributions; None if there is none in memory."""
+    """Return the trace of a picture behind a trace, map or attributions; None if there is none in memory."""
     trace = shown if is_trace(shown) else with_media(str(getattr(shown, "trace_id", "")))
     if trace is None or trace.picture is None:
         return None

@@ -1,4 +1,4 @@
-"""What one element reads, or who reads it, in every layer and head: rows, where matrices would be too many bytes."""
+"""What one element reads, or who reads it, in every layer and head: rows, where matrices are too large."""
 
 from __future__ import annotations
 

@@ -98,8 +98,6 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     from attnwidgets.views.wire.thumbnails import thumbnails
 
     archive = Archive()
-    if not entry["reads"]:
-        return archive
     main = selected_source(entry["sources"], entry["selection"])
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     shown = sorted(entry["special"])

@@ -120,7 +120,7 @@ def _packed(
     spent += sum(map(len, answer_blobs.values())) + len(json_text(answers))
     for name, entry in stores.items():
         share = (budget - spent) // (len(stores) - len(archives))
-        archive = archives[name] = filled(entry, choice, share)
+        archive = archives[name] = filled(entry, choice, share) if entry["reads"] else Archive()
         blob = blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
         spent += len(blob) + len(json_text([archive.places, archive.thumbs]))
     state |= {

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.figures.sheet import Sheet
-    from attnwidgets.figures.theme import Theme
     from attnwidgets.views.media.patches import Places
     from attnwidgets.views.wire.sources import Source
 
@@ -134,7 +133,7 @@ def pixels_of(view: Any) -> NDArray[np.uint8]:
     return np.full((16 * rows, 16 * columns, 3), _PLAIN, np.uint8)
 
 
-def picture_sheet(view: Any, theme: Theme) -> Sheet:
+def picture_sheet(view: Any) -> Sheet:
     """Return the picture with its map, and small ones of all heads of the layer, or of all targets."""
     from attnwidgets.figures.parts.matrix import Scale
     from attnwidgets.figures.parts.picture import Pictured
@@ -156,7 +155,9 @@ def picture_sheet(view: Any, theme: Theme) -> Sheet:
     chosen = -1 if shown.head is None else shown.head
     small = Pictured(pixels, maps, _names(view, source), colours, norms, source.signed, (), chosen)
     note = "" if source.of_targets else "own ranges"
-    right = Stack([Words(f"{'targets' if source.of_targets else 'heads of the layer'}, {note}".rstrip(", ")), small])
+    right = Stack(
+        [Words(f"{'targets' if source.of_targets else 'heads of the layer'}, {note}".rstrip(", ")), small]
+    )
     return Sheet(shown.title, [Beside(left, right, share=0.5)], words)
 
 
@@ -213,7 +214,9 @@ def picture_png(view: Any) -> bytes:
     below = Image.fromarray(dimmed(pixels_of(view)))
     size = [max(1, round(side * _SIDE / max(below.size))) for side in below.size]
     below = below.resize((size[0], size[1])).convert("RGBA")
-    heat = Image.fromarray(np.round(255 * painted).astype(np.uint8)).resize(below.size, Image.Resampling.NEAREST)
+    heat = Image.fromarray(np.round(255 * painted).astype(np.uint8)).resize(
+        below.size, Image.Resampling.NEAREST
+    )
     out = BytesIO()
     Image.alpha_composite(below, heat).convert("RGB").quantize(128).save(out, "PNG", optimize=True)
     return out.getvalue()

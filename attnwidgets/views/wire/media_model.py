@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from traitlets import Bytes, Dict, List
@@ -24,7 +24,7 @@ class MediaModel(SharedModel):
     """
 
     media = Dict(None, allow_none=True).tag(sync=True)
-    lengths = List().tag(sync=True)
+    lengths: Any = List().tag(sync=True)
     data = Bytes(b"").tag(sync=True)
 
     _current: ClassVar[WeakValueDictionary[tuple[int | str, str], MediaModel]] = WeakValueDictionary()

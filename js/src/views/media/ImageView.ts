@@ -49,8 +49,8 @@ import { createShares } from "./shares.ts";
 
 /** px from which there are three columns, and below which there is one. */
 const [WIDE, NARROW] = [1000, 640];
-/** px around the picture, and between it and the small ones. */
-const [PADDING, GAP] = [12, 12];
+/** px between the picture and the small ones. */
+const GAP = 12;
 const OUTLINES: readonly (readonly [string, string])[] = [
   ["", "none"],
   ["0.5", "half of it"],
@@ -156,6 +156,7 @@ export const renderImageView = view((ctx, root, signal) => {
   /** Sizes of the panes, measured when they change: to measure while drawing would lay out the page each time. */
   let room: readonly [number, number] = [0, 0];
   let normsRoom: readonly [number, number] = [0, 0];
+  let nextNorms = 0;
   /** The patch that is read, by its place in the grid; -1: the strongest. */
   let reading = -1;
   let spoken = false;
@@ -190,7 +191,7 @@ export const renderImageView = view((ctx, root, signal) => {
       return {
         kind: "none",
         words: "This method reads no patches",
-        advice: "Choose another method or stack.",
+        advice: "Choose another unit, method or stack.",
         other: true,
       };
     }
@@ -495,8 +496,12 @@ export const renderImageView = view((ctx, root, signal) => {
       targets,
     });
     if (root.hasAttribute("data-norms") && normsRoom[0] > 0) {
-      const at = Math.max(0, source.layers.indexOf(ctx.resolved().layer));
-      norms.show(source.stack, ctx.axisOf(source.key), at, ...normsRoom);
+      // In the same frame, but after what the reader looks at.
+      cancelAnimationFrame(nextNorms);
+      nextNorms = requestAnimationFrame(() => {
+        const at = Math.max(0, source.layers.indexOf(ctx.resolved().layer));
+        if (!signal.aborted) norms.show(source.stack, ctx.axisOf(source.key), at, ...normsRoom);
+      });
     }
     point();
     (ctx.lasting.get("drawn") as (() => void) | undefined)?.();
