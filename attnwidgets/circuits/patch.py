@@ -283,10 +283,11 @@ def _aligned(
     """Return patching of texts of different length, column by column."""
     if any(getattr(named, "position", None) is not None for named in (target, foil)):
         raise ValueError("target names a position, which texts of different length do not share.")
-    ids = [of[0].index if of else None for of in (targets.targets, targets.foils)]
-    own = [resolve_target_set(trace, *ids, "patch").single("patch") for trace in pair.sides]
+    answer, other = (of[0].index if of else None for of in (targets.targets, targets.foils))
+    own = [resolve_target_set(trace, answer, other, "patch").single("patch") for trace in pair.sides]
     texts = AlignedTexts(pair.clean, pair.corrupt, pair.stack)
-    raw, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, own)
+    swept, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, own)
+    raw: dict[str, NDArray[np.float64]] = {**swept}
     options = {"how": direction, "sites": list(sites), "align": True}
     facts = {"corrupt": pair.corrupt.text, "differs": f"columns {spoken(texts.columns.differing)}"}
     common = provenance_of(
