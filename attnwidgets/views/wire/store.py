@@ -49,7 +49,7 @@ class TileStore(SharedModel):
     stand_in: Any = Dict(None, allow_none=True).tag(sync=True, echo_update=False)
     media = WidgetTrait().tag(sync=True)
 
-    def __init__(self, **traits: Any) -> None:
+    def __init__(self) -> None:
         self._lock = RLock()
         self._name = uuid4().hex  # among those that use its media
         self._sources: dict[str, Source] = {}
@@ -65,7 +65,7 @@ class TileStore(SharedModel):
         self._overview = self._matrices = False
         self._special: set[bool] = set()
         self._opens: str | None = None
-        super().__init__(**traits)
+        super().__init__()
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
 
