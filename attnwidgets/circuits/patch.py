@@ -287,7 +287,7 @@ def _aligned(
     own = [resolve_target_set(trace, answer, other, "patch").single("patch") for trace in pair.sides]
     texts = AlignedTexts(pair.clean, pair.corrupt, pair.stack)
     swept, scores = texts.sweep(sites, DIRECTIONS.index(direction) ^ 1, own)
-    raw: dict[str, NDArray[np.float64]] = {**swept}
+    raw: dict[str, NDArray[np.float64]] = {str(site): values for site, values in swept.items()}
     options = {"how": direction, "sites": list(sites), "align": True}
     facts = {"corrupt": pair.corrupt.text, "differs": f"columns {spoken(texts.columns.differing)}"}
     common = provenance_of(

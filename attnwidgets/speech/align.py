@@ -108,15 +108,15 @@ def _given(trace: Trace, intervals: Sequence[tuple[str, float, float]]) -> WordT
             )
         before = end
     words = tuple(str(word) for word, _, _ in intervals)
-    start, end = (np.array([interval[side] for interval in intervals], dtype=float) for side in (1, 2))
+    starts, ends = (np.array([interval[side] for interval in intervals], dtype=float) for side in (1, 2))
     count = sum(not special for special in frames.special)
     nothing = np.zeros(0, dtype=np.intp)
     return WordTimes(
         words=words,
-        start=start,
-        end=end,
+        start=starts,
+        end=ends,
         probability=np.full(len(words), np.nan),
-        trace=with_words(trace, words, start, end),
+        trace=with_words(trace, words, starts, ends),
         how="given",
         tokens=tuple((0, 0) for _ in words),
         token_labels=(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE), torch.no_grad():
         outputs = trace.call(twin, inputs, {"return_dict": True, "use_cache": False}, {})
     chosen = [places[token] for token in range(*times.tokens[word])]
-    log_p = logits_in(outputs).double().log_softmax(-1)
+    log_p = cast("torch.Tensor", logits_in(outputs)).double().log_softmax(-1)
     # Every token is written by the row before it; what it is did not change, as the target is no cue.
     own = [log_p[:, place - 1, int(ids[0, place])].exp() for place in chosen]
     later = [times.words[one] for one in cues if one > word]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 PAPER = (
     "Mohebbi et al. 2023, Homophone Disambiguation Reveals Patterns of Context Mixing in Speech Transformers"
 )
-STACKS = ("encoder", "decoder", "cross")
 RANDOM = "random"
 Stack = Literal["encoder", "decoder", "cross"]
+STACKS: tuple[Stack, ...] = ("encoder", "decoder", "cross")
 _NAME = "spoken word"  # of the unit in which a method computes
 
 
@@ -154,6 +154,8 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
     if stack == "encoder":
         units = (units[1], units[1])
     options: dict[str, Any] = {"stack": stack}
+    found: Any
+    zeroed: Any
     if method == "value_zeroing":
         zeroed = explain(trace, method, unit=units, final_norm=stack == "encoder", normalize=False, **options)
         whole = np.stack([zeroed.layer(number) for number in zeroed.layers])[:, : len(times), : len(times)]

@@ -197,10 +197,10 @@ def _word_unit(
     elements: list[tuple[Any, str, list[int]]] = []
     for number, (span, special) in enumerate(zip(frames.times or (), frames.special, strict=True)):
         begin = None if span is None else span[0] + _SAME
-        inside = np.flatnonzero((start <= begin) & (begin < end)) if begin is not None and not special else ()
+        owner: int | str
         if special or begin is None:
             owner, label = "padding", PADDING
-        elif len(inside):
+        elif (inside := np.flatnonzero((start <= begin) & (begin < end))).size:
             owner, label = int(inside[0]), words[int(inside[0])]
         else:
             owner, label = "silence", SILENCE

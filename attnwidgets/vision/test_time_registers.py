@@ -88,7 +88,7 @@ def test_time_registers(
     return _TestTimeRegisters(trace, by_layer, count, float(scale))
 
 
-test_time_registers.__test__ = False  # type: ignore[attr-defined] - its name is the paper's, not a test's
+vars(test_time_registers)["__test__"] = False  # its name is the paper's, not a test's
 
 
 class _TestTimeRegisters(Intervention):
@@ -119,7 +119,8 @@ class _TestTimeRegisters(Intervention):
         for layer, numbers in units.items():
             if not 0 <= layer < layers:
                 raise ValueError(f"neurons names layer {layer}; the layers are 0 to {layers - 1}.")
-            width = self._model.get_submodule(self._points[layer].module).weight.shape[1]
+            hidden: Any = self._model.get_submodule(self._points[layer].module)
+            width = hidden.weight.shape[1]
             for number in numbers:
                 if not 0 <= number < width:
                     raise ValueError(f"neurons names unit {number}; the units are 0 to {width - 1}.")

@@ -267,7 +267,7 @@ def mask_as_seen(trace: Trace, mask: Any, unit: Unit) -> Bools:
         return np.asarray(marked)
     if marked.shape == unit.grid:
         return np.asarray(spread(marked.astype(float), size, "nearest") > 0)
-    if picture is not None and given == marked.shape and picture.scale is not None:
+    if picture is not None and given is not None and given == marked.shape and picture.scale is not None:
         rows, columns = (
             np.floor(picture.shift[axis] + picture.scale[axis] * (np.arange(size[axis]) + 0.5)).astype(int)
             for axis in (0, 1)

@@ -140,8 +140,7 @@ class AudioView(View):
         """
         name = next(iter(self._maps.names)) if map is None else map
         kind = self._maps.rows_of(name)[0] if rows is None else rows
-        at = {"layer": layer, "head": head}
-        heard = self._heard_at(name, kind, **at)
+        heard = self._heard_at(name, kind, layer, head)
         column = int(second / heard.step + 1e-9)
         if not (0 <= row < len(heard.values) and second >= 0 and column < heard.values.shape[1]):
             raise IndexError(
