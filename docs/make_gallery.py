@@ -31,20 +31,20 @@ def write_gallery(code: str) -> None:
     Args:
         code: What stands for the package as it is.
     """
+    sys.path.insert(0, str(NOTEBOOKS))
+    import gallery
+
     stamp = FOLDER / "made_of"
-    made_of = (
-        hashlib.sha256((NOTEBOOKS / "gallery.ipynb").read_bytes() + Path(__file__).read_bytes()).hexdigest()
-        + code
-    )
+    written = b"".join(path.read_bytes() for path in (*gallery.NOTEBOOKS, Path(__file__)))
+    made_of = hashlib.sha256(written).hexdigest() + code
     if PAGE.exists() and stamp.exists() and stamp.read_text() == made_of:
         return
-    sys.path.insert(0, str(NOTEBOOKS))
-    from gallery import shown
-
     FOLDER.mkdir(exist_ok=True)
-    cards = []
-    for heading, view in shown().items():
-        cards.append(card(heading, view))
+    cards = [
+        card(heading, view, notebook.stem)
+        for notebook in gallery.NOTEBOOKS
+        for heading, view in gallery.shown(notebook).items()
+    ]
     PAGE.write_text(f"{HEAD}::::{{container}} gallery\n" + "\n".join(cards) + "::::\n", encoding="utf-8")
     trace = aw.trace(*aw.demo_model("encoder"), "The keys to the cabinet are on the table.")
     aw.attention(trace).save(FOLDER / "attention.safetensors")
@@ -52,14 +52,15 @@ def write_gallery(code: str) -> None:
     stamp.write_text(made_of)
 
 
-def card(heading: str, view: View) -> str:
+def card(heading: str, view: View, notebook: str) -> str:
     """Write the pictures of a view; return its card: a link, what the heading says, and the pictures."""
     title, _, rest = heading.partition(": ")
-    link, shown = f"../notebooks/gallery.ipynb#{slug(heading)}", pictures(view, slug(heading))
+    link = f"../notebooks/{notebook}.ipynb#{slug(heading)}"
+    shown = pictures(view, f"{notebook}.html#{slug(heading)}")
     return f":::{{container}}\n**[{title}]({link})** {rest}\n\n{shown}:::\n"
 
 
-def pictures(view: View, anchor: str) -> str:
+def pictures(view: View, target: str) -> str:
     """Return the Markdown of a view's pictures after writing them; "" if it draws nothing of its own."""
     try:
         for theme in THEMES:
@@ -68,7 +69,7 @@ def pictures(view: View, anchor: str) -> str:
         return ""
     return "".join(
         f"```{{image}} gallery/{view.name}-{theme}.png\n:class: only-{theme}\n:loading: lazy\n"
-        f":alt: {' '.join(view.describe().split())}\n:target: ../notebooks/gallery.html#{anchor}\n```\n"
+        f":alt: {' '.join(view.describe().split())}\n:target: ../notebooks/{target}\n```\n"
         for theme in THEMES
     )
 

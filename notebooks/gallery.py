@@ -1,4 +1,4 @@
-"""Write all views of gallery.ipynb as one page that needs no kernel and no network: `make gallery`."""
+"""Write all views of the gallery's notebooks as one page without a kernel or a network: `make gallery`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from IPython.core.inputtransformer2 import TransformerManager
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
 
-NOTEBOOK = Path(__file__).with_suffix(".ipynb")
+NOTEBOOKS = tuple(Path(__file__).with_name(f"{name}.ipynb") for name in ("gallery", "gallery_media_circuits"))
 
 
-def shown(notebook: Path = NOTEBOOK) -> dict[str, View]:
+def shown(notebook: Path) -> dict[str, View]:
     """Run a notebook's code in this process; return the view each cell ends with, by the heading above it.
 
     Raises:
@@ -43,9 +43,9 @@ def shown(notebook: Path = NOTEBOOK) -> dict[str, View]:
     return views
 
 
-def write(path: Path, notebook: Path = NOTEBOOK) -> dict[str, View]:
+def write(path: Path) -> dict[str, View]:
     """Write the page, with views under their headings; return the views."""
-    views = shown(notebook)
+    views = {heading: view for notebook in NOTEBOOKS for heading, view in shown(notebook).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     aw.to_html(list(views.values()), path, title="Every view of attnwidgets", headings=list(views))
     return views

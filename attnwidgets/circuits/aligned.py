@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def scored(trace: Trace, targets: TargetSet, interventions: Sequence[Intervention] = ()) -> float:
     """Return a target, less its foil, in a run of a trace's input under interventions."""
     model = unwrap(trace.model)
-    with ExitStack() as exits, torch.no_grad():
+    with torch.no_grad(), ExitStack() as exits:
         twin = exits.enter_context(borrowed(model))
         for intervention in interventions:
             exits.enter_context(intervention)

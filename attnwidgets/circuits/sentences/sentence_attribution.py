@@ -73,7 +73,7 @@ def sentence_attribution(
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
         >>> words = [(0, 1), (1, 5), (5, 7), (7, 12)]    # <s>, fade, bc, fadeb
-        >>> aw.circuits.sentence_attribution(trace, unit=words).values[0, 3].round(1).tolist()
+        >>> [round(value, 1) for value in aw.circuits.sentence_attribution(trace, unit=words).values[0, 3].tolist()]
         [0.0, 1.8, 0.9, 0.0]
     """
     require_choice("method", method, METHODS)

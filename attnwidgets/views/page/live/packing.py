@@ -90,12 +90,15 @@ def _described(traces: Sequence[Any], group: Group) -> dict[str, Any]:
 
 def require_computable(trace: Any) -> None:
     """Raise a ValueError for a trace that was not made as a page would make it; runs no model."""
+    from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.retrace import refusal
+    from attnwidgets.views.page.live.weights import layout_of
 
     if trace.model is None:
         raise ValueError("the numbers of a trace were given without a model")
     if why := refusal(trace):
         raise ValueError(f"a page computes what aw.trace(model, tokenizer, text) does, and here {why}")
+    layout_of(unwrap(trace.model))  # says what kind of model it is, before what else it was asked for
     _require_plain(trace)
 
 
