@@ -131,7 +131,12 @@ def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     assert len(blocks) >= 7
     lecture = dict.fromkeys(("E", "W_q", "W_k"), np.eye(3))
     picture = np.tile(np.arange(256, dtype=np.uint8)[:, None, None], (1, 256, 3))
-    world = {"numbers": np.full((2, 3), 1 / 3), "source": ["the", "black", "cat"], "picture": picture, **lecture}
+    world = {
+        "numbers": np.full((2, 3), 1 / 3),
+        "source": ["the", "black", "cat"],
+        "picture": picture,
+        **lecture,
+    }
     for block in blocks:
         exec(compile(block, "README.md", "exec"), world)
     assert (tmp_path / "trace.html").stat().st_size > 10_000

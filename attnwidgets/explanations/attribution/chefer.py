@@ -167,7 +167,7 @@ def chefer(
     row = _resolve_row(trace, targets, source, row)
     options: dict[str, Any] = {
         "rule": rule,
-        "relevance": None if plain else relevance,
+        "relevance": relevance,
         "clamp": clamp,
         "head_reduce": head_reduce,
         "identity": identity,
@@ -275,9 +275,9 @@ def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None)
 
 def _departures(options: dict[str, Any], unit: str) -> list[str]:
     """Return the options that depart from the published rules, in words."""
+    ruled = {"attnlrp": "AttnLRP", "alpha_beta": "alpha-beta"}[options["relevance"]]
     departures = {
-        "attention's relevance (AttnLRP) instead of attention": options["relevance"] == "attnlrp",
-        "attention's relevance (alpha-beta) instead of attention": options["relevance"] == "alpha_beta",
+        f"attention's relevance ({ruled}) instead of attention": options["rule"] == "cvpr2021",
         "negative products kept": not options["clamp"],
         "sum over heads": options["head_reduce"] == "sum",
         "without identity": not options["identity"],

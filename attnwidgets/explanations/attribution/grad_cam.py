@@ -134,7 +134,7 @@ def grad_cam(
     targets = resolve_target_set(trace, target, foil, "grad_cam").single("grad_cam")
     stack = picture_stack(trace)
     if stack is None:
-        raise ValueError("grad_cam needs a picture that is read by patches, and this trace holds none.")
+        raise ValueError("grad_cam: it needs a picture that is read by patches, and this trace holds none.")
     axis = trace.axes(stack)[0]
     unit = axis.units["patch"]
     notes = list(targets.notes)

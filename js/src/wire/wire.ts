@@ -392,6 +392,10 @@ export interface ViewOptions {
   filters: Partial<Filters>;
   /** Height in px; null: that of the view. */
   height: number | null;
+}
+
+/** Options of a view that may have a table of its own. */
+export interface TableOptions extends ViewOptions {
   /** Whether its table holds all that it shows, not the selected matrix. */
   ownTable?: boolean;
 }

@@ -89,7 +89,7 @@ def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() ->
         return outputs.logits[:, 1]
 
     plain = attention_gradients(trace, score, "test")
-    ruled = attention_gradients(trace, score, "test", relevance=True)
+    ruled = attention_gradients(trace, score, "test", relevance="attnlrp")
     heads = aw.lrp(trace, 1, of="heads").map
     state = np.eye(len(trace.tokens))
     for layer in range(2):

@@ -2,6 +2,7 @@
 import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import type { TableOptions } from "../../wire/wire.ts";
 import { toClipboard } from "./clipboard.ts";
 import { createLinks } from "./copyLink.ts";
 import { exportActions, fileName } from "./export.ts";
@@ -74,7 +75,7 @@ export const renderTools = view((ctx, root, signal) => {
   const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
   /** Whether its numbers are not those of a matrix of the store. */
-  const hasOwn = (): boolean => ctx.header().sources.length === 0 || ctx.options.ownTable === true;
+  const hasOwn = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
   /** The title of the table; a view without matrices has a single one. */
   const values = (): Record<string, unknown> => {
     if (hasOwn()) return {};
