@@ -73,7 +73,8 @@ def sentence_attribution(
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> trace = aw.trace(model, tokenizer, "fadebcfadeb")
         >>> words = [(0, 1), (1, 5), (5, 7), (7, 12)]    # <s>, fade, bc, fadeb
-        >>> [round(value, 1) for value in aw.circuits.sentence_attribution(trace, unit=words).values[0, 3].tolist()]
+        >>> row = aw.circuits.sentence_attribution(trace, unit=words).values[0, 3]
+        >>> [round(value, 1) for value in row.tolist()]
         [0.0, 1.8, 0.9, 0.0]
     """
     require_choice("method", method, METHODS)
