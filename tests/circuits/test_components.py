@@ -58,6 +58,7 @@ def test_a_path_to_the_output_is_what_a_component_writes_there(family):
     model = clean.model
     last = len(clean.tokens) - 1
     found = aw.circuits.path_patch(clean, corrupt, ("mlp", 0), "output", 5, foil=7, how="noise")
+    assert torch.is_grad_enabled()  # as it was before
     wanted: dict[str, torch.Tensor] = {}
     head = model.get_output_embeddings()
     norm = next(

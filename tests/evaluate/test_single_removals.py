@@ -120,7 +120,7 @@ def test_bad_input_is_said(classified: Any) -> None:
     with pytest.raises(ValueError, match="Did you mean 'monotonicity'"):
         single_removals(classified, values, operator="mask", metrics="monotonicty")
     with pytest.raises(ValueError, match="is not one of 'delete'"):
-        single_removals(classified, values, operator="blur")
+        single_removals(classified, values, operator="blot")
     with pytest.raises(ValueError, match="score 'logit' is not one of"):
         single_removals(classified, values, operator="mask", score="logit")
     with pytest.raises(ValueError, match="Did you mean 'deleted'"):

@@ -65,7 +65,7 @@ class TileStore(SharedModel):
         self._overview = self._matrices = False
         self._special: set[bool] = set()
         self._opens: str | None = None
-        super().__init__()
+        super().__init__(stand_in=None)
         self._jobs = Jobs(self._reply)
         self.on_msg(self._answer)
 

@@ -47,6 +47,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     lead: [chips, h("div.claim-said", sign, verdict, words)],
     body: [h("div.claim-panels", left, middle, right), worst],
     skeleton: "chart",
+    hint: "Click a claim; open what speaks against it.",
     actions: [copy.element],
   });
   const panels = root.querySelector(".aw-claim-panels") as HTMLElement;
@@ -167,6 +168,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
+    frame.show("");
     const answer = answers.get<Report>("claims");
     frame.lacks(answer ? null : missingAnswer(answers, "claims", {}, "claims"));
     if (!answer) return;
@@ -176,7 +178,6 @@ export const renderClaimView = view((ctx, root, signal) => {
     const claim = claims[place] ?? claims[0];
     if (!claim) return;
     shown = claim;
-    frame.show("");
     root.ariaLabel = `claim: ${claim.claim}, ${claim.verdict}`;
     setText(sentence, claim.claim);
     chips.hidden = claims.length < 2;
