@@ -84,7 +84,8 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
         const words = [name, isMissing ? "pruned" : about && `${about} ${printed(value, true)}`]
           .filter(Boolean)
           .join(", ");
-        assign(button, { title: words, ariaLabel: words, ariaPressed: String(i === current), disabled: isMissing });
+        // Its name is what it shows; the title has the exact number.
+        assign(button, { title: words, ariaPressed: String(i === current), disabled: isMissing });
         setFlag(button, "data-current", i === current);
         if (!repaints) return;
         [canvas.width, canvas.height] = [Math.round(wide * dots), Math.round(high * dots)];
