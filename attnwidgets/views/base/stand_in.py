@@ -21,12 +21,13 @@ _LEVEL = 6  # of compression, at which a notebook does not wait
 
 def may_stand_in(trace: Any) -> bool:
     """Return whether a trace's model is small enough to run in the browser; cheap, runs no model."""
-    from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.retrace import refusal
     from attnwidgets.views.page.live.weights import MOST_PARAMETERS
 
-    if trace is None or getattr(trace, "model", None) is None or refusal(trace):
+    if trace is None or refusal(trace):
         return False
+    from attnwidgets.tracing.recording.borrow import unwrap  # torch is here, since there is a model
+
     return sum(parameter.numel() for parameter in unwrap(trace.model).parameters()) <= MOST_PARAMETERS
 
 
