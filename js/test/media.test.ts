@@ -49,7 +49,7 @@ test("many other elements come as codes", () => {
   assert.deepEqual([...rows.rest(0, "-")], [4, 0]);
 });
 
-test("zero lets the picture through, and what is no number", () => {
+test("the picture shows through where the map is zero or not a number", () => {
   const shade = { map: overMap(true, ""), mode: "linear", range: [-1, 1] } as const;
   const painted = shades([0, 1, -1, Number.NaN], shade);
   assert.deepEqual(

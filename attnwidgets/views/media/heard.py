@@ -252,7 +252,7 @@ def _pairs(start: Float, end: Float) -> tuple[tuple[float, float], ...]:
 
 
 def elements_of_words(unit: Unit | None, names: Sequence[str]) -> list[int]:
-    """Return the element of a unit that each word is, in order; -1 for a word that is none of them."""
+    """Return for each word, in order, the element of the unit that stands for it; -1 where none does."""
     if unit is None:
         return [-1] * len(names)
     places, at = [], 0

@@ -23,26 +23,6 @@ export interface Axis {
   times: { start: number; step: number; width: number } | null;
 }
 
-/** The picture of a trace, one JPEG: the one that was given, or else what the model saw. */
-export interface PictureMedia {
-  kind: "picture";
-  /** Rows and columns of pixels that are sent, and of what the model saw. */
-  size: [number, number];
-  seen: [number, number] | null;
-  /** Pixels sent for each pixel seen, and where what was seen begins in them, (down, across); null where it is not known. */
-  scale: [number, number] | null;
-  shift: [number, number] | null;
-}
-
-/** The sound of a trace as far as the model heard it: int16 samples, and uint8 [bin, frame] of its spectrogram. */
-export interface SoundMedia {
-  kind: "sound";
-  /** Samples in a second; seconds. */
-  rate: number;
-  heard: number;
-  spectrogram: { bins: number; frames: number; step: number } | null;
-}
-
 /** One family of matrices: a method in one unit and one stack. */
 export interface Source {
   id: string; // `${method}/${unit}/${stack}`
@@ -196,13 +176,6 @@ export interface StandInState {
   code: string;
   /** The recorded text in tokens. */
   ids: number[];
-}
-
-/** Traits of a picture or a sound, sent once whatever shows it: its buffers one after the other, and their lengths. */
-export interface MediaState {
-  media: PictureMedia | SoundMedia;
-  lengths: number[];
-  data: DataView;
 }
 
 /**

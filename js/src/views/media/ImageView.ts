@@ -7,27 +7,22 @@ import {
   assign,
   createWatch,
   h,
-  keyboard,
   on,
   onResize,
-  place,
   setChildren,
   setFlag,
   setSizes,
   setStyles,
   setText,
-  spotAt,
   watchWidth,
 } from "../../dom.ts";
-import { printed, tickText } from "../../numbers.ts";
+import { tickText } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
-import { createExactRows } from "../base/cellValues.ts";
-import { createCopyButton } from "../base/copyPython.ts";
 import { filtersOf, offerAdjusting } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { type Missing, missingAnswer } from "../base/missing.ts";
-import { headAddress, moveHead, moveLayer } from "../base/navigation.ts";
+import { headAddress } from "../base/navigation.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import {
   createHeadControl,
@@ -40,11 +35,12 @@ import { only, view } from "../base/view.ts";
 import { setAttributes, svg } from "../charts/svg.ts";
 import { createAtlas } from "./atlas.ts";
 import { createColumn, type Entry } from "./column.ts";
-import { type Chosen, chosenElement, elementName, isOfPicture, placesOf } from "./elements.ts";
+import { type Chosen, chosenElement, elementName, isOfPicture } from "./elements.ts";
 import { outline, overlayCss, overMap, paintHeat, type Shade, topPatches } from "./heat.ts";
 import { createNorms } from "./norms.ts";
 import { createPicture } from "./picture.ts";
-import { type PatchRows, type PatchRowsMeta, readRows } from "./rows.ts";
+import { createReading, type Shown } from "./reading.ts";
+import { type PatchRowsMeta, readRows } from "./rows.ts";
 import { createShares } from "./shares.ts";
 
 /** px from which there are three columns, and below which there is one. */
@@ -63,21 +59,8 @@ const SCALES: readonly (readonly [string, string])[] = [
   ["layer", "this layer"],
   ["all", "all layers"],
 ];
-const KEYS =
-  "arrows: read the next patch · Enter: what it reads · Space: pin the pair · Shift + ↑ ↓: layer · Shift + ← →: head · Home: back to the first · Escape: unpin";
-
 const options = (choices: readonly (readonly [string, string])[]): HTMLElement[] =>
   choices.map(([value, name]) => h("option", { value }, name));
-
-/** What is shown, when its numbers are here. */
-interface Shown {
-  source: Source;
-  chosen: Chosen;
-  rows: PatchRows;
-  layer: number;
-  head: HeadKey;
-  values: Float32Array;
-}
 
 export const renderImageView = view((ctx, root, signal) => {
   const { selection } = ctx;
@@ -110,23 +93,19 @@ export const renderImageView = view((ctx, root, signal) => {
   const line = svg("path", { class: "aw-image-contour" });
   const lines = svg("svg", { class: "aw-image-lines", "aria-hidden": "true", preserveAspectRatio: "none" });
   lines.append(line);
-  const [query, pinnedKey, hovered] = [h("div.spot.image-query-spot"), h("div.spot.image-pin-spot"), h("div.spot")];
   const plot = h(
     "div.plot.image-plot",
     { tabindex: "0", role: "application", "aria-roledescription": "picture of patches" },
     below,
     warm,
     lines,
-    hovered,
-    query,
-    pinnedKey,
   );
   const shares = createShares(ctx, signal, (side, index) => look(side, index));
   const atlas = createAtlas(
     ctx,
     signal,
     (layer, head) => showMap(layer, head),
-    (layer, head) => pointAtlas(layer, head),
+    (layer, head) => reading.pointMap(layer, head),
   );
   const column = createColumn(signal, picture, (at) => showMap(shown?.layer ?? 0, at));
   const norms = createNorms(ctx, signal, answers, picture);
@@ -147,8 +126,15 @@ export const renderImageView = view((ctx, root, signal) => {
   const [tools, menu] = [h("span.image-tools", smooth.element), h("div.form")];
   const lead = h("div.image-lead", shares.element, tools);
   const main = h("div.image-main", plot, column.element);
-  const exactRows = createExactRows(ctx, () => point());
-  const copy = isInside ? null : createCopyButton(ctx, signal, () => numberPlace());
+  const reading = createReading(ctx, signal, {
+    root,
+    plot,
+    shown: () => shown,
+    size: () => size,
+    seen: () => picture.seen(),
+    frame: () => frame,
+    look: (side, index) => look(side, index),
+  });
   let into = false;
   let shown: Shown | null = null;
   let size: readonly [number, number] = [0, 0];
@@ -157,9 +143,6 @@ export const renderImageView = view((ctx, root, signal) => {
   let room: readonly [number, number] = [0, 0];
   let normsRoom: readonly [number, number] = [0, 0];
   let nextNorms = 0;
-  /** The patch that is read, by its place in the grid; -1: the strongest. */
-  let reading = -1;
-  let spoken = false;
   const [isPainted, isBelow, isOtherExtent, isFitted] = [createWatch(), createWatch(), createWatch(), createWatch()];
 
   offerAdjusting(ctx, "colours", menu);
@@ -173,7 +156,7 @@ export const renderImageView = view((ctx, root, signal) => {
     skeleton: "own",
     hint: ctx.source().kind === "map" ? "Click a patch to see what it reads." : "Point at a patch to read its value.",
     says: true,
-    actions: copy ? [copy.element] : [],
+    actions: reading.copy ? [reading.copy.element] : [],
   });
 
   const state = (): { source: Source; chosen: Chosen; args: Record<string, unknown>; topic: string } => {
@@ -250,7 +233,7 @@ export const renderImageView = view((ctx, root, signal) => {
     into = direction.value() === "into";
     const side = into ? "key" : "query";
     if (side === chosen.side) return;
-    // Of two different texts or pictures, an element of one is none of the other.
+    // Where queries and keys are different texts or pictures, an element of one does not exist in the other.
     if (queryAxis !== keyAxis || !ctx.cell("pinned")) selection.set({ pinned: null });
     else
       selection.set({ pinned: into ? { unit, query: -1, key: chosen.index } : { unit, query: chosen.index, key: -1 } });
@@ -341,95 +324,6 @@ export const renderImageView = view((ctx, root, signal) => {
     column.show(rows, layer, entries, typeof head === "number" ? head : -1, isWide, room[1] || 384);
   };
 
-  /** The patch that is read: under the pointer, pinned, or the strongest; an element of the map's axis, or -1. */
-  const readElement = (now: Shown): { element: number; how: string } => {
-    const { rows, chosen, values, source } = now;
-    const otherSide = chosen.side === "query" ? "key" : "query";
-    const pinned = source.kind === "attributions" ? null : ctx.cell("pinned");
-    const pin = pinned?.[otherSide] ?? -1;
-    if (reading >= 0) {
-      const element = rows.patches[reading] ?? -1;
-      return { element, how: element === pin ? "pinned" : "" };
-    }
-    const over = ctx.cell("hover")?.[otherSide] ?? -1;
-    if (over >= 0 && !plot.matches(":hover")) return { element: over, how: "" };
-    if (pin >= 0) return { element: pin, how: "pinned" };
-    let best = 0;
-    for (let i = 1; i < values.length; i += 1)
-      if (Math.abs(values[i] as number) > Math.abs(values[best] as number)) best = i;
-    return { element: rows.patches[best] ?? -1, how: "strongest" };
-  };
-
-  const spot = (el: HTMLElement, cell: number): void => {
-    const [rows, cols] = shown?.rows.grid ?? [1, 1];
-    const [wide, high] = [size[0] / cols, size[1] / rows];
-    if (cell < 0) place(el, -1, -1, 0, 0);
-    else place(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
-  };
-
-  /** Outlines and the readout. Runs on every pointer move. */
-  const point = (): void => {
-    if (!shown) return;
-    const { source, chosen, rows, values } = shown;
-    const targets = source.kind === "attributions";
-    const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-    const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-    const { cells, grid } = placesOf(axis);
-    const { element, how } = readElement(shown);
-    const cell = cells[element] ?? -1;
-    spot(query, targets ? -1 : (placesOf(own).cells[chosen.index] ?? -1));
-    spot(pinnedKey, how ? cell : -1);
-    setFlag(pinnedKey, "data-pinned", how === "pinned");
-    spot(hovered, how ? -1 : cell);
-    copy?.show();
-    if (frame.readout.isSilent || element < 0) return;
-    const exact = exactOf(shown, element, how === "pinned");
-    const at = rows.others.indexOf(element);
-    const value = cell >= 0 ? (values[cell] as number) : rows.rest(shown.layer, shown.head)[at];
-    const peak = how === "strongest" ? Math.sign(value ?? 0) * rows.peak(shown.layer, shown.head) : undefined;
-    const number =
-      (exact ?? peak) === undefined || Number.isNaN(exact ?? peak)
-        ? `≈ ${printed(value ?? Number.NaN, false)}`
-        : printed((exact ?? peak) as number, true);
-    const [from, to] = [elementName(ctx, own, chosen.index), elementName(ctx, axis, element)];
-    const pair = targets ? to : chosen.side === "query" ? `${from} → ${to}` : `${to} → ${from}`;
-    const seen = picture.seen();
-    const [row, col] = [Math.floor(cell / grid[1]), cell % grid[1]];
-    const px = (i: number, count: number, length: number): string =>
-      `${Math.round((i * length) / count)}–${Math.round(((i + 1) * length) / count) - 1}`;
-    const where = seen && cell >= 0 ? `px ${px(row, grid[0], seen[0])}, ${px(col, grid[1], seen[1])}` : "";
-    frame.readout.show(
-      [`${pair} ${number}`, where, placeWords(shown), how].filter(Boolean).join(" · "),
-      spoken || root.contains(document.activeElement),
-    );
-  };
-  const placeWords = ({ source }: Shown): string => {
-    const { layer, head } = ctx.resolved();
-    if (source.kind === "attributions") return source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : "";
-    if (typeof head === "number") return `head ${headAddress(ctx, layer, head)}`;
-    return `layer ${ctx.layerName(layer)}${head === "-" ? "" : `, ${head} of heads`}`;
-  };
-  /** The exact number, asked for when it is pinned, or when the pointer rests. */
-  const exactOf = ({ source, chosen }: Shown, element: number, ask: boolean): number | undefined => {
-    const targets = source.kind === "attributions";
-    const row = targets
-      ? Math.max(0, ctx.cell("pinned")?.query ?? 0)
-      : chosen.side === "query"
-        ? chosen.index
-        : element;
-    const key = targets || chosen.side === "query" ? element : chosen.index;
-    return exactRows(row, ask)?.[key];
-  };
-  const numberPlace = (): ({ of: string } & Record<string, unknown>) | null => {
-    if (!shown) return null;
-    const { source, chosen } = shown;
-    const { layer, head } = ctx.resolved();
-    const { element } = readElement(shown);
-    const [row, key] = chosen.side === "query" ? [chosen.index, element] : [element, chosen.index];
-    const query = source.kind === "attributions" ? Math.max(0, ctx.cell("pinned")?.query ?? 0) : row;
-    return element < 0 ? null : { of: "cell", source: source.id, layer, head, query, key };
-  };
-
   // ---- words and controls ----
 
   const words = (): void => {
@@ -503,102 +397,9 @@ export const renderImageView = view((ctx, root, signal) => {
         if (!signal.aborted) norms.show(source.stack, ctx.axisOf(source.key), at, ...normsRoom);
       });
     }
-    point();
+    reading.point();
     (ctx.lasting.get("drawn") as (() => void) | undefined)?.();
   };
-  const pointAtlas = (layer: number, head: number): void => {
-    if (!shown || layer < 0) {
-      point();
-      return;
-    }
-    const { source, rows } = shown;
-    const first = rows.others[0];
-    const axis = ctx.axisOf(source.key);
-    const share = first === undefined ? "" : ` · ${axis.labels[first]} ${(rows.rest(layer, head)[0] ?? 0).toFixed(3)}`;
-    const name = source.heads
-      ? `head ${headAddress(ctx, source.layers[layer] as number, source.heads[head] as number)}`
-      : `layer ${ctx.layerName(source.layers[layer] ?? layer)}`;
-    frame.readout.show(`${name}${share} · patches ${rows.sum(layer, head).toFixed(3)}`, false);
-  };
-
-  // ---- pointer and keys ----
-
-  const cellAt = (event: MouseEvent): number => {
-    const [rows, cols] = shown?.rows.grid ?? [0, 0];
-    const at = spotAt(event, plot, rows, cols);
-    return at ? at[0] * cols + at[1] : -1;
-  };
-  /** Read a patch: linked views follow. */
-  const readCell = (cell: number): void => {
-    reading = cell;
-    if (!shown) return;
-    const { chosen, rows, source } = shown;
-    const element = rows.patches[cell] ?? -1;
-    const row = source.kind === "attributions" ? -1 : chosen.index;
-    const over = chosen.side === "query" ? { query: row, key: element } : { query: element, key: row };
-    selection.hover(cell < 0 ? null : { unit: source.unit, ...over });
-    point();
-  };
-  /** Pin the chosen element together with the patch that is read. */
-  const pinPair = (cell: number): void => {
-    if (!shown || cell < 0) return;
-    const { chosen, rows, source } = shown;
-    const element = rows.patches[cell] as number;
-    const pair =
-      chosen.side === "query" ? { query: chosen.index, key: element } : { query: element, key: chosen.index };
-    selection.pin({ unit: source.unit, ...pair });
-  };
-  /** Look at a patch; where only words are looked at, it shows who reads it. */
-  const lookAt = (cell: number): void => {
-    if (!shown || cell < 0) return;
-    const { source, rows, chosen } = shown;
-    const element = rows.patches[cell] as number;
-    if (source.kind === "attributions") return;
-    look(source.query === source.key ? chosen.side : "key", element);
-  };
-  on(plot, signal, {
-    pointermove(event) {
-      spoken = false;
-      readCell(cellAt(event));
-    },
-    pointerleave: () => readCell(-1),
-    click(event) {
-      if (event.shiftKey) pinPair(cellAt(event));
-      else lookAt(cellAt(event));
-    },
-    blur: () => readCell(-1),
-  });
-  const step = (rows: number, cols: number) => (): void => {
-    if (!shown) return;
-    const [down, across] = shown.rows.grid;
-    const now = reading >= 0 ? reading : shown.rows.patches.indexOf(readElement(shown).element);
-    const from = now < 0 ? 0 : now;
-    const row = Math.max(0, Math.min(down - 1, Math.floor(from / across) + rows));
-    const col = Math.max(0, Math.min(across - 1, (from % across) + cols));
-    spoken = true;
-    readCell(row * across + col);
-  };
-  const cursor = (): number =>
-    shown ? (reading >= 0 ? reading : shown.rows.patches.indexOf(readElement(shown).element)) : -1;
-  keyboard(
-    plot,
-    signal,
-    {
-      ArrowUp: step(-1, 0),
-      ArrowDown: step(1, 0),
-      ArrowLeft: step(0, -1),
-      ArrowRight: step(0, 1),
-      Enter: () => lookAt(cursor()),
-      " ": () => pinPair(cursor()),
-      "Shift+ArrowUp": () => moveLayer(ctx, -1),
-      "Shift+ArrowDown": () => moveLayer(ctx, 1),
-      "Shift+ArrowLeft": () => moveHead(ctx, -1),
-      "Shift+ArrowRight": () => moveHead(ctx, 1),
-      Home: () => selection.clear(),
-      Escape: () => selection.clear(),
-    },
-    KEYS,
-  );
   const swap = (name: string): void => {
     const isBeside = root.dataset.size === "middle";
     root.dataset.pane = root.dataset.pane === name || (isBeside && name === "heads") ? "" : name;
@@ -631,10 +432,10 @@ export const renderImageView = view((ctx, root, signal) => {
   });
   return (changed) => {
     if (only(changed, "hover")) {
-      point();
+      reading.point();
       return;
     }
-    reading = plot.matches(":hover, :focus") ? reading : -1;
+    reading.settle();
     draw();
   };
 });

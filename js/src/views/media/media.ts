@@ -2,7 +2,8 @@
 import type { AnyModel } from "@anywidget/types";
 import type { ViewContext } from "../../context.ts";
 import { asDeclared } from "../../wire/binary.ts";
-import type { MediaState, PictureMedia, SoundMedia, StoreState } from "../../wire/wire.ts";
+import type { MediaState, PictureMedia, SoundMedia } from "../../wire/mediaState.ts";
+import type { StoreState } from "../../wire/wire.ts";
 
 type Model<State> = AnyModel<State & Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 /** The picture beneath maps: the part of it that the model saw. */
 import type { ViewContext } from "../../context.ts";
-import type { PictureMedia } from "../../wire/wire.ts";
+import type { PictureMedia } from "../../wire/mediaState.ts";
 import { mediaOf, type ShownMedia } from "./media.ts";
 
 /** How a picture lies beneath a map: less coloured and less bright; as in figures/parts/picture.py. */

@@ -1,7 +1,7 @@
 /** The picture: wave, spectrogram, words and map below each other, on one axis of seconds. */
 import { colourAt, heatMap, type MapName, place, type Theme } from "../../../colour.ts";
 import { assign, density, h, setChildren, setFlag, setStyles, shortLabel, thinned } from "../../../dom.ts";
-import type { SoundMedia } from "../../../wire/wire.ts";
+import type { SoundMedia } from "../../../wire/mediaState.ts";
 import { rule, setAttributes, svg } from "../../charts/svg.ts";
 import { textWidth } from "../../maps/labels.ts";
 import { type HeardMap, type SpokenWord, seconds } from "./heard.ts";
