@@ -34,7 +34,10 @@ def code(path):
 def expected(path):
     """The cell that installs what the notebook's code names, and nothing else."""
     text = "\n".join(code(path))
-    kinds = {kind for kind in MODELS if f'"{kind}"' in text}
+    asked = set(re.findall(r'demo_model\("(\w+)"', text))
+    if "demo_model(kind)" in text:
+        asked |= set(re.findall(r'"(\w+)"', text))
+    kinds = asked & set(MODELS)
     package = f"{PACKAGE} gguf" if "decoder" in kinds else PACKAGE
     return SOURCE.format(package=package, models=" ".join(sorted({MODELS[kind][0] for kind in kinds})))
 

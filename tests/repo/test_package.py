@@ -40,7 +40,6 @@ def test_every_public_name_resolves():
 
 @pytest.mark.parametrize(
     "name",
-    "name",
     [
         *("ask", "circuits", "concepts", "evaluate", "statistics", "targets"),
         *("compat", "course", "speech", "vision", "zoo"),

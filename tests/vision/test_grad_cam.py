@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
         aw.vision.grad_cam(trace, layer="classifier")
     bert = aw.trace(tiny.build(tiny.TEXT["BERT"]), tiny.wordpiece(), "the cat")
     assert "no stack of this trace holds a picture" in aw.methods()["grad_cam"].refusal(bert)
-    with pytest.raises(ValueError, match="grad_cam needs a picture"):
+    with pytest.raises(ValueError, match="grad_cam: it needs a picture"):
         aw.vision.grad_cam(bert, lambda out: out.last_hidden_state[:, 0, 0])
 
 
