@@ -193,6 +193,12 @@ export function createStage(theme: () => Theme): Stage {
     ...["wave", ...(hasMel() ? ["mel"] : []), ...(now?.words.length ? ["words"] : [])],
     ...(now?.map?.labels ?? []).map((label) => shortLabel(label, 14)),
   ];
+  /** The name of a row, cut to the room at the left: bold as it is when it is pinned. */
+  const rowName = (label: string): string => {
+    let most = 14;
+    while (most > 2 && 1.1 * textWidth(shortLabel(label, most), font) > left - 12) most -= 1;
+    return shortLabel(label, most);
+  };
   const drawNames = (shown: Shown): SVGElement[] => {
     const at = tops();
     const text = (words: string, y: number, name = ""): SVGElement =>
@@ -207,7 +213,7 @@ export function createStage(theme: () => Theme): Stage {
     for (const row of thinned(rows, high, 14)) {
       const isPinned = shown.rows && row >= shown.rows[0] && row <= shown.rows[1];
       const y = at.map + (row + 0.5) * high + 4;
-      found.push(text(shortLabel(shown.map?.labels[row] ?? "", 14), y, isPinned ? "aw-audio-pinned" : "aw-audio-name"));
+      found.push(text(rowName(shown.map?.labels[row] ?? ""), y, isPinned ? "aw-audio-pinned" : "aw-audio-name"));
     }
     return found;
   };
