@@ -158,6 +158,9 @@ export const renderImageView = view((ctx, root, signal) => {
     says: true,
     actions: reading.copy ? [reading.copy.element] : [],
   });
+  // It stands above the picture's caption, and is reached before it.
+  lead.parentElement?.prepend(lead);
+  const captions = [...root.querySelectorAll<HTMLElement>(".aw-caption > :is(.aw-title, .aw-where)")];
 
   const state = (): { source: Source; chosen: Chosen; args: Record<string, unknown>; topic: string } => {
     const { source } = ctx.resolved();
@@ -348,6 +351,7 @@ export const renderImageView = view((ctx, root, signal) => {
           ? `head ${headAddress(ctx, layer, head)}`
           : `layer ${ctx.layerName(layer)}, ${head} of heads`;
     frame.show(about, at);
+    for (const el of captions) assign(el, { title: el.textContent ?? "" });
     assign(plot, {
       ariaLabel: `${at}, ${about}. Arrow keys read the next patch, Enter shows what it reads, Space pins the pair, Shift and arrows change layer and head.`,
     });

@@ -140,7 +140,7 @@ export function createAtlas(
       const source = ctx.source();
       const unit = source.kind === "attributions" ? "map" : source.heads ? "head" : "layer";
       setText(title, `${total} ${total === 1 ? unit : plural(unit)}`);
-      setText(about, words);
+      if (setText(about, words)) about.title = words;
       plot.ariaLabel = `${total} maps, ${words}. Arrow keys change layer and head.`;
       element.hidden = layers < 2 || !rows.patches.length;
       if (element.hidden || !isOther(rows, ctx.theme, palette, source, tall, ctx.options.indexBase, density())) return;
