@@ -176,7 +176,7 @@ export const renderConceptView = view((ctx, root, signal) => {
           "tr",
           h("th", `at layer ${what.layers[at]}`),
           h("th"),
-          ...["score", "accuracy", "p, corrected"].map((name) => h("th", name)),
+          ...["score", "accuracy", "p (Holm)"].map((name) => h("th", name)),
         ),
       ),
       h(
