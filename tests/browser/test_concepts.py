@@ -206,3 +206,15 @@ def test_hostile_texts_are_text(scheme, page_of):
     assert any("U+202E" in text for text in texts)
     assert page.evaluate(OVERLAPS) == []
     assert [view.bounding_box()["height"] for view in page.locator(".aw-framed").all()] == [540] * 3
+
+
+def test_axe_finds_nothing(page_of, root):
+    axe = root / "js" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.is_file():
+        pytest.skip("axe-core is not installed (npm ci in js/; make test does it)")
+    page = page_of(concept_scores().view(), influence().view(), distilled().view())
+    page.locator(".aw-shape-level").first.wait_for()
+    page.locator(".aw-taught-row").first.wait_for()
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    violations = page.evaluate("axe.run(document.querySelector('main')).then((result) => result.violations)")
+    assert [f"{v['id']}: {[node['html'][:200] for node in v['nodes']]}" for v in violations] == []

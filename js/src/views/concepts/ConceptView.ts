@@ -1,5 +1,5 @@
 /** Concepts: scores over layers beside random texts, and examples by how much their state shows a concept. */
-import { assign, h, keyboard, on, onResize, setChildren, setText, shortLabel } from "../../dom.ts";
+import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
@@ -30,7 +30,7 @@ import {
   scoreWords,
 } from "./concepts.ts";
 import { createPlainLayers } from "./layerSlider.ts";
-import { createOpening, textStrip } from "./opening.ts";
+import { createOpening, showNotes, textStrip } from "./opening.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
 
@@ -49,7 +49,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   let hovered = -1; // place of the layer under the pointer
   const slider = createPlainLayers(signal, (place) => chooseLayer(place));
   const target = h("span.concept-target");
-  const notes = h("div.warning.concept-notes", { role: "note" });
+  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
   const figure = createFigure();
   const { plot, picture } = figure;
   const table = h("table.concept-table", { "aria-label": "concepts at the layer" });
@@ -175,7 +175,7 @@ export const renderConceptView = view((ctx, root, signal) => {
         h(
           "tr",
           h("th", `at layer ${what.layers[at]}`),
-          h("th"),
+          h("td"),
           ...["score", "accuracy", "p (Holm)"].map((name) => h("th", name)),
         ),
       ),
@@ -257,18 +257,18 @@ export const renderConceptView = view((ctx, root, signal) => {
   const update = (): void => {
     const answer = answers.get<Concepts>("concepts");
     frame.lacks(answer ? null : missingAnswer(answers, "concepts", {}, "scores of concepts"));
-    what = answer?.meta ?? null;
+    what = answer ? { ...answer.meta, concepts: answer.meta.concepts.map(safeText) } : null;
     const about = what
       ? `share of ${what.examples} example${what.examples === 1 ? "" : "s"} that each concept raises · ${what.about}`
       : "";
     frame.show(about, "concepts");
     copy.show();
     if (!what) return;
-    setText(target, what.target);
-    target.title = what.target;
-    setText(notes, what.notes.join(" · "));
-    notes.title = what.notes.join("\n");
-    assign(root, { ariaLabel: `concepts for ${what.target}` });
+    const name = safeText(what.target);
+    setText(target, name);
+    target.title = name;
+    showNotes(notes, what.notes);
+    assign(root, { ariaLabel: `concepts for ${name}` });
     slider.show(what.layers, place());
     drawChart();
     drawTable();

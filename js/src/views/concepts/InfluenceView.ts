@@ -1,5 +1,5 @@
 /** Influence: the training texts that help a test and those that harm it, beside all others; one may be left out. */
-import { assign, h, keyboard, on, onResize, setChildren, setText, shortLabel } from "../../dom.ts";
+import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
@@ -17,7 +17,7 @@ import {
   type Taught,
   topOf,
 } from "./influence.ts";
-import { createOpening, inWords, textStrip } from "./opening.ts";
+import { createOpening, inWords, showNotes, textStrip } from "./opening.ts";
 import { type Against, drawScatter, type Place } from "./scatter.ts";
 
 /** Width in px from which the scatter stands beside the lists, and its height below them. */
@@ -75,14 +75,14 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   );
   const outcome = h("span.taught-outcome", { role: "status" });
   const detail = h("div.taught-detail", refit, outcome);
-  const notes = h("div.warning.concept-notes", { role: "note" });
+  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
   const copy = createCopyButton(ctx, signal, () => {
     const train = what?.points[chosen];
     return train === undefined ? null : { of: "influence", test: options().test, train };
   });
   const frame = createFrame(ctx, root, {
-    controls: [tests.field],
-    lead: [h("div.taught-lead", testLabel, testText, testMeasure, testOpen)],
+    controls: [tests.field, testMeasure],
+    lead: [h("div.taught-lead", testLabel, testText, testOpen)],
     body: [h("div.taught-panes", ...sides.map(({ element }) => element), scatter), detail, notes],
     skeleton: "rows",
     hint: "Click a training text or a point.",
@@ -109,7 +109,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
       change === null || change === undefined
         ? ""
         : `; without it the ${taught.measure} changes by about ${signedWords(change, Math.abs(change))}`;
-    return `${what.labels[at]}, ${inWords(what.texts[at] ?? "")} ${side}: ${signedWords(value, top)}${estimate}`;
+    return `${safeText(what.labels[at] ?? "")}, ${inWords(what.texts[at] ?? "")} ${side}: ${signedWords(value, top)}${estimate}`;
   };
 
   const say = (): void => {
@@ -228,17 +228,17 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     const text = taught.tests[test] ?? "";
     if (testText.title !== text || testText.childElementCount === 0) setChildren(testText, textStrip(text));
     testText.title = text;
-    setText(testLabel, taught.labels[test] ?? "");
-    testLabel.title = taught.labels[test] ?? "";
+    const label = safeText(taught.labels[test] ?? "");
+    assign(testLabel, { hidden: label === "", title: label });
+    setText(testLabel, label);
     const measured = taught.measured?.[test];
     setText(
       testMeasure,
-      measured === null || measured === undefined ? "" : `${taught.measure} ${measureWords(measured)}`,
+      measured === null || measured === undefined ? `by ${taught.of}` : `${taught.measure} ${measureWords(measured)}`,
     );
     testOpen.title = opening.button(-1).title;
-    setText(notes, taught.notes.join(" · "));
-    notes.title = taught.notes.join("\n");
-    assign(root, { ariaLabel: `influence on “${text}”` });
+    showNotes(notes, taught.notes);
+    assign(root, { ariaLabel: `influence on ${inWords(text)}` });
     draw();
   };
 

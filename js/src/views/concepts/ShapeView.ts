@@ -1,5 +1,5 @@
 /** A model on a template as a sum over slots: what that loses, shapes, shares, a pair as a map, and what is worst. */
-import { assign, h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
+import { assign, h, keyboard, on, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
@@ -7,7 +7,7 @@ import { missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { decimal } from "../circuits/words.ts";
 import { topOf } from "./influence.ts";
-import { createOpening, inWords, textStrip } from "./opening.ts";
+import { createOpening, inWords, showNotes, textStrip } from "./opening.ts";
 import { drawPair } from "./pairMap.ts";
 import { levelName, lossWords, percent, type ShapeOptions, type Shapes } from "./shapes.ts";
 
@@ -24,7 +24,7 @@ export const renderShapeView = view((ctx, root, signal) => {
   const pairHead = h("div.concept-head");
   const pairMap = h("table.shape-pair");
   const worst = h("div.shape-worst", { role: "list", "aria-label": "texts that the sum predicts worst" });
-  const notes = h("div.warning.concept-notes", { role: "note" });
+  const notes = h("div.warning.concept-notes", { role: "note", tabindex: "0" });
   const copy = createCopyButton(ctx, signal, () => numberAt());
   const frame = createFrame(ctx, root, {
     controls: [h("span.shape-label", "target"), target],
@@ -168,14 +168,14 @@ export const renderShapeView = view((ctx, root, signal) => {
     let words = what.summary;
     if (chosen?.kind === "level") {
       const slot = what.slots[a];
-      words = `${slot?.name} = ${inWords(levelName(slot?.levels[b] ?? ""))} adds ${decimal(slot?.values[b] ?? Number.NaN, 4, true)} to ${what.target}`;
+      words = `${safeText(slot?.name ?? "")} = ${inWords(levelName(slot?.levels[b] ?? ""))} adds ${decimal(slot?.values[b] ?? Number.NaN, 4, true)} to ${what.target}`;
     } else if (chosen?.kind === "cell") {
       const pair = what.pairs[options().pair];
       const [first, second] = pair?.slots.map((at) => what?.slots[at]) ?? [];
       words = `${inWords(levelName(first?.levels[a] ?? ""), 30)} with ${inWords(levelName(second?.levels[b] ?? ""), 30)} adds ${decimal(pair?.values[a]?.[b] ?? Number.NaN, 4, true)} beyond what each adds alone`;
     } else if (chosen?.kind === "share") {
       const share = what.shares.find(([name]) => name === chosen?.at)?.[1] ?? null;
-      words = `${chosen.at} explains ${percent(share)} of the variance`;
+      words = `${safeText(chosen.at)} explains ${percent(share)} of the variance`;
     } else if (chosen?.kind === "text") {
       const one = what.worst.find(([at]) => String(at) === chosen?.at);
       if (one)
@@ -203,7 +203,7 @@ export const renderShapeView = view((ctx, root, signal) => {
   const update = (): void => {
     const answer = answers.get<Shapes>("shapes");
     frame.lacks(answer ? null : missingAnswer(answers, "shapes", {}, "shapes"));
-    what = answer?.meta ?? null;
+    what = answer ? { ...answer.meta, target: safeText(answer.meta.target) } : null;
     const of = what?.estimated ? "estimated from" : "all";
     const mean = what?.mean ?? Number.NaN;
     const model = what?.model ? ` · ${what.model}` : "";
@@ -216,8 +216,7 @@ export const renderShapeView = view((ctx, root, signal) => {
     setText(lost, first);
     setText(rest, second);
     assign(estimated, { hidden: !what.estimated });
-    setText(notes, what.notes.join(" · "));
-    notes.title = what.notes.join("\n");
+    showNotes(notes, what.notes);
     assign(root, { ariaLabel: `a simpler model of ${what.target}. ${what.summary}` });
     draw();
   };

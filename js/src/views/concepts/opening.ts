@@ -1,6 +1,6 @@
 /** A text that is opened: in the linked views, or as the line of Python that does. Twin of texts_view.py. */
 import type { ViewContext } from "../../context.ts";
-import { h, safeText } from "../../dom.ts";
+import { h, safeText, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { ViewOptions } from "../../wire/wire.ts";
 import { toClipboard } from "../base/clipboard.ts";
@@ -26,6 +26,12 @@ export const openingCode = (text: string): string => `aw.explore(model, tokenize
 export function inWords(text: string, most = 60): string {
   const points = [...text.slice(0, 2 * most)];
   return `\u2068“${safeText(points.length > most ? `${points.slice(0, most - 1).join("")}…` : text)}”\u2069`;
+}
+
+/** What a reader must know, in a line and in full. */
+export function showNotes(element: HTMLElement, notes: readonly string[]): void {
+  setText(element, notes.map(safeText).join(" · "));
+  element.title = notes.map(safeText).join("\n");
 }
 
 /** A text as a strip; `fill` is a colour behind all of it. */

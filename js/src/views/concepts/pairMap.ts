@@ -1,13 +1,15 @@
 /** What each pair of levels adds beyond its two slots, as a small map. */
 import type { Theme } from "../../colour.ts";
-import { h, setChildren, shortLabel } from "../../dom.ts";
+import { h, safeText, setChildren, shortLabel } from "../../dom.ts";
 import { decimal } from "../circuits/words.ts";
 import { fillOf } from "../text/stripColour.ts";
 import { topOf } from "./influence.ts";
-import { levelName, type Pair, type Shapes } from "./shapes.ts";
+import { levelName, type Pair, type Shapes, type Slot } from "./shapes.ts";
 
 /** Most columns whose cells hold their number. */
 const NUMBERED = 7;
+
+const named = (slot: Slot, level: number): string => safeText(levelName(slot.levels[level] ?? ""));
 
 /** Fill a table with the map of a pair; `chosen` are the places of the chosen levels. */
 export function drawPair(table: HTMLElement, { slots }: Shapes, pair: Pair, chosen: string, theme: Theme): void {
@@ -21,7 +23,7 @@ export function drawPair(table: HTMLElement, { slots }: Shapes, pair: Pair, chos
   const rows = pair.values.map((row, a) => {
     const cells = row.map((value, b) => {
       const fill = fillOf((value ?? Number.NaN) / top, theme, true);
-      const name = `${levelName(first.levels[a] ?? "")} × ${levelName(second.levels[b] ?? "")}: ${decimal(value ?? Number.NaN, 3, true)}`;
+      const name = `${named(first, a)} × ${named(second, b)}: ${decimal(value ?? Number.NaN, 2, true)}`;
       const button = h(
         "button.pair-cell",
         {
@@ -44,5 +46,5 @@ export function drawPair(table: HTMLElement, { slots }: Shapes, pair: Pair, chos
       ...cells,
     );
   });
-  setChildren(table, h("thead", h("tr", h("th"), ...head)), h("tbody", ...rows));
+  setChildren(table, h("thead", h("tr", h("td"), ...head)), h("tbody", ...rows));
 }
