@@ -161,7 +161,7 @@ class Influence(Table, Viewable):
         every = range(len(self.train))
         chosen = list(every if train is None else (every[position(at, every, "train")] for at in train))
         features, labels = self._tests
-        before = self.measured
+        before = self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
         found = np.zeros((len(self.tests), len(chosen)))
         for column, text in enumerate(progress(chosen, "leaving out")):
             outputs = self._refit.outputs_without(text, features)

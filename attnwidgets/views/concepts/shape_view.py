@@ -74,7 +74,7 @@ class ShapeView(TextsView):
             raise ValueError(f"pair={pair!r} is not one of {known}.{suggest(' x '.join(pair), self._pairs)}")
         shares = [np.nan_to_num(shown.shares.get(name, 0.0)) for name in self._pairs]
         largest = int(np.argmax(shares)) if shares else -1
-        self._pair = largest if pair is None else list(shown.pairs).index(tuple(pair))
+        self._pair = largest if pair is None else self._pairs.index(" x ".join(pair))
         super().__init__(linked, **options)
 
     def _own_options(self) -> dict[str, Any]:
