@@ -110,6 +110,9 @@ from .views.evaluate.scorecard_view import ScorecardView as ScorecardView
 from .views.circuits.patch_view import PatchView as PatchView
 from .views.circuits.lens_view import LensView as LensView
 from .views.circuits.claim_view import ClaimView as ClaimView
+from .views.concepts.concept_view import ConceptView as ConceptView
+from .views.concepts.influence_view import InfluenceView as InfluenceView
+from .views.concepts.shape_view import ShapeView as ShapeView
 from .views.features.feature_table import FeatureTable as FeatureTable
 from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip

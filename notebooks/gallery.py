@@ -13,7 +13,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
 
-NOTEBOOKS = tuple(Path(__file__).with_name(f"{name}.ipynb") for name in ("gallery", "gallery_media_circuits"))
+NAMES = ("gallery", "gallery_media_circuits", "gallery_concepts")
+NOTEBOOKS = tuple(Path(__file__).with_name(f"{name}.ipynb") for name in NAMES)
 
 
 def shown(notebook: Path) -> dict[str, View]:

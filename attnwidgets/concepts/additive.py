@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._selecting import listed
 from attnwidgets._tables import Table
 from attnwidgets.concepts.anova import predicted
+from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +42,7 @@ class Misjudged(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Additive(Table):
+class Additive(Table, Viewable):
     """A student of a model on a template: mean + a shape for every slot + pairs, by `aw.concepts.distill`.
 
     Attributes:
@@ -63,6 +64,8 @@ class Additive(Table):
         model: The model's id.
         notes: What a reader must know.
     """
+
+    kind: ClassVar[str] = "Additive"
 
     slots: Mapping[str, tuple[Any, ...]]
     numeric: tuple[str, ...]
@@ -177,9 +180,9 @@ class Additive(Table):
         Args:
             columns: How many columns of a page it takes, 1 or 2.
         """
-        from attnwidgets.concepts.figures import additive_figure
+        from attnwidgets.concepts.figures import additive_sheet
 
-        return additive_figure(self, columns=columns)
+        return additive_sheet(self).figure(columns)
 
     @property
     def summary(self) -> str:

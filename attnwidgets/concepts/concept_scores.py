@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from attnwidgets._selecting import position
 from attnwidgets._tables import Table
 from attnwidgets.concepts.concept_sets import require_named
+from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ class SortedText(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ConceptScores(Table):
+class ConceptScores(Table, Viewable):
     """Scores of concepts [concept, layer], and whether to believe them. Made by `aw.concepts.tcav`.
 
     Attributes:
@@ -66,6 +67,8 @@ class ConceptScores(Table):
         texts: States of the texts of concepts and random sets.
         notes: What a reader must know.
     """
+
+    kind: ClassVar[str] = "ConceptScores"
 
     concepts: tuple[str, ...]
     layers: tuple[int, ...]
@@ -215,9 +218,9 @@ class ConceptScores(Table):
         Args:
             columns: How many columns of a page it takes, 1 or 2.
         """
-        from attnwidgets.concepts.figures import concept_figure
+        from attnwidgets.concepts.figures import concept_sheet
 
-        return concept_figure(self, columns=columns)
+        return concept_sheet(self).figure(columns)
 
     def __repr__(self) -> str:
         sizes = f"[concept {len(self.concepts)}, layer {len(self.layers)}]"

@@ -11,7 +11,6 @@ import numpy as np
 from attnwidgets._errors import quoted
 from attnwidgets._selecting import listed
 from attnwidgets._tensors import as_array, is_tensor
-from attnwidgets.concepts.batches import texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +82,8 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
         TypeError: If `concepts` is no mapping.
         ValueError: If there is no concept or random text, or a set holds fewer than two.
     """
+    from attnwidgets.concepts.batches import texts_of  # runs models; results are shown without torch
+
     if not isinstance(concepts, Mapping):
         raise TypeError(
             f"{purpose}: concepts is a {type(concepts).__name__}; give a mapping from names to texts, "

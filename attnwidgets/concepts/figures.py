@@ -11,7 +11,6 @@ from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.sheet import Part, Sheet
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnwidgets.concepts.additive import Additive
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from attnwidgets.concepts.influence_result import Influence
 
 
-def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
+def concept_sheet(shown: ConceptScores) -> Sheet:
     """Return scores over layers, with the spread over runs and the band of random texts, and accuracies."""
     low, high = shown.band
     lines = [_spread(name, shown.scores[row], shown.by_run[row]) for row, name in enumerate(shown.concepts)]
@@ -35,9 +34,7 @@ def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
         if marks.any()
     ]
     said = f"Significant (Holm, {shown.level:g}): {'; '.join(strong) or 'none'}."
-    return Sheet(
-        f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes])
-    ).figure(columns)
+    return Sheet(f"Concepts for {shown.target}", parts, "; ".join([said.removesuffix("."), *shown.notes]))
 
 
 def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating]) -> Line:
@@ -46,7 +43,7 @@ def _spread(name: str, values: NDArray[np.floating], runs: NDArray[np.floating])
     return Line(name, values, low=low, high=high)
 
 
-def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Figure:
+def influence_sheet(shown: Influence, test: int, *, k: int) -> Sheet:
     """Return bars of the most helpful and the most harmful training texts of a test."""
     sides = {"helped": shown.helpful(test, k), "harmed": shown.harmful(test, k)}
     top = max((abs(each.influence) for side in sides.values() for each in side), default=1.0)
@@ -61,10 +58,10 @@ def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Fi
         if side
     ]
     note = f"Label {shown.test_labels[test]}; influence on its {shown.measure}, by {shown.of}."
-    return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes])).figure(columns)
+    return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes]))
 
 
-def additive_figure(shown: Additive, *, columns: int) -> Figure:
+def additive_sheet(shown: Additive) -> Sheet:
     """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
     ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
     parts: list[Part] = [
@@ -83,6 +80,4 @@ def additive_figure(shown: Additive, *, columns: int) -> Figure:
                 for level, value in zip(levels, shape, strict=True)
             ]
             parts.append(Bars(bars, top, "{:+.2f}", name))
-    return Sheet(
-        shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes])
-    ).figure(columns)
+    return Sheet(shown.summary, parts, "; ".join([f"{shown.target}, mean {shown.mean:+.2f}", *shown.notes]))

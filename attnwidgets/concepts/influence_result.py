@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from attnwidgets._errors import quoted
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets._tables import Table
+from attnwidgets.explanations.viewable import Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +44,7 @@ class InfluentialText(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Influence(Table):
+class Influence(Table, Viewable):
     """Influence of training texts on tests [test, train]. Made by `aw.concepts.influence`.
 
     Attributes:
@@ -71,6 +72,8 @@ class Influence(Table):
         model: The model's id.
         notes: What a reader must know.
     """
+
+    kind: ClassVar[str] = "Influence"
 
     values: Float
     change: Float | None
@@ -131,6 +134,14 @@ class Influence(Table):
             for at in order
         ]
 
+    @property
+    def measured(self) -> Float | None:
+        """The measure of every test under the refit head, with all texts [test]; None for gradients."""
+        if self._refit is None:
+            return None
+        features, labels = self._tests
+        return self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
+
     def leave_one_out(self, train: Iterable[int] | None = None) -> Float:
         """Fit the head again without each text and return the true change of the measure [test, text].
 
@@ -184,9 +195,9 @@ class Influence(Table):
         Raises:
             IndexError: If there is no such test.
         """
-        from attnwidgets.concepts.figures import influence_figure
+        from attnwidgets.concepts.figures import influence_sheet
 
-        return influence_figure(self, test, k=k, columns=columns)
+        return influence_sheet(self, test, k=k).figure(columns)
 
     def __repr__(self) -> str:
         sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"

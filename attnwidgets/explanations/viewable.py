@@ -20,7 +20,7 @@ class Viewable:
         Args:
             **options: Options of the widget: `aw.Heatmap` for maps, `aw.TokenStrip` or `aw.RelevanceMap`
                 for attributions, `aw.ScorecardView` for scores, `aw.FeatureStrip` or `aw.FeatureTable` for
-                features.
+                features, `aw.ConceptView`, `aw.InfluenceView` or `aw.ShapeView` for what many texts say.
 
         Raises:
             TypeError: If no view shows this kind of result.

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.views.circuits.claim_view import ClaimView
 from attnwidgets.views.circuits.lens_view import LensView
 from attnwidgets.views.circuits.patch_view import PatchView
+from attnwidgets.views.concepts.concept_view import ConceptView
+from attnwidgets.views.concepts.influence_view import InfluenceView
+from attnwidgets.views.concepts.shape_view import ShapeView
 from attnwidgets.views.evaluate.scorecard_view import ScorecardView
 from attnwidgets.views.features.feature_strip import FeatureStrip
 from attnwidgets.views.features.feature_table import FeatureTable
@@ -52,6 +55,9 @@ _VIEWS: dict[str, Callable[..., View]] = {
     "ClaimReport": ClaimView,
     "Lens": LensView,
     "Patching": PatchView,
+    "ConceptScores": ConceptView,
+    "Influence": InfluenceView,
+    "Additive": ShapeView,
 }
 
 

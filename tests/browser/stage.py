@@ -10,7 +10,7 @@ from attnwidgets.views.wire.runtime import bundle
 from attnwidgets.views.wire.stub import COMMON_PARTS
 
 # `kernel` is "silent" (no message is answered), "refuses", or "works" (it reports progress, and never ends).
-STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub, style, beside}) => {
+STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub, style, beside, opening}) => {
   const load = (code) => import(URL.createObjectURL(new Blob([code], {type: 'text/javascript'})));
   const {default: {initialize}} = await load(core);
   const bytes = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -21,6 +21,7 @@ STAGE = """async ({core, parts, models, eager, view, kernel, cold, stub, style, 
     if (kind === 'store') state.eager = bytes(cold ? '' : eager[id]);
     if (kind === 'store' && cold) Object.assign(state.header, {tiles: [], thumbs: []});
     if (kind === 'view') state.runtime = 'anywidget:runtime';
+    if (kind === 'view' && opening) state.opening = bytes(opening);
     const heard = {};
     const reply = (answer) => setTimeout(() => heard['msg:custom']?.forEach((cb) => cb(answer, [])), 5);
     made[id] = {
@@ -77,7 +78,8 @@ def play(page, view, kernel="silent", *, cold=True, late=False, style="", beside
     eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}
     parts = [bundle(f"{part}.js").strip() for part in (*view.PARTS, *COMMON_PARTS)]
     given = {"models": models, "view": name, "eager": eager, "kernel": kernel, "cold": cold}
-    given |= {"style": style, "beside": beside}
+    answers = base64.b64encode(view.opening or b"").decode()
+    given |= {"style": style, "beside": beside, "opening": "" if cold else answers}
     given["stub"] = view._esm if late else ""
     plain = json.loads(json.dumps(given, default=str))
     page.evaluate(STAGE, {**plain, "core": bundle("attnwidgets.js"), "parts": parts})

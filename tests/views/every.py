@@ -9,6 +9,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.views.base.view import View
+from tests.concepts.made import concept_scores, distilled, influence
 from tests.explanations.made import random_classifier
 from tests.sae import made
 from tests.speech.made import heard
@@ -107,11 +108,14 @@ OTHERS = {
     "ImageView": _picture,
     "AudioView": lambda: [heard()],
     "ClaimView": _claims,
+    "ConceptView": lambda: [concept_scores()],
+    "InfluenceView": lambda: [influence()],
     "LensView": _lens,
     "NeuronView": _queries,
     "PatchView": _patching,
     "Question": lambda: ["number", "How many heads has the model?", "heads"],
     "RemovalView": lambda: [aw.trace(random_classifier(), tiny.wordpiece(), "cat")],
+    "ShapeView": lambda: [distilled()],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
     "TwoTexts": _two_texts,

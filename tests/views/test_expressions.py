@@ -21,6 +21,9 @@ ELSEWHERE = {
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
     **dict.fromkeys(("ClaimView", "LensView", "PatchView"), "shares, ranks and means: test_circuit_views.py"),
+    **dict.fromkeys(
+        ("ConceptView", "InfluenceView", "ShapeView"), "scores, influence and shapes: test_concept_views.py"
+    ),
 }
 """Views that show no single number of their own: they have no matrix of the reader's, or several numbers."""
 

@@ -122,3 +122,26 @@ def test_a_page_holds_the_lines_of_every_query_of_a_short_text(given):
     view = aw.LayerProfile(given(n=4), units=["token"])
     asked = [args for _, args, _ in view.answers_for_page()]
     assert asked == [{"query": query, "unit": "token"} for query in (None, 0, 1, 2, 3)]
+
+
+def test_a_probe_is_drawn_beside_at_the_states_that_each_block_writes(given):
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) % 2
+    states = rng.normal(size=(40, 3, 4)) + labels[:, None, None] * np.array([0.0, 3.0, 0.0])[None, :, None]
+    card = aw.evaluate.probe(states, labels, mdl=False, resamples=5)
+    assert type(card.view()).__name__ == "ScorecardView"
+    trace = given()
+    layers = aw.attention(trace).layers
+    view = aw.LayerProfile(trace, methods=["attention"], probe=card)
+    meta, _ = profile(view)
+    lines = dict(meta["beside"])
+    assert [*lines] == ["probe: accuracy", "majority"]
+    assert lines["probe: accuracy"][0] == card.mean[0, 0, 1] > 0.9
+    assert lines["probe: accuracy"][1] == card.mean[0, 0, 2] < 0.8
+    assert lines["probe: accuracy"][2:] == [None] * (len(layers) - 2)
+    assert view._repr_mimebundle_()[0]["image/png"]
+    with pytest.raises(TypeError, match=r"probe= takes what aw\.evaluate\.probe returned"):
+        aw.LayerProfile(trace, probe=aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0]))
+    alone = aw.evaluate.probe(states[:, :1], labels, mdl=False, resamples=5)
+    with pytest.raises(ValueError, match="has states of layers 0"):
+        aw.LayerProfile(trace, probe=alone)

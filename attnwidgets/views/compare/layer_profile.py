@@ -14,6 +14,7 @@ from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.compared import Compared
 from attnwidgets.views.compare.items import layered_items
+from attnwidgets.views.compare.probed import probe_lines
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ class LayerProfile(View):
         cues: Sources whose values are added while no single one is pinned: numbers or labels, counted in the
             unit of the first explanation.
         query: The query whose row is read, as in `MixingMap.to_attributions`; None: the pinned one.
+        probe: What `aw.evaluate.probe` returned, drawn beside them (Mohebbi et al. 2023): its accuracy and
+            that of its baselines. At layer l stands the state that block l writes, layer l + 1 of
+            `aw.concepts.states`.
 
     Raises:
-        TypeError: `shown` contains something that is neither an explanation nor a trace.
-        ValueError: An explanation has only one layer, there are more than 12 lines, the texts differ, or
-            there is no such cue.
+        TypeError: `shown` contains something that is neither an explanation nor a trace, or `probe` is no
+            scorecard of a probe.
+        ValueError: An explanation has only one layer, there are more than 12 lines, the texts differ, there
+            is no such cue, or the probe has none of the layers.
         IndexError: There is no such cue or query.
     """
 
@@ -74,12 +79,14 @@ class LayerProfile(View):
         names: Sequence[str] | None = None,
         cues: Sequence[int | str] = (),
         query: int | str | None = None,
+        probe: Any = None,
         **options: Unpack[FilterOptions],
     ) -> None:
         items = layered_items(shown, methods=methods, names=names)
         if len(items) > MOST:
             raise ValueError(f"LayerProfile() draws up to {MOST} lines, and was given {len(items)}.")
         self._compared = Compared(items, "row", query)
+        self._probes = probe_lines(probe, self._compared.layers)
         super().__init__(self._compared.main("layer profile"), marks=self._places_of(cues), **options)
 
     @property
@@ -171,6 +178,10 @@ class LayerProfile(View):
             "names": list(compared.names),
             "remarks": [item.note for item in compared.items],
             "layers": list(compared.layers),
+            "beside": [
+                [name, [float(value) if np.isfinite(value) else None for value in line]]
+                for name, line in self._probes
+            ],
             "query": compared.query_in(query, unit),
             "follows": compared.follows,
             "rows": compared.by_row,

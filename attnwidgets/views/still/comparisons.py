@@ -119,6 +119,7 @@ def profile_sheet(view: Any, theme: Theme) -> Sheet:
     ):
         shown = filtered(rows, view.options["filters"], special=special, shares=bool(shares.all()))
         lines.append(Line(name, shown[:, sources].sum(axis=1)))
+    lines += [Line(name, line, dashed=True) for name, line in view._probes]  # noqa: SLF001
     places = [layer + base for layer in compared.layers]
     query = meta["query"]
     target = "" if query is None else f"“{labels[query]}” reads "

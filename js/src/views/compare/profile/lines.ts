@@ -44,9 +44,10 @@ export function createLines(ctx: ViewContext): Lines {
   return {
     element,
     plot,
-    draw({ names, remarks, layers }, values, own, width, height) {
-      [lines, count] = [values, layers.length];
-      const drawn = own ? values.map((line) => line.map((value) => value / (peak(line) || 1))) : values;
+    draw({ names: named, remarks, layers, beside }, values, own, width, height) {
+      const names = [...named, ...beside.map(([name]) => name)];
+      [lines, count] = [[...values, ...beside.map(([, line]) => line.map((value) => value ?? NaN))], layers.length];
+      const drawn = own ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
       const [low, high] = rangeOf(drawn.flat());
       const room = labelRoom(
         width,
@@ -67,7 +68,7 @@ export function createLines(ctx: ViewContext): Lines {
           look: lookOf(i, ctx.theme),
           x: axis.x(last),
           y,
-          title: remarks[i] as string,
+          title: remarks[i] ?? "",
         };
       });
       const paths = drawn.map((line, i) => drawLine(axis, line, lookOf(i, ctx.theme)));

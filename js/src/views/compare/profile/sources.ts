@@ -11,6 +11,8 @@ export interface Profile {
   names: string[];
   remarks: string[];
   layers: number[];
+  /** Lines of a probe by layer, which have no sources. */
+  beside: [name: string, values: (number | null)[]][];
   query: number | null;
   follows: boolean;
   rows: boolean;

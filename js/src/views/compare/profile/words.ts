@@ -19,7 +19,7 @@ export function wordsAt(
   some: readonly number[],
   at: number,
 ): [about: string, here: string, highest: string] {
-  const { names, layers, query, rows: isRow } = meta as Profile;
+  const { names, layers, beside, query, rows: isRow } = meta as Profile;
   const named = (key: number): string => nameOf(ctx, ctx.source().key, key);
   const from = some.map(named).join(" + ");
   const unchosen = sources.isStrongest() ? " (the strongest source)" : "";
@@ -32,6 +32,7 @@ export function wordsAt(
     const isOut = hidesValues(filtersOf(ctx)) && row && !Number.isNaN(row[some[0] ?? 0]);
     return `${name} ${isOut ? "left out" : "no such layer"}`;
   });
+  for (const [name, line] of beside) values.push(`${name} ${printed(line[at] ?? NaN, true)}`);
   const highest = names.map((name, line) => {
     const row = sums[line] ?? [];
     if (row.every(Number.isNaN)) return `${name} nowhere`;

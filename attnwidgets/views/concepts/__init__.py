@@ -1,0 +1,1 @@
+"""Views of many texts: concepts, what training taught, and a simpler model."""

@@ -1,0 +1,224 @@
+"""The view of influence: which training texts helped and which harmed what a model says of a test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._selecting import position
+from attnwidgets.concepts.influence_result import Influence
+from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.concepts.concept_view import table_of
+from attnwidgets.views.concepts.texts_view import TextsView, cut, number, numbers, said
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.theme import Theme
+    from attnwidgets.views.base.expressions import Kinds, Path
+    from attnwidgets.views.base.options import TitleOptions
+    from attnwidgets.views.wire.handlers import Answer
+
+MOST = 8
+"""Training texts of each kind that are listed."""
+_POINTS = 400  # of the scatter
+_TESTS = 24  # whose numbers a page holds
+_QUICK = 200_000  # numbers of the features, up to which a page holds refits
+
+
+class InfluenceView(TextsView):
+    """The training texts that help a test most, and those that harm it, beside all others.
+
+    A menu chooses the test, which is shown with its label and its loss. Below it stand the helpful and the
+    harmful training texts, each with its label, a bar of its influence, and the text; beside them every
+    training text as a point, its influence against its distance from the test (or its own loss), filled where
+    it has the test's label. A click chooses a training text, in a list or among the points. "Leave it out and
+    refit" fits the head again without it and says what the test's measure was before and is then, beside the
+    estimate; this needs a running kernel, except for texts that a page holds. A text opens with a click.
+
+    Args:
+        shown: What `aw.concepts.influence` returned.
+        test: Number of the test that is shown at first.
+        linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
+            shown in it, and in the views that are linked with it. None: opening a text copies the line of
+            Python that does.
+
+    Raises:
+        TypeError: `shown` is no influence, or `linked` is no view of a trace.
+        IndexError: There is no such test.
+    """
+
+    _VIEW = "InfluenceView"
+
+    def __init__(
+        self, shown: Any, *, test: int = 0, linked: Any = None, **options: Unpack[TitleOptions]
+    ) -> None:
+        if not isinstance(shown, Influence):
+            raise TypeError(
+                f"InfluenceView() shows what aw.concepts.influence returned, not {type(shown).__name__}."
+            )
+        self._influence = shown
+        self._test = position(test, range(len(shown.tests)), "test")
+        super().__init__(linked, **options)
+
+    def _own_options(self) -> dict[str, Any]:
+        return {**super()._own_options(), "test": self._test}
+
+    def influence(self, train: int, test: int | None = None) -> float:
+        """Return an influence that the view shows; positive is harmful.
+
+        Args:
+            train: Number of the training text.
+            test: Number of the test; None: the one that is shown.
+
+        Raises:
+            IndexError: There is no such text.
+        """
+        row, column = self._at(self.options["test"] if test is None else test, train)
+        return float(self._influence.values[row, column])
+
+    def _at(self, test: int, train: int) -> tuple[int, int]:
+        shown = self._influence
+        return (
+            position(int(test), range(len(shown.tests)), "test"),
+            position(int(train), range(len(shown.train)), "train"),
+        )
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        refits = {"refit": Handler(self._refit, runs_model=True, for_page=self._quick)}
+        return {
+            **super()._handlers(),
+            "tests": Handler(self._tests),
+            "influence": Handler(self._data, for_page=self._shown_tests, prefetched=self._first),
+            **({} if self._influence.measured is None else refits),
+        }
+
+    def _tests(self) -> Answer:
+        """Answer with the tests and what is common to them (`Taught` of concepts/influence.ts)."""
+        shown = self._influence
+        measured = shown.measured
+        meta = {
+            "tests": [cut(text) for text in shown.tests],
+            "labels": [cut(label) for label in shown.test_labels],
+            "measured": None if measured is None else numbers(measured),
+            "measure": shown.measure,
+            "of": shown.of,
+            "train": len(shown.train),
+            "agreement": number(shown.agreement),
+            "model": cut(shown.model),
+            "notes": said(shown.notes),
+        }
+        return meta, []
+
+    def _first(self) -> Iterator[dict[str, Any]]:
+        yield {"test": self.options["test"]}
+
+    def _shown_tests(self) -> Iterator[dict[str, Any]]:
+        """Yield the tests whose numbers a page holds, the shown one first."""
+        first = self.options["test"]
+        others = [test for test in range(len(self._influence.tests)) if test != first]
+        for test in [first, *others[: _TESTS - 1]]:
+            yield {"test": test}
+
+    def _points(self, row: NDArray[np.float64]) -> list[int]:
+        """Return the training texts that are drawn: the most influential ones, and others evenly spaced."""
+        if len(row) <= _POINTS:
+            return list(range(len(row)))
+        strong = np.argsort(-np.abs(row), kind="stable")[: _POINTS // 2]
+        even = np.linspace(0, len(row) - 1, _POINTS // 2).astype(int)
+        return sorted({*map(int, strong), *map(int, even)})
+
+    def _data(self, test: int) -> Answer:
+        """Answer with the training texts of a test (`Influential` of concepts/influence.ts)."""
+        shown = self._influence
+        at, _ = self._at(test, 0)
+        row = shown.values[at]
+        known = np.where(np.isfinite(row), row, 0.0)
+        lists = {
+            word: [
+                int(one) for one in np.argsort(sign * known, kind="stable")[:MOST] if sign * known[one] < 0
+            ]
+            for word, sign in (("helpful", 1), ("harmful", -1))
+        }
+        points = sorted({*self._points(known), *lists["helpful"], *lists["harmful"]})
+        meta = {
+            **lists,
+            "points": points,
+            "texts": [cut(shown.train[one]) for one in points],
+            "labels": [cut(shown.train_labels[one]) for one in points],
+            "influence": numbers(row[points]),
+            "change": None if shown.change is None else numbers(shown.change[at, points]),
+            "distance": None if shown.distance is None else numbers(shown.distance[at, points]),
+            "losses": numbers(shown.losses[points]),
+        }
+        return meta, []
+
+    def _quick(self) -> Iterator[dict[str, Any]]:
+        """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
+        refit = self._influence._refit  # noqa: SLF001 - a part of its class
+        if refit is None or refit.features.size > _QUICK:
+            return
+        test = self.options["test"]
+        meta, _ = self._data(test)
+        for train in [*meta["helpful"], *meta["harmful"]]:
+            yield {"test": test, "train": train}
+
+    def _refit(self, test: int, train: int) -> Answer:
+        """Answer with the measure of a test before and after a training text is left out."""
+        row, column = self._at(test, train)
+        measured = self._influence.measured
+        if measured is None:
+            raise LookupError("influence by gradients fits no head; use of='head'.")
+        before = float(measured[row])
+        change = float(self._influence.leave_one_out([column])[row, 0])
+        return {"before": number(before), "after": number(before + change), "change": number(change)}, []
+
+    def _text(self, at: int) -> str:
+        """Return a training text; tests are counted from -1 downwards."""
+        shown = self._influence
+        if at < 0:
+            return shown.tests[position(-1 - at, range(len(shown.tests)), "test")]
+        return shown.train[position(at, range(len(shown.train)), "text")]
+
+    def _numbers(self) -> Kinds:
+        return {"influence": self._influence_paths, "left_out": self._left_out_paths}
+
+    def _influence_paths(self, test: int, train: int) -> Iterator[Path]:
+        """Yield the paths to an influence."""
+        row, column = self._at(test, train)
+        yield self._influence, f".values[{row}, {column}].item()"
+        yield self, f".influence({listed(column, test=row)})"
+
+    def _left_out_paths(self, test: int, train: int) -> Iterator[Path]:
+        """Yield the paths to the change of a measure without a training text."""
+        row, column = self._at(test, train)
+        yield self._influence, f".leave_one_out([{column}])[{row}, 0].item()"
+
+    def _expressions(self) -> Iterator[dict[str, Any]]:
+        test = self.options["test"]
+        for train in self._data(test)[0]["points"]:
+            yield {"of": "influence", "test": test, "train": train}
+
+    def describe(self) -> str:
+        """Return the most helpful and harmful texts of the first test in words."""
+        return repr(self._influence)
+
+    def _still(self, theme: Theme) -> Sheet:
+        from attnwidgets.concepts.figures import influence_sheet
+
+        del theme
+        sheet = influence_sheet(self._influence, self.options["test"], k=MOST)
+        return replace(sheet, title=str(self.options["title"]) or sheet.title)
+
+    def _table(self) -> str:
+        return table_of(self._influence.to_rows())
+
+    def __repr__(self) -> str:
+        return f"{self._VIEW}({self._influence!r})"

@@ -1,0 +1,125 @@
+"""What views of many texts share: a text opens in the views of a trace, or as a line of code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.base.view import View
+from attnwidgets.views.wire.handlers import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from typing_extensions import Unpack
+
+    from attnwidgets.views.base.options import TitleOptions
+    from attnwidgets.views.wire.handlers import Answer
+
+LONGEST = 500
+"""Characters of a text that the browser is told; the rest is cut off."""
+
+
+class TextsView(StandaloneView):
+    """A view of many texts, which open in the views of a trace.
+
+    Args:
+        linked: A view of a trace of the same model, such as `aw.Explorer(trace)`. Its layer is this view's,
+            and a text that is opened is shown in it, and in the views that are linked with it. None: opening
+            a text copies the line of Python that does.
+
+    Raises:
+        TypeError: `linked` is no view of a trace.
+    """
+
+    PARTS = ("concepts",)
+    _HEIGHT = 540
+    _linked: View | None = None
+
+    def __init__(self, linked: Any, **options: Unpack[TitleOptions]) -> None:
+        if linked is not None and not (isinstance(linked, View) and linked.traces):
+            raise TypeError(
+                f"{self._VIEW}(linked=...) takes a view of a trace, such as aw.Explorer(trace), not a "
+                f"{type(linked).__name__}."
+            )
+        self._linked = linked
+        super().__init__(**options)
+        if linked is not None:
+            linked.observe(self._follow, "selection")
+
+    def _own_options(self) -> dict[str, Any]:
+        return {"linked": self._linked is not None, "layers": self._linked_layers()}
+
+    def _linked_layers(self) -> list[int]:
+        """Return the layers that the linked views can show; none if there are no such views."""
+        sources = [] if self._linked is None else self._linked.sources()
+        return sorted({layer for source in sources for layer in source.layers})
+
+    def _connect(self, *, fixed: bool) -> dict[str, Any]:
+        own = super()._connect(fixed=fixed)
+        if self._linked is None or self._linked.comm is None:
+            return own
+        own["selection"].release(self._holder)
+        self._linked.selection.acquire(self._holder)
+        return own | {"selection": self._linked.selection}
+
+    def _follow(self, change: Any) -> None:
+        """Move to the selection of the text that the linked view shows now."""
+        if self.comm is None or change["new"] is self.selection:
+            return
+        change["new"].acquire(self._holder)
+        left, self.selection = self.selection, change["new"]
+        left.release(self._holder)
+
+    def close(self) -> None:
+        """Remove this view from the browser, and stop following the linked one."""
+        if self._linked is not None and self.comm is not None:
+            self._linked.unobserve(self._follow, "selection")
+        super().close()
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        if self._linked is not None:
+            self._linked.observe(self._follow, "selection")
+
+    def _handlers(self) -> Mapping[str, Handler]:
+        opens = {} if self._linked is None else {"open": Handler(self._open, runs_model=True)}
+        return {**super()._handlers(), **opens}
+
+    def _open(self, at: int) -> Answer:
+        """Show the text with this number in the linked views."""
+        if self._linked is None:
+            raise LookupError("no view is linked: give linked=aw.Explorer(trace).")
+        text = self._text(int(at))
+        self._linked.show_text(text)
+        return {"text": cut(text)}, []
+
+    def _text(self, at: int) -> str:
+        """Return the text with a number.
+
+        Raises:
+            IndexError: There is none.
+        """
+        raise NotImplementedError
+
+
+def cut(text: str) -> str:
+    """Return a text that is not longer than the browser is told."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def number(value: float) -> float | None:
+    """Return a number as JSON has it: None where it is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """Return numbers as JSON has them; see `number`."""
+    return [number(value) for value in values]
+
+
+def said(notes: Sequence[str]) -> list[str]:
+    """Return what a reader must know, each not too long for a line or two."""
+    return [cut(note) for note in notes]

@@ -1,0 +1,8 @@
+/** Many texts: concepts, what training taught, and a simpler model. */
+import { renderConceptView } from "../views/concepts/ConceptView.ts";
+import { renderInfluenceView } from "../views/concepts/InfluenceView.ts";
+import { renderShapeView } from "../views/concepts/ShapeView.ts";
+import CSS from "./concepts.css";
+
+export const style = CSS;
+export const views = { ConceptView: renderConceptView, InfluenceView: renderInfluenceView, ShapeView: renderShapeView };

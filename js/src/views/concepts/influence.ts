@@ -1,0 +1,71 @@
+/** Influence as Python sends it. The twin of attnwidgets/views/concepts/influence_view.py. */
+import { decimal } from "../circuits/words.ts";
+import type { Row } from "./concepts.ts";
+import type { TextsOptions } from "./opening.ts";
+
+export interface Taught {
+  tests: string[];
+  labels: string[];
+  /** The measure of every test under the fitted head; null: no head was fitted. */
+  measured: Row | null;
+  measure: string;
+  of: string;
+  /** Number of training texts. */
+  train: number;
+  agreement: number | null;
+  model: string;
+  notes: string[];
+}
+
+/** The training texts of one test. */
+export interface Influential {
+  /** Numbers of training texts, the strongest first. */
+  helpful: number[];
+  harmful: number[];
+  /** Numbers of the training texts that are known here; what follows is in their order. */
+  points: number[];
+  texts: string[];
+  labels: string[];
+  influence: Row;
+  change: Row | null;
+  distance: Row | null;
+  losses: Row;
+}
+
+/** A measure of a test with and without a training text. */
+export interface Refitted {
+  before: number | null;
+  after: number | null;
+  change: number | null;
+}
+
+export interface InfluenceOptions extends TextsOptions {
+  /** Number of the test that is shown. */
+  test: number;
+}
+
+/** A signed number with as many decimals as the largest needs for two digits. */
+export function signedWords(value: number | null | undefined, top: number): string {
+  if (value === null || value === undefined) return "–";
+  const digits = top > 0 ? Math.max(0, Math.min(6, 2 - Math.ceil(Math.log10(top) - 1e-9))) : 2;
+  return decimal(value, digits, true);
+}
+
+/** The largest size of some numbers, 0 without any. */
+export const topOf = (row: Row): number => Math.max(0, ...row.map((value) => Math.abs(value ?? 0)));
+
+/** The index of the point nearest to a place, in px; -1 if none is within reach. */
+export function nearestPoint(
+  points: readonly (readonly [x: number, y: number] | null)[],
+  x: number,
+  y: number,
+  reach = 24,
+): number {
+  let [best, least] = [-1, reach ** 2];
+  points.forEach((point, i) => {
+    if (!point) return;
+    const size = (point[0] - x) ** 2 + (point[1] - y) ** 2;
+    if (size < least) [best, least] = [i, size];
+  });
+  return best;
+}

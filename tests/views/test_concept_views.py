@@ -1,0 +1,270 @@
+"""ConceptView, InfluenceView and ShapeView: what they send is what the results hold, and texts open."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import types
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+from attnwidgets.views.base import expressions
+from attnwidgets.views.concepts.concept_view import MOST
+from attnwidgets.views.concepts.texts_view import LONGEST
+from tests.concepts.made import (
+    HOSTILE,
+    concept_scores,
+    distilled,
+    gradients,
+    influence,
+    sampled,
+)
+from tests.explanations.made import random_classifier
+from tests.tracing import tiny
+
+
+def asked(view, topic, **args):
+    answer, _ = view._requests.answer(topic, args)
+    json.dumps(answer, allow_nan=False)
+    return answer
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """The reader's names."""
+    held: dict = {}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
+    return held
+
+
+def told(view, names, **place):
+    """The code that a view copies, and its value in the reader's names."""
+    code = view._requests.answer("expression", place)[0]["code"]
+    return code, eval(code, {}, dict(names))
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return aw.trace(random_classifier(), tiny.wordpiece(), "the new cat sat.")
+
+
+def test_results_open_their_views():
+    kinds = {"ConceptView": concept_scores(), "InfluenceView": influence(), "ShapeView": distilled()}
+    for name, result in kinds.items():
+        view = result.view(title="mine", height=600)
+        assert (type(view).__name__, view.options["title"], view.options["height"]) == (name, "mine", 600)
+        assert view.describe() == repr(result)
+        with pytest.raises(TypeError, match=f"{name}.. shows what aw.concepts"):
+            getattr(aw, name)([1, 2])
+
+
+def test_scores_and_texts_of_every_concept_and_layer_are_those_of_the_result():
+    found = concept_scores()
+    view = found.view()
+    data = asked(view, "concepts")
+    np.testing.assert_allclose(data["scores"], found.scores)
+    np.testing.assert_allclose([data["low"], data["high"]], found.band)
+    assert data["significant"] == found.significant.tolist()
+    assert data["notes"] == list(found.notes)
+    for row, name in enumerate(found.concepts):
+        for column, layer in enumerate(found.layers):
+            texts = asked(view, "texts", concept=row, layer=layer)
+            ranked = found.sort(name, layer)
+            assert texts["texts"] == [one.text for one in ranked]
+            np.testing.assert_allclose(texts["cosines"], [one.cosine for one in ranked])
+            expected = [found.sensitivity[one.number, row, column] for one in ranked]
+            np.testing.assert_allclose(texts["sensitivities"], expected)
+    topics = [topic for topic, _, _ in view.answers_for_page()]
+    assert topics.count("texts") == topics.count("expression") == 6, "a page has every concept and layer"
+
+
+def test_it_opens_on_a_significant_layer_and_follows_the_selection():
+    found = concept_scores()
+    view = found.view()
+    assert view.layer == 3
+    assert found.view(layer=1).layer == 1
+    view.selection.layer = 9
+    assert view.layer == 3, "the nearest that there is"
+    assert aw.ConceptView(found, concept="food").options["concept"] == 1
+    with pytest.raises(ValueError, match="Did you mean 'food'"):
+        found.view(concept="foot")
+    with pytest.raises(IndexError, match="layer"):
+        found.view(layer=7)
+    table = list(csv.DictReader(io.StringIO(view._requests.answer("csv", {})[0])))
+    assert len(table) == 6
+    assert float(table[0]["score"]) == found.scores[0, 0]
+
+
+def test_many_examples_are_shortened_from_the_middle():
+    found = concept_scores(texts=[f"text {at}" for at in range(MOST + 31)])
+    texts = asked(found.view(), "texts", concept=0, layer=1)
+    ranked = [one.text for one in found.sort("negation", 1)]
+    assert texts["left"] == 31
+    assert texts["texts"] == ranked[: MOST // 2] + ranked[-MOST // 2 :]
+
+
+def test_scores_are_copied_as_python(names):
+    found = concept_scores()
+    view = found.view()
+    for held in ({"view": view}, {"view": view, "found": found}):
+        names.clear()
+        names |= held
+        code, value = told(view, names, of="score", concept=1, layer=2)
+        assert value == found.scores[1, 1]
+        assert code.startswith("found.") == ("found" in held)
+    with pytest.raises(ValueError, match="Did you mean 'food'"):
+        view.score("foot", 2)
+    with pytest.raises(IndexError):
+        view.score("food", 8)
+
+
+def test_the_linked_views_show_a_text_and_its_layer(trace):
+    found = concept_scores(layers=[0, 1, 9], texts=["the cat.", "a new mat.", "the mat sat.", "a cat sat."])
+    explorer = aw.Explorer(trace)
+    view = found.view(linked=explorer)
+    assert view.selection is explorer.selection
+    explorer.selection.layer = 1
+    assert view.layer == 1
+    asked(view, "open", at=1)
+    assert explorer.trace.text == "a new mat."
+    assert view.selection is explorer.selection, "another text has another selection"
+    other = found.view(linked=explorer, layer=9)
+    assert (other.layer, explorer.selection.layer) == (9, 1), "a layer that only this view has"
+    view.close()
+    other.close()
+    assert explorer.selection.is_open
+    explorer.show_text(0)
+    again = view._repr_mimebundle_()
+    assert again
+    assert view.selection is explorer.selection
+    with pytest.raises(TypeError, match="takes a view of a trace"):
+        found.view(linked=view)
+    with pytest.raises(TypeError, match="takes a view of a trace"):
+        found.view(linked="text")
+    with pytest.raises(IndexError, match="text"):
+        asked(view, "open", at=99)
+    with pytest.raises(LookupError, match="nothing about 'open'"):
+        asked(found.view(), "open", at=0)
+
+
+def test_training_texts_of_a_test_are_those_of_the_result(trace):
+    taught = influence()
+    explorer = aw.Explorer(trace)
+    view = taught.view(test=1, linked=explorer)
+    about = asked(view, "tests")
+    np.testing.assert_allclose(about["measured"], taught.measured)
+    assert about["labels"] == list(taught.test_labels)
+    for test in range(2):
+        data = asked(view, "influence", test=test)
+        assert data["helpful"] == [one.number for one in taught.helpful(test, 8)]
+        assert data["harmful"] == [one.number for one in taught.harmful(test, 8)]
+        np.testing.assert_allclose(data["influence"], taught.values[test])
+        np.testing.assert_allclose(data["change"], taught.change[test])
+        np.testing.assert_allclose(data["distance"], taught.distance[test])
+        assert data["texts"] == list(taught.train)
+    assert (view._text(-2), view._text(3)) == ("another test", "training text 3")
+    with pytest.raises(IndexError, match="test"):
+        taught.view(test=2)
+    with pytest.raises(IndexError):
+        asked(view, "influence", test=2)
+
+
+def test_leaving_a_text_out_is_a_true_refit_and_pages_hold_those_that_are_listed(names):
+    taught = influence()
+    view = taught.view()
+    data = asked(view, "influence", test=0)
+    pages = [args for topic, args, _ in view.answers_for_page() if topic == "refit"]
+    assert [args["train"] for args in pages] == [*data["helpful"], *data["harmful"]]
+    train = data["helpful"][0]
+    done = asked(view, "refit", test=0, train=train)
+    expected = taught.leave_one_out([train])[0, 0]
+    assert done["change"] == expected
+    assert done["after"] == pytest.approx(taught.measured[0] + expected)
+    assert expected > 0, "without a helpful text the loss rises"
+    names |= {"view": view, "taught": taught}
+    assert told(view, names, of="influence", test=0, train=train)[1] == taught.values[0, train]
+    assert told(view, names, of="left_out", test=0, train=train)[1] == expected
+    del names["taught"]
+    assert told(view, names, of="influence", test=1, train=2) == (
+        "view.influence(2, test=1)",
+        taught.values[1, 2],
+    )
+
+
+def test_influence_by_gradients_has_no_refit_and_no_distance():
+    view = gradients().view()
+    assert asked(view, "tests")["measured"] is None
+    data = asked(view, "influence", test=0)
+    assert (data["change"], data["distance"], data["influence"]) == (None, None, [-0.2, 0.1, None])
+    with pytest.raises(LookupError, match="refit"):
+        asked(view, "refit", test=0, train=0)
+
+
+def test_of_many_training_texts_the_strongest_are_drawn():
+    taught = influence(train=[f"text {at}" for at in range(1500)])
+    data = asked(taught.view(), "influence", test=0)
+    assert len(data["points"]) <= 420
+    strongest = np.argsort(-np.abs(taught.values[0]))[:200]
+    assert set(strongest.tolist()) <= set(data["points"])
+
+
+def test_shapes_pairs_and_the_worst_texts_are_those_of_the_result(names):
+    student = distilled()
+    view = student.view()
+    data = asked(view, "shapes")
+    assert data["fidelities"] == pytest.approx([student.fidelities[1], student.fidelities[2]])
+    for slot, (name, values) in zip(data["slots"], student.shapes.items(), strict=True):
+        assert slot["name"] == name
+        np.testing.assert_allclose(slot["values"], values)
+    assert data["pairs"][0]["slots"] == [0, 1]
+    np.testing.assert_allclose(data["pairs"][0]["values"], student.pairs["how", "adj"])
+    assert [text for _, text, _, _ in data["worst"]] == [one.text for one in student.worst(12)]
+    assert [view._text(at) for at, *_ in data["worst"]] == [text for _, text, _, _ in data["worst"]]
+    for held in ({"view": view}, {"view": view, "student": student}):
+        names.clear()
+        names |= held
+        assert told(view, names, of="fidelity")[1] == student.fidelity
+        assert told(view, names, of="share", name="how x adj")[1] == student.shares["how x adj"]
+        assert told(view, names, of="effect", slots=[1], levels=[0])[1] == student.shapes["adj"][0]
+        assert (
+            told(view, names, of="effect", slots=[0, 1], levels=[1, 0])[1]
+            == student.pairs["how", "adj"][1, 0]
+        )
+    with pytest.raises(ValueError, match=r"pair=.* is not one of \('how', 'adj'\)"):
+        student.view(pair=("how", "thing"))
+    with pytest.raises(ValueError, match="Did you mean 'how x adj'"):
+        view.share("how x ad")
+
+
+def test_a_sample_is_called_an_estimate_and_a_constant_has_nothing_to_explain():
+    data = asked(sampled().view(), "shapes")
+    assert data["estimated"]
+    assert "estimated from 80 of 216" in data["notes"][-1]
+    nothing = asked(distilled(constant=True).view(), "shapes")
+    assert nothing["fidelities"] == [None, None]
+    alone = distilled(order=1).view()
+    assert asked(alone, "shapes")["pairs"] == []
+    assert alone.options["pair"] == -1
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        concept_scores(HOSTILE[:5], (2,), HOSTILE, [*HOSTILE, "=1+1"]),
+        influence(HOSTILE, HOSTILE[:1], HOSTILE[:2], HOSTILE),
+        distilled(levels=HOSTILE),
+    ],
+    ids=["concepts", "influence", "shapes"],
+)
+def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
+    view = result.view()
+    for topic, args, _ in list(view.answers_for_page()):
+        if topic not in {"expression", "csv"}:
+            assert LONGEST * "x" not in json.dumps(asked(view, topic, **args))
+    assert view.save(tmp_path / "figure.svg").read_text().count("<script") == 0
+    page = view.to_html(tmp_path / "page.html").read_text()
+    assert "<img src=x" not in page
+    assert view._repr_mimebundle_()[0]["image/png"]
