@@ -1,6 +1,7 @@
 # The public names of aw.people, each loaded on first use.
 
 from .agents import Agent as Agent
+from .agents import Trial as Trial
 from .analysis import Analysis as Analysis
 from .analysis import wilson as wilson
 from .item import Item as Item

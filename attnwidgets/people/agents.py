@@ -123,7 +123,7 @@ def trial_of(study: Study, turn: Turn) -> Trial:
     ones = [one for condition in study.cells[turn.cell] for one in shown[condition]]
     sides = tuple(reversed(ones)) if turn.side else tuple(ones)
     choices: tuple[Any, ...] = () if study.kind == "remove_words" else study.labels or SIDES
-    prediction = "" if study.kind in ("forward", "remove_words", "which_model") else item.prediction
+    prediction = "" if study.kind == "forward" else item.prediction
     return Trial(
         study.kind, study.question, item.text, study.words[turn.item], sides if len(ones) > 1 else tuple(ones),
         prediction, item.changed, tuple(range(1, STEPS + 1)) if study.kind == "trust" else choices,

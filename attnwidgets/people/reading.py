@@ -63,6 +63,14 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
     return responses
 
 
+def responses_of(payloads: Iterable[tuple[str, dict[str, Any]]], study: Study) -> Responses:
+    """Return the responses of checked payloads, each with the name of where it comes from."""
+    reader = _Reader(study)
+    for name, payload in payloads:
+        reader.add(name, payload)
+    return reader.responses()
+
+
 def _found(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(one for one in path.rglob("*") if one.suffix.lower() in _ENDINGS and one.is_file())
@@ -115,9 +123,9 @@ class _Reader:
         others = {one["study"] for _, one in self.people.values()} - {payload["study"]}
         if others:
             self.notes.append(f"{name} answers another study than the files before it: read each study alone")
-        self._add(name, payload)
+        self.add(name, payload)
 
-    def _add(self, name: str, payload: dict[str, Any]) -> None:
+    def add(self, name: str, payload: dict[str, Any]) -> None:
         """Add a person, who may have handed in before."""
         code = payload["code"]
         same = [key for key in self.people if key == code or key.startswith(f"{code}-")]

@@ -119,6 +119,12 @@ class Study:
                 if source is None:
                     raise ValueError(f"{name}[{number}]: {RANDOM!r} shuffles another condition's values, and none has any.")
                 by_name[RANDOM] = tuple(placebo(one, self.seed + 7 * number + k) for k, one in enumerate(source))
+            drawn_words = {one.words for ones in by_name.values() for one in ones if one.words}
+            if self.kind == "remove_words" and len(drawn_words) > 1:
+                raise ValueError(
+                    f"{name}[{number}]: its explanations have different words, and words are marked in all of them: "
+                    "bring them into one unit with .to('word')."
+                )
             found.append(tuple(by_name[condition] for condition in self.conditions))
         return found
 
