@@ -1,4 +1,4 @@
-"""aw.people: studies in which people say what they make of an explanation, and what follows from their answers."""
+"""aw.people: studies in which people say what they make of an explanation, and what follows from them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from scipy.special import ndtr, ndtri
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
-from attnwidgets.people.item import Shown
 from attnwidgets.people.kinds import SIDES, STEPS, is_answer
 from attnwidgets.people.responses import Responses, row_of
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets.people.item import Shown
     from attnwidgets.people.schedule import Turn
     from attnwidgets.people.study import Study
 
@@ -121,12 +121,12 @@ def trial_of(study: Study, turn: Turn) -> Trial:
     """Return what a person sees at a turn."""
     item, shown = study.items[turn.item], study.shown[turn.item]
     ones = [one for condition in study.cells[turn.cell] for one in shown[condition]]
-    sides = tuple(reversed(ones)) if turn.side else tuple(ones)
+    sides = tuple(reversed(ones)) if turn.side and len(ones) > 1 else tuple(ones)
     choices: tuple[Any, ...] = () if study.kind == "remove_words" else study.labels or SIDES
     prediction = "" if study.kind == "forward" else item.prediction
     return Trial(
-        study.kind, study.question, item.text, study.words[turn.item], sides if len(ones) > 1 else tuple(ones),
-        prediction, item.changed, tuple(range(1, STEPS + 1)) if study.kind == "trust" else choices,
+        study.kind, study.question, item.text, study.words[turn.item], sides, prediction,
+        item.changed, tuple(range(1, STEPS + 1)) if study.kind == "trust" else choices,
     )  # fmt: skip
 
 
@@ -152,7 +152,9 @@ def simulate(study: Study, agent: Agent | Callable[..., Any], people: int, seed:
     elif callable(agent):
         drawn, attention = None, 1.0
     else:
-        raise TypeError(f"agent is a {type(agent).__name__}; give an aw.people.Agent or a function (trial, rng).")
+        raise TypeError(
+            f"agent is a {type(agent).__name__}; give an aw.people.Agent or a function (trial, rng)."
+        )
     passed = rng.random((people, len(study.checks))) < attention
     rows = []
     for person, code in enumerate(progress(codes, "simulating people")):
@@ -193,7 +195,9 @@ def _answer(study: Study, turn: Turn, drawn: int, rng: np.random.Generator) -> A
         return SIDES[(truth if drawn else 1 - truth) ^ turn.side]
     if study.kind == "remove_words":
         if truth is None:
-            raise ValueError(f"item {study.ids[turn.item]!r} has no words to remove: give remove=, or a function.")
+            raise ValueError(
+                f"item {study.ids[turn.item]!r} has no words to remove: give remove=, or a function."
+            )
         words = len(study.words[turn.item])
         return list(truth) if drawn else [place for place in range(words) if place not in truth][:1]
     if drawn:

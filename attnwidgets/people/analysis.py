@@ -9,6 +9,7 @@ from scipy.stats import norm, t
 
 from attnwidgets._errors import suggest
 from attnwidgets._tables import Table, html_table
+from attnwidgets.circuits.claims.verdicts import holm
 from attnwidgets.people.item import NONE, RANDOM
 from attnwidgets.people.kinds import KINDS
 
@@ -202,11 +203,17 @@ class Analysis(Table):
         rows = []
         for mean in self.means:
             one = next(
-                (d for d in self.differences if (d["condition"], d["reference"]) == (mean["condition"], mean["other"])),
+                (
+                    d
+                    for d in self.differences
+                    if (d["condition"], d["reference"]) == (mean["condition"], mean["other"])
+                ),
                 compared.get(mean["condition"], {}) if not mean["other"] else {},
             )
             names = ("reference", "difference", "low", "high", "p", "p_holm")
-            rest = {f"difference_{name}" if name in ("low", "high") else name: one.get(name) for name in names}
+            rest = {
+                f"difference_{name}" if name in ("low", "high") else name: one.get(name) for name in names
+            }
             rows.append({**mean, **rest})
         yield {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -214,7 +221,9 @@ class Analysis(Table):
         lines = []
         for one in self.means:
             name = f"{one['condition']} rather than {one['other']}" if one["other"] else one["condition"]
-            lines.append(f"{name}: {one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}], {one['answers']} answers")
+            lines.append(
+                f"{name}: {one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}], {one['answers']} answers"
+            )
         for one in self.differences:
             name = "less a half" if self.kind == "forced_choice" else f"less {one['reference']}"
             said = f"{one['difference']:+.2f} [{one['low']:+.2f}, {one['high']:+.2f}], p {_p(one['p_holm'])}"
@@ -236,7 +245,9 @@ def outcomes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Outcomes, list[tuple
     """Return scores and cells of answers, and the names of the cells."""
     people = {name: i for i, name in enumerate(dict.fromkeys(row["person"] for row in rows))}
     items = {name: i for i, name in enumerate(dict.fromkeys(row["item"] for row in rows))}
-    cells = {name: i for i, name in enumerate(dict.fromkeys((row["condition"], row["other"]) for row in rows))}
+    cells = {
+        name: i for i, name in enumerate(dict.fromkeys((row["condition"], row["other"]) for row in rows))
+    }
     scores = np.full((len(people), len(items)), np.nan)
     places = np.full(scores.shape, -1, np.int64)
     for row in rows:
@@ -264,7 +275,9 @@ def analyse(
     unscored = sum(row["score"] is None for row in rows)
     rows = [row for row in rows if row["score"] is not None]
     if not rows:
-        raise ValueError("no answer has a score: give read_responses(..., study) the study, whose items hold the truth.")
+        raise ValueError(
+            "no answer has a score: give read_responses(..., study) the study, whose items hold the truth."
+        )
     outcomes, cells = outcomes_of(rows)
     if len(outcomes.scores) < 2:  # noqa: PLR2004 - people are resampled
         raise ValueError(f"{len(outcomes.scores)} person is left: an interval needs two or more.")
@@ -279,8 +292,9 @@ def analyse(
             p = flipped(outcomes, cell, resamples, rng)
             differences.append(
                 {
-                    "condition": mean["condition"], "reference": mean["other"], "difference": mean["mean"] - 0.5,
-                    "low": mean["low"] - 0.5, "high": mean["high"] - 0.5, "p": p,
+                    "condition": mean["condition"], "reference": mean["other"],
+                    "difference": mean["mean"] - 0.5, "low": mean["low"] - 0.5, "high": mean["high"] - 0.5,
+                    "p": p,
                 }
             )  # fmt: skip
     else:
@@ -298,16 +312,9 @@ def analyse(
             )  # fmt: skip
     for one, p in zip(differences, holm([one["p"] for one in differences]), strict=True):
         one["p_holm"] = p
-    return Analysis(kind, means, differences, level, _remarks(responses, out, unscored, outcomes, cells))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """Return p values adjusted for being several (Holm 1979)."""
-    adjusted, highest = [1.0] * len(p), 0.0
-    for rank, place in enumerate(np.argsort(p, kind="stable")):
-        highest = max(highest, min(1.0, (len(p) - rank) * p[place]))
-        adjusted[place] = highest
-    return adjusted
+    return Analysis(
+        kind, means, differences, level, tuple(_remarks(responses, out, unscored, outcomes, cells))
+    )
 
 
 def _mean(
@@ -348,7 +355,11 @@ def _reference(given: str | None, names: Sequence[str]) -> str:
 
 
 def _remarks(
-    responses: Responses, out: Sequence[str], unscored: int, outcomes: Outcomes, cells: Sequence[tuple[str, str]]
+    responses: Responses,
+    out: Sequence[str],
+    unscored: int,
+    outcomes: Outcomes,
+    cells: Sequence[tuple[str, str]],
 ) -> Iterator[str]:
     if out:
         yield f"left out: {', '.join(out)}, who failed an attention check"
@@ -358,11 +369,11 @@ def _remarks(
     if not (responses.study is not None and responses.study.between) and counts.min() == 0:
         missing = int((counts == 0).sum())
         yield (
-            f"unbalanced: {missing} of {counts.size} pairs of item and condition have no answer, so conditions "
-            "differ in their items, too; hand out study.codes(n)"
+            f"unbalanced: {missing} of {counts.size} pairs of item and condition have no answer, so "
+            "conditions differ in their items, too; hand out study.codes(n)"
         )
     elif counts.max() > 2 * counts.min() + 2:
         yield (
-            f"unbalanced: items were answered {int(counts.min())} to {int(counts.max())} times in a condition; "
-            "hand out study.codes(n)"
+            f"unbalanced: items were answered {int(counts.min())} to {int(counts.max())} times in a "
+            "condition; hand out study.codes(n)"
         )

@@ -107,7 +107,8 @@ def shown_of(given: Any, where: str) -> Shown:
         words, values = [str(word) for word in given[0]], np.asarray(given[1], float)
     else:
         raise TypeError(
-            f"{where} is a {type(given).__name__}; give Attributions, a MixingMap, (words, values) or a sentence."
+            f"{where} is a {type(given).__name__}; give Attributions, a MixingMap, (words, values) or a "
+            "sentence."
         )
     if not 0 < len(words) <= _MOST_WORDS or values.shape != (len(words),):
         raise ValueError(
@@ -115,7 +116,8 @@ def shown_of(given: Any, where: str) -> Shown:
             f"for 1 to {_MOST_WORDS} words."
         )
     if not np.isfinite(values).all():
-        raise ValueError(f"{where} has a value that is NaN or infinite, for {words[int(np.argmin(np.isfinite(values)))]!r}.")
+        word = words[int(np.argmin(np.isfinite(values)))]
+        raise ValueError(f"{where} has a value that is NaN or infinite, for {quoted(word)}.")
     largest = float(np.abs(values).max())
     scaled = values / largest if largest > 0 else values
     return Shown(tuple(words), tuple(round(float(value), _DIGITS) for value in scaled), "")
@@ -177,6 +179,8 @@ def places_to_remove(item: Item, words: Sequence[str], number: int) -> tuple[int
         else:
             same = [int(wanted)] if 0 <= int(wanted) < len(words) else []
         if not same:
-            raise ValueError(f"items[{number}].remove: {quoted(str(wanted))} is none of its {len(words)} words.")
+            raise ValueError(
+                f"items[{number}].remove: {quoted(str(wanted))} is none of its {len(words)} words."
+            )
         places.update(same)
     return tuple(sorted(places))

@@ -27,8 +27,8 @@ QUESTIONS = {
 }
 CONSENT = (
     "You will see texts, what a computer model made of them, and explanations of it, and say what you think. "
-    "Your answers and how long you took are kept in this page under a random code, without your name, until you "
-    "hand them in yourself. You can stop at any time; then nothing is kept."
+    "Your answers and how long you took are kept in this page under a random code, without your name, until "
+    "you hand them in yourself. You can stop at any time; then nothing is kept."
 )
 CHECK_WORDS = ("please", "mark", "only", "the", "word", "apple")
 """The text of an attention check of `remove_words`, whose last word is to be marked."""
@@ -54,7 +54,9 @@ def require_fields(kind: str, items: Sequence[Item], name: str) -> None:
             if not getattr(item, field):
                 raise ValueError(f"{name}[{number}] has no {field}, which {kind!r} needs.")
         if kind == "which_model" and item.better not in (0, 1):
-            raise ValueError(f"{name}[{number}].better is {item.better!r}: say which model is better, 0 or 1.")
+            raise ValueError(
+                f"{name}[{number}].better is {item.better!r}: say which model is better, 0 or 1."
+            )
         if kind != "which_model" and not isinstance(item.prediction, str):
             raise TypeError(f"{name}[{number}].prediction is no text: only 'which_model' takes a pair.")
 
@@ -71,8 +73,8 @@ def labels_of(kind: str, items: Sequence[Item], given: Sequence[str] | None) -> 
     labels = tuple(sorted(found)) if given is None else tuple(str(label) for label in given)
     if len(labels) < 2 or len(set(labels)) < len(labels):  # noqa: PLR2004 - a choice is of two
         raise ValueError(
-            f"labels {list(labels)}: a choice needs two or more labels, each once; give labels=[...], or items "
-            "with several predictions."
+            f"labels {list(labels)}: a choice needs two or more labels, each once; give labels=[...], or "
+            "items with several predictions."
         )
     if found - set(labels):
         raise ValueError(f"labels {list(labels)} lack the predictions {sorted(found - set(labels))}.")

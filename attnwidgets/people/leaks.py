@@ -22,7 +22,9 @@ def named(label: str, text: str) -> bool:
     return bool(re.search(rf"(?<!\w){re.escape(label.casefold())}(?!\w)", text.casefold()))
 
 
-def refuse_named(items: Sequence[Item], condition: str, shown: Sequence[Shown], labels: Sequence[str]) -> None:
+def refuse_named(
+    items: Sequence[Item], condition: str, shown: Sequence[Shown], labels: Sequence[str]
+) -> None:
     """Refuse explanations that hold a label which their text does not hold.
 
     Raises:
@@ -61,7 +63,8 @@ def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown
         if (own.mean() + 1 - other.mean()) / 2 >= _TOLD:
             right = int(own.sum() + (~other).sum())
             raise ValueError(
-                f"condition {condition!r} gives the answer away: in {right} of {len(items)} items the shown values "
-                f"sum to above zero exactly where the model answers {label!r}, so the colours state the class. "
-                "Explain each item's own prediction (target=None), or show amounts: study(..., signed=False)."
+                f"condition {condition!r} gives the answer away: in {right} of {len(items)} items the shown "
+                f"values sum to above zero exactly where the model answers {label!r}, so the colours state "
+                "the class. Explain each item's own prediction (target=None), or show amounts: "
+                "study(..., signed=False)."
             )

@@ -39,7 +39,9 @@ def digest_of(payload: Mapping[str, Any]) -> str:
 
 def as_line(payload: Mapping[str, Any]) -> str:
     """Return responses as one line of text, to paste into any form."""
-    body = urlsafe_b64encode(canonical({name: payload[name] for name in FIELDS}).encode()).decode().rstrip("=")
+    body = (
+        urlsafe_b64encode(canonical({name: payload[name] for name in FIELDS}).encode()).decode().rstrip("=")
+    )
     return f"awp{VERSION}.{body}.{digest_of(payload)}"
 
 
@@ -76,7 +78,10 @@ def checked(payload: Any) -> dict[str, Any]:
     except AnswerError:
         same = False
     if not same:
-        raise PayloadError("its answers were edited or cut: the digest does not fit them", dict(payload) if readable else None)
+        raise PayloadError(
+            "its answers were edited or cut: the digest does not fit them",
+            dict(payload) if readable else None,
+        )
     wrong = _malformed(payload)
     if wrong:
         raise PayloadError(wrong)

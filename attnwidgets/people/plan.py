@@ -34,7 +34,9 @@ class Plan(Table):
         compare: The conditions that were compared.
     """
 
-    def __init__(self, people: Sequence[int], found: Sequence[int], studies: int, compare: tuple[str, str]) -> None:
+    def __init__(
+        self, people: Sequence[int], found: Sequence[int], studies: int, compare: tuple[str, str]
+    ) -> None:
         self.people, self.found = tuple(people), tuple(found)
         self.studies, self.compare = studies, compare
 
@@ -69,7 +71,12 @@ class Plan(Table):
 
 
 def plan(
-    study: Study, agent: Agent, people: Sequence[int], studies: int, compare: tuple[str, str] | None, seed: int
+    study: Study,
+    agent: Agent,
+    people: Sequence[int],
+    studies: int,
+    compare: tuple[str, str] | None,
+    seed: int,
 ) -> Plan:
     """Return how often studies of several sizes find a difference, see `Study.plan`."""
     sizes = sorted({int(n) for n in people})

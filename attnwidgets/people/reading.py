@@ -1,4 +1,4 @@
-"""Reading what people handed in: files of responses, and lines of text in forms; nothing is lost on the way."""
+"""Reading what people handed in: files of responses, and lines of text in forms; nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from attnwidgets._errors import quoted
 from attnwidgets.people.kinds import is_answer, score
 from attnwidgets.people.payload import RECEIPT, ROW, PayloadError, checked, payload_of_line
 from attnwidgets.people.responses import COLUMNS, Responses
-from attnwidgets.people.schedule import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from attnwidgets.people.schedule import Turn
     from attnwidgets.people.study import Study
 
 _ENDINGS = (".json", ".txt", ".csv", ".md", ".html")
@@ -57,7 +57,9 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
             reader.read(path)
     responses = reader.responses()
     if not responses.rows and not responses.set_aside:
-        raise ValueError(f"no responses in {', '.join(map(str, several))}. {' '.join(responses.notes)}".rstrip())
+        raise ValueError(
+            f"no responses in {', '.join(map(str, several))}. {' '.join(responses.notes)}".rstrip()
+        )
     for note in responses.notes:
         warnings.warn(f"aw.people.read_responses: {note}.", stacklevel=2)
     return responses
@@ -98,13 +100,13 @@ class _Reader:
             whole = None
         if whole is not None:
             for payload in whole if isinstance(whole, list) else [whole]:
-                self._take(path.name, lambda payload=payload: payload)  # type: ignore[misc]
+                self._take(path.name, lambda payload=payload: payload)
             return
         lines = list(RECEIPT.finditer(text))
         if not lines:
             self.notes.append(f"{path.name} holds no responses")
         for line in lines:
-            self._take(path.name, lambda line=line: payload_of_line(line[1], line[2], line[3]))  # type: ignore[misc]
+            self._take(path.name, lambda line=line: payload_of_line(line[1], line[2], line[3]))
 
     def _take(self, name: str, read: Any) -> None:
         """Take one person's responses, or say what is wrong with them."""
@@ -139,8 +141,8 @@ class _Reader:
         if same:
             key = f"{code}-{len(same) + 1}"
             self.notes.append(
-                f"{self.people[code][0]} and {name} have one code, {code}, and different answers: two people shared it; "
-                f"the second is called {key}"
+                f"{self.people[code][0]} and {name} have one code, {code}, and different answers: two people "
+                f"shared it; the second is called {key}"
             )
         else:
             key = code
@@ -149,7 +151,9 @@ class _Reader:
     def _put_aside(self, name: str, why: str, code: str, rows: Sequence[Sequence[Any]]) -> None:
         empty = dict.fromkeys(COLUMNS)
         for row in rows or [()]:
-            self.aside.append({**empty, **dict(zip(ROW, row, strict=False)), "person": code, "file": name, "why": why})
+            self.aside.append(
+                {**empty, **dict(zip(ROW, row, strict=False)), "person": code, "file": name, "why": why}
+            )
 
     def responses(self) -> Responses:
         """Return all that was read."""
@@ -179,7 +183,9 @@ class _Reader:
         assert self.study is not None  # noqa: S101 - asked only then
         return {self.study.ids[turn.item]: turn for turn in self.study.turns(code)}
 
-    def _score(self, study: Study, row: dict[str, Any], turns: dict[str, Turn]) -> str:
+    def _score(  # noqa: PLR0911 - a reason a line
+        self, study: Study, row: dict[str, Any], turns: dict[str, Turn]
+    ) -> str:
         """Score an answer; return why it does not count, or ""."""
         if row["role"] == "practice":
             return ""

@@ -75,11 +75,9 @@ class Responses(Table):
         """
         unknown = set(people) - set(self.people)
         if unknown:
-            raise ValueError(f"there is no person {sorted(unknown)[0]!r} among {len(self.people)}.")
+            raise ValueError(f"there is no person {min(unknown)!r} among {len(self.people)}.")
         rows = [row for row in self.rows if row["person"] not in people]
-        return Responses(
-            rows, study=self.study, kind=self.kind, notes=self.notes, set_aside=self.set_aside
-        )
+        return Responses(rows, study=self.study, kind=self.kind, notes=self.notes, set_aside=self.set_aside)
 
     def balance(self) -> dict[tuple[str, str, str], int]:
         """Return how often every item was answered in every condition: counts by (item, condition, other)."""
@@ -87,7 +85,8 @@ class Responses(Table):
         counts = Counter((row["item"], row["condition"], row["other"]) for row in rows)
         items = dict.fromkeys(row["item"] for row in rows)
         cells = dict.fromkeys((row["condition"], row["other"]) for row in rows)
-        return {(item, *cell): counts[item, *cell] for item in items for cell in cells}
+        keys = [(item, one, other) for item in items for one, other in cells]
+        return {key: counts[key] for key in keys}
 
     def analyse(
         self,
@@ -135,7 +134,7 @@ class Responses(Table):
 def row_of(
     study: Study, person: str, turn: Turn | None, position: int, answer: Any, **times: float | None
 ) -> dict[str, Any]:
-    """Return the row of an answer to an item, or (without a turn) to the attention check number `position`."""
+    """Return the row of an answer to an item, or, without a turn, to the check number `position`."""
     if turn is None:
         known: dict[str, Any] = {
             "role": "check", "item": f"check {position}", "condition": "", "other": "", "side": 0,
@@ -147,5 +146,13 @@ def row_of(
             "role": "item", "item": study.ids[turn.item], "condition": one, "other": other, "side": turn.side,
             "score": score(study.kind, study.truths[turn.item], answer, turn.side), "passed": None,
         }  # fmt: skip
-    whole = {"first_ms": None, "ms": None, **known, **times, "person": person, "position": position, "answer": answer}
+    whole = {
+        "first_ms": None,
+        "ms": None,
+        **known,
+        **times,
+        "person": person,
+        "position": position,
+        "answer": answer,
+    }
     return {name: whole[name] for name in COLUMNS}

@@ -1,4 +1,4 @@
-"""Who sees what, in which order: it follows from a person's code alone, here and in js/src/views/people/schedule.ts.
+"""Who sees what, in which order: it follows from a person's code (twin: js/src/views/people/schedule.ts).
 
 A study with n items and C cells (conditions, or pairs of them) has 4 n C places. A place says by how much
 the conditions are shifted along the items, which row of a Williams square orders them, whether it is read
@@ -48,7 +48,7 @@ def hashed(text: str, start: int = _FNV[0]) -> int:
 
 
 def digest(text: str) -> str:
-    """Return 16 hexadecimal digits that change with the text. They find what was edited; they are no signature."""
+    """Return 16 hexadecimal digits that change with the text. They are no signature."""
     return f"{hashed(text):08x}{hashed(text, _OTHER):08x}"
 
 

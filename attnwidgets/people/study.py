@@ -15,7 +15,6 @@ from attnwidgets.people.item import NONE, NOTHING, RANDOM, Item, Shown, item_of,
 from attnwidgets.people.kinds import (
     CONSENT,
     KINDS,
-    PAIRS,
     QUESTIONS,
     SIMULATIONS,
     check_answers,
@@ -89,10 +88,18 @@ class Study:
         )
         self.notes = tuple(self._remarks())
         texts = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
-        rest = [len(self.practice), [str(one) for one in self.checks], list(self.labels), self.between, self.seed]
+        rest = [
+            len(self.practice),
+            [str(one) for one in self.checks],
+            list(self.labels),
+            self.between,
+            self.seed,
+        ]
         self.hash = subject_of("study", kind, texts, list(self.conditions), self.question, rest)
 
-    def _shown(self, items: Sequence[Item], name: str, *, signed: bool) -> list[tuple[tuple[Shown, ...], ...]]:
+    def _shown(
+        self, items: Sequence[Item], name: str, *, signed: bool
+    ) -> list[tuple[tuple[Shown, ...], ...]]:
         """Return the explanations [item][condition][one, or one a model]."""
         models = 2 if self.kind == "which_model" else 1
         found = []
@@ -117,13 +124,17 @@ class Study:
                     (by_name[c] for c in self.conditions if c in by_name and by_name[c][0].values), None
                 )
                 if source is None:
-                    raise ValueError(f"{name}[{number}]: {RANDOM!r} shuffles another condition's values, and none has any.")
-                by_name[RANDOM] = tuple(placebo(one, self.seed + 7 * number + k) for k, one in enumerate(source))
+                    raise ValueError(
+                        f"{name}[{number}]: {RANDOM!r} shuffles another condition's values, and none has any."
+                    )
+                by_name[RANDOM] = tuple(
+                    placebo(one, self.seed + 7 * number + k) for k, one in enumerate(source)
+                )
             drawn_words = {one.words for ones in by_name.values() for one in ones if one.words}
             if self.kind == "remove_words" and len(drawn_words) > 1:
                 raise ValueError(
-                    f"{name}[{number}]: its explanations have different words, and words are marked in all of them: "
-                    "bring them into one unit with .to('word')."
+                    f"{name}[{number}]: its explanations have different words, and words are marked in all "
+                    "of them: bring them into one unit with .to('word')."
                 )
             found.append(tuple(by_name[condition] for condition in self.conditions))
         return found
@@ -143,12 +154,13 @@ class Study:
             return
         commonest, count = Counter(self.truths).most_common(1)[0]
         if count > _COMMON * len(self.items):
-            yield f"always answering {commonest!r} is right in {count} of {len(self.items)} items: balance the predictions"
+            share = f"{count} of {len(self.items)} items"
+            yield f"always answering {commonest!r} is right in {share}: balance the predictions"
         known = [item for item in self.items if item.label]
         if self.kind == "forward" and known and all(item.label == item.prediction for item in known):
             yield (
-                "the model is right in every item: who knows the true answer needs no explanation; add items that "
-                "it gets wrong (Hase and Bansal 2020)"
+                "the model is right in every item: who knows the true answer needs no explanation; add items "
+                "that it gets wrong (Hase and Bansal 2020)"
             )
 
     # -- who sees what -----------------------------------------------------------------------------
@@ -160,7 +172,8 @@ class Study:
             code: The person's code.
 
         Example:
-            >>> items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(4)]
+            >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
+            >>> items = [{"text": f"text {i}", **one} for i in range(4)]
             >>> study = aw.people.study("trust", items, ["none", "a"])
             >>> sorted(turn.cell for turn in study.turns("k7m2p9qa"))
             [0, 0, 1, 1]
@@ -183,7 +196,8 @@ class Study:
             ValueError: `people` is below 1.
 
         Example:
-            >>> items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(2)]
+            >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
+            >>> items = [{"text": f"text {i}", **one} for i in range(2)]
             >>> len(aw.people.study("trust", items, ["none", "a"]).codes(6))
             6
         """
@@ -198,9 +212,7 @@ class Study:
 
     # -- trying it ---------------------------------------------------------------------------------
 
-    def simulate(
-        self, agent: Agent | Callable[..., Any], *, people: int = 20, seed: int = 0
-    ) -> Responses:
+    def simulate(self, agent: Agent | Callable[..., Any], *, people: int = 20, seed: int = 0) -> Responses:
         """Return what simulated people answer: a dry run of the study and of its analysis.
 
         Args:
@@ -217,7 +229,8 @@ class Study:
             ValueError: The agent lacks a condition, or returns what is no answer.
 
         Example:
-            >>> items = [{"text": f"text {i}", "prediction": "yn"[i % 2], "explanations": {"a": "why"}} for i in range(8)]
+            >>> why = {"a": "why"}
+            >>> items = [{"text": f"{i}", "prediction": "yn"[i % 2], "explanations": why} for i in range(8)]
             >>> study = aw.people.study("forward", items, ["none", "a"])
             >>> study.simulate(aw.people.Agent({"none": 0.5, "a": 0.9}), people=10)
             <Responses of 10 people: 80 answers, 20 attention checks>
@@ -252,7 +265,8 @@ class Study:
             ValueError: A number is below 2, or a condition is unknown.
 
         Example:
-            >>> items = [{"text": f"text {i}", "prediction": "yn"[i % 2], "explanations": {"a": "why"}} for i in range(8)]
+            >>> why = {"a": "why"}
+            >>> items = [{"text": f"{i}", "prediction": "yn"[i % 2], "explanations": why} for i in range(8)]
             >>> study = aw.people.study("forward", items, ["none", "a"])
             >>> plan = study.plan(aw.people.Agent({"none": 0.5, "a": 0.9}), people=[4, 24], studies=40)
             >>> plan.needed(0.8)
@@ -339,7 +353,7 @@ def study(
         >>> item["explanations"] = {"lrp": (["A", "dull", "film."], [0.0, 0.9, 0.1])}
         >>> other["explanations"] = {"lrp": (["A", "fine", "film."], [0.0, 0.8, 0.2])}
         >>> aw.people.study("forward", [item, other], ["none", "lrp"])
-        <Study forward of 2 items in none, lrp; each person every condition; 0 practice items, 2 attention checks>
+        <Study forward of 2 items in none, lrp; each person every condition; 0 practice items, ...>
     """
     require_choice("design", design, ("within", "between"))
     made = Study(
@@ -377,8 +391,8 @@ def _require_balance(items: Sequence[Item], cells: int, *, between: bool) -> Non
         less, more = count % cells, -count % cells
         advice = f"add {more}" if count < cells else f"add {more} or leave out {less}"
         raise ValueError(
-            f"{count} items in {cells} conditions (or pairs) are unbalanced: everybody would see some more often "
-            f"than others; {advice}."
+            f"{count} items in {cells} conditions (or pairs) are unbalanced: everybody would see some more "
+            f"often than others; {advice}."
         )
 
 
@@ -403,7 +417,7 @@ def _names(items: Sequence[Item]) -> list[str]:
 
 
 def _text_words(item: Item, shown: Sequence[Sequence[Shown]]) -> tuple[str, ...]:
-    """Return the words in which every condition shows this text: those of an explanation, if one has words."""
+    """Return the words of a text: those of its first explanation that has words."""
     drawn = (one.words for by_condition in shown for one in by_condition if one.words)
     return next(drawn, words_of(item.text))
 

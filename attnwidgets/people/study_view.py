@@ -48,7 +48,8 @@ class StudyView(StandaloneView):
         ValueError: The code is not 4 to 16 small letters and digits.
 
     Example:
-        >>> items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(2)]
+        >>> one = {"prediction": "yes", "explanations": {"a": "why"}}
+        >>> items = [{"text": f"text {i}", **one} for i in range(2)]
         >>> aw.people.StudyView(aw.people.study("trust", items, ["none", "a"]))
         StudyView(<Study trust of 2 items in none, a; each person every condition; 0 practice items, ...>)
     """
@@ -94,7 +95,14 @@ class StudyView(StandaloneView):
                 "cells": [list(cell) for cell in study.cells],
                 "items": [_item(study.kind, *item, None) for item in items],
                 "practice": [
-                    _item(study.kind, f"practice {at}", item, words, shown, truth_of(study.kind, item, words, at))
+                    _item(
+                        study.kind,
+                        f"practice {at}",
+                        item,
+                        words,
+                        shown,
+                        truth_of(study.kind, item, words, at),
+                    )
                     for at, (item, words, shown) in enumerate(practice)
                 ],
                 "checks": list(study.checks),
@@ -125,8 +133,8 @@ class StudyView(StandaloneView):
         """Return what people are asked, in words."""
         study = self._study
         return (
-            f"{study.title}: {study.question} {len(study.items)} items in {len(study.conditions)} conditions, "
-            f"{len(study.practice)} practice items, {len(study.checks)} attention checks."
+            f"{study.title}: {study.question} {len(study.items)} items in {len(study.conditions)} "
+            f"conditions, {len(study.practice)} practice items, {len(study.checks)} attention checks."
         )
 
     def _still(self, theme: Theme) -> Sheet:
