@@ -82,6 +82,7 @@ from .sae.corpus_statistics.stats import FeatureStats as FeatureStats
 
 # Is it an explanation?
 from . import evaluate as evaluate
+from . import people as people
 from .evaluate.metrics.agreement import agreement as agreement
 from .explanations.attribution.conservation import check_conservation as check_conservation
 

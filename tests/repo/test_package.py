@@ -42,7 +42,7 @@ def test_every_public_name_resolves():
     "name",
     [
         *("ask", "circuits", "concepts", "evaluate", "statistics", "targets"),
-        *("compat", "course", "speech", "vision", "zoo"),
+        *("compat", "course", "people", "speech", "vision", "zoo"),
     ],
 )
 def test_completion_offers_what_is_public_and_all_of_it(name):
@@ -61,7 +61,7 @@ def test_help_shows_every_public_name_under_one_question():
 def test_namespaces_are_there_from_the_start():
     for name in (
         *("targets", "evaluate", "statistics", "compat", "ask", "course"),
-        *("zoo", "circuits", "concepts", "speech", "vision"),
+        *("zoo", "circuits", "concepts", "people", "speech", "vision"),
     ):
         assert imported_by(f"import attnwidgets; attnwidgets.{name}") >= {"attnwidgets"}
 

@@ -20,7 +20,7 @@ from tests.tracing.pictures import PICTURES
 def every_view() -> list[str]:
     for name in aw.__all__:
         getattr(aw, name)  # a view is loaded on first use
-    aw.ask.Question  # noqa: B018
+    aw.ask.Question, aw.people.StudyView  # noqa: B018
     classes, names = [View], set()
     while classes:
         kind = classes.pop()
@@ -32,7 +32,8 @@ def every_view() -> list[str]:
 
 def kind_of(name: str) -> type[View]:
     """Return the class of a view."""
-    return aw.ask.Question if name == "Question" else getattr(aw, name)
+    apart = {"Question": aw.ask, "StudyView": aw.people}
+    return getattr(apart.get(name, aw), name)
 
 
 def make(name: str, given, **options):
@@ -104,6 +105,11 @@ def _claims():
     return [aw.circuits.ClaimReport(results, margin=0.1, level=0.95)]
 
 
+def _study():
+    items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(2)]
+    return [aw.people.study("trust", items, ["none", "a"])]
+
+
 OTHERS = {
     "ImageView": _picture,
     "AudioView": lambda: [heard()],
@@ -118,6 +124,7 @@ OTHERS = {
     "ShapeView": lambda: [distilled()],
     "ScorecardView": lambda: [aw.evaluate.Scorecard([[[[1.0]]]], metrics=["m"], methods=["a"], x=[0])],
     "SteerView": _masked,
+    "StudyView": _study,
     "TwoTexts": _two_texts,
     **dict.fromkeys(("FeaturePanel", "FeatureStrip", "FeatureTable"), lambda: [aw.sae_features(*_masked())]),
 }

@@ -18,6 +18,7 @@ from tests.views.every import every_view, make
 ELSEWHERE = {
     "Question": "an answer, which has a line of code of its own",
     "ScorecardView": "scores, tested below",
+    "StudyView": "answers, a table",
     "SteerView": "words of a changed model",
     "FeatureTable": "a table",
     **dict.fromkeys(("ClaimView", "LensView", "PatchView"), "shares, ranks and means: test_circuit_views.py"),

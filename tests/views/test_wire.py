@@ -23,9 +23,8 @@ from .every import every_view, kind_of, make
 @pytest.fixture(scope="module")
 def wire(root):
     folder = root / "js" / "src" / "wire"
-    return "".join(
-        (folder / name).read_text(encoding="utf-8") for name in ("wire.ts", "mediaState.ts", "questions.ts")
-    )
+    names = ("wire.ts", "mediaState.ts", "questions.ts", "studies.ts")
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
 def interface(wire, name):
@@ -85,6 +84,12 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(asked) == sorted([*plain, *own])
     assert sorted(asked["question"]) == sorted(interface(wire, "AskedQuestion"))
     assert sorted(asked["question"]["record"]) == sorted(interface(wire, "AnswerRecord"))
+    asked = make("StudyView", given).options
+    assert sorted(asked) == sorted([*plain, *interface(wire, "StudyOptions")])
+    assert sorted(asked["study"]) == sorted(interface(wire, "AskedStudy"))
+    assert sorted(asked["study"]["items"][0]) == sorted(interface(wire, "AskedItem"))
+    [[shown], _] = asked["study"]["items"][0]["shown"]
+    assert sorted(shown) == sorted(interface(wire, "ShownExplanation"))
     assert sorted(header) == sorted(interface(wire, "Header"))
     assert sorted(header["sources"][0]) == sorted(interface(wire, "Source"))
     assert sorted(header["methods"][0]) == sorted(interface(wire, "Offer"))

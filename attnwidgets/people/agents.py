@@ -1,0 +1,206 @@
+"""Simulated people: with known effects, or by a function that answers from what a person would see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from attnwidgets._errors import suggest
+from attnwidgets._progress import progress
+from attnwidgets.people.kinds import SIDES, STEPS, is_answer
+from attnwidgets.people.responses import Responses, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.people.item import Shown
+    from attnwidgets.people.schedule import Turn
+    from attnwidgets.people.study import Study
+
+    Effects = Mapping[Any, float]
+
+_SIDE_ERROR = "effects of a forced choice are shares by pair: {('lrp', 'random'): 0.8}"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Simulated people whose effects are known.
+
+    The share of right answers (in trust: the mean step, less 1, over 4; in a forced choice: the share that
+    prefers the first of a pair) is exactly what is given, over all people and items; people and items differ
+    around it. An answer is right with probability Phi(sqrt(1 + a^2 + b^2) Phi^-1(share) + a p + b i), where
+    p and i are a person's and an item's standard normal numbers: the probit model with crossed random
+    effects.
+
+    Args:
+        effects: The share of right answers by condition, 0 to 1; in trust the mean step, 1 to 5; in a forced
+            choice the share that prefers the first, by pair: `{("lrp", "random"): 0.8}`.
+        people_sd: a, how much people differ, in standard deviations of the noise in one answer.
+        items_sd: b, how much items differ.
+        attention: Share of attention checks that are passed.
+
+    Raises:
+        ValueError: A standard deviation is negative, or a share is not between 0 and 1.
+    """
+
+    effects: Effects
+    people_sd: float = 0.5
+    items_sd: float = 0.3
+    attention: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.people_sd, self.items_sd) < 0:
+            raise ValueError(f"people_sd={self.people_sd}, items_sd={self.items_sd}: give 0 or more.")
+        if not 0 <= self.attention <= 1:
+            raise ValueError(f"attention={self.attention} is not a share from 0 to 1.")
+
+    def shares(self, study: Study) -> NDArray[np.float64]:
+        """Return the share of each cell of a study, 0 to 1.
+
+        Raises:
+            ValueError: A condition has none, or one is out of range.
+        """
+        found = []
+        for cell in range(len(study.cells)):
+            one, other = study.cell_names(cell)
+            value = self.effects.get((one, other) if other else one)
+            if value is None and other and (other, one) in self.effects:
+                value = 1 - self.effects[other, one]
+            if value is None:
+                near = suggest(one, [name for name in self.effects if isinstance(name, str)])
+                wanted = f"the pair {(one, other)}; {_SIDE_ERROR}" if other else f"{one!r}"
+                raise ValueError(f"effects have none for {wanted}.{near}")
+            share = (value - 1) / (STEPS - 1) if study.kind == "trust" else value
+            if not 0 <= share <= 1:
+                raise ValueError(f"the effect {value} of {one!r} is out of range for {study.kind!r}.")
+            found.append(float(share))
+        return np.array(found)
+
+    def draw(
+        self, shares: NDArray[np.float64], cells: NDArray[np.int64], rng: np.random.Generator, trials: int = 1
+    ) -> NDArray[np.int64]:
+        """Return how many of `trials` come out right, [person, item], for the cell of each answer."""
+        spread = np.sqrt(1 + self.people_sd**2 + self.items_sd**2)
+        person = self.people_sd * rng.standard_normal((len(cells), 1))
+        item = self.items_sd * rng.standard_normal((1, cells.shape[1]))
+        return rng.binomial(trials, ndtr(ndtri(shares)[cells] * spread + person + item))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a person sees: what a function that answers is called with.
+
+    Args:
+        kind: The kind of the study.
+        question: What is asked.
+        text: The text.
+        words: Its words, as they are shown.
+        explanations: One explanation, or the two that stand beside each other: words with values between -1
+            and 1, or a text; empty without an explanation.
+        prediction: What the model answered, where that is shown; "" otherwise.
+        changed: The changed text of a counterfactual simulation.
+        choices: What can be answered; () in `remove_words`.
+    """
+
+    kind: str
+    question: str
+    text: str
+    words: tuple[str, ...]
+    explanations: tuple[Shown, ...]
+    prediction: Any
+    changed: str
+    choices: tuple[Any, ...]
+
+
+def trial_of(study: Study, turn: Turn) -> Trial:
+    """Return what a person sees at a turn."""
+    item, shown = study.items[turn.item], study.shown[turn.item]
+    ones = [one for condition in study.cells[turn.cell] for one in shown[condition]]
+    sides = tuple(reversed(ones)) if turn.side and len(ones) > 1 else tuple(ones)
+    choices: tuple[Any, ...] = () if study.kind == "remove_words" else study.labels or SIDES
+    prediction = "" if study.kind == "forward" else item.prediction
+    return Trial(
+        study.kind, study.question, item.text, study.words[turn.item], sides, prediction,
+        item.changed, tuple(range(1, STEPS + 1)) if study.kind == "trust" else choices,
+    )  # fmt: skip
+
+
+def cells_of(study: Study, codes: Sequence[str]) -> tuple[NDArray[np.int64], list[list[Turn]]]:
+    """Return the cell of each answer [person, item], and the turns of everybody."""
+    turns = [study.turns(code) for code in codes]
+    cells = np.empty((len(codes), len(study.items)), np.int64)
+    for person, own in enumerate(turns):
+        for turn in own:
+            cells[person, turn.item] = turn.cell
+    return cells, turns
+
+
+def simulate(study: Study, agent: Agent | Callable[..., Any], people: int, seed: int) -> Responses:
+    """Return what simulated people answer, see `Study.simulate`."""
+    codes = study.codes(people, seed=seed)
+    cells, turns = cells_of(study, codes)
+    rng = np.random.default_rng([seed, 1])
+    if isinstance(agent, Agent):
+        trials = STEPS - 1 if study.kind == "trust" else 1
+        drawn = agent.draw(agent.shares(study), cells, rng, trials)
+        attention = agent.attention
+    elif callable(agent):
+        drawn, attention = None, 1.0
+    else:
+        raise TypeError(
+            f"agent is a {type(agent).__name__}; give an aw.people.Agent or a function (trial, rng)."
+        )
+    passed = rng.random((people, len(study.checks))) < attention
+    rows = []
+    for person, code in enumerate(progress(codes, "simulating people")):
+        for position, turn in enumerate(turns[person]):
+            if drawn is None:
+                answer = _asked(study, agent, turn, rng)
+            else:
+                answer = _answer(study, turn, int(drawn[person, turn.item]), rng)
+            rows.append(row_of(study, code, turn, position, answer))
+        for number, wanted in enumerate(study.checks):
+            answer = wanted if passed[person, number] else None
+            rows.append(row_of(study, code, None, number, answer))
+    return Responses(rows, study=study)
+
+
+def _asked(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -> Any:
+    """Return what a function answers.
+
+    Raises:
+        ValueError: It is no answer.
+    """
+    answer = agent(trial_of(study, turn), rng)
+    if study.kind == "remove_words" and not isinstance(answer, str):
+        answer = sorted({int(one) for one in answer})
+    if not is_answer(study.kind, answer, study.labels, len(study.words[turn.item])):
+        raise ValueError(f"the agent returned {answer!r}, which is no answer in {study.kind!r}.")
+    return answer
+
+
+def _answer(study: Study, turn: Turn, drawn: int, rng: np.random.Generator) -> Any:
+    """Return an answer that comes out as it was drawn."""
+    truth = study.truths[turn.item]
+    if study.kind == "trust":
+        return 1 + drawn
+    if study.kind == "forced_choice":
+        return SIDES[turn.side if drawn else 1 - turn.side]
+    if study.kind == "which_model":
+        return SIDES[(truth if drawn else 1 - truth) ^ turn.side]
+    if study.kind == "remove_words":
+        if truth is None:
+            raise ValueError(
+                f"item {study.ids[turn.item]!r} has no words to remove: give remove=, or a function."
+            )
+        words = len(study.words[turn.item])
+        return list(truth) if drawn else [place for place in range(words) if place not in truth][:1]
+    if drawn:
+        return truth
+    wrong = [label for label in study.labels if label != truth]
+    return wrong[int(rng.integers(len(wrong)))] if len(wrong) > 1 else wrong[0]

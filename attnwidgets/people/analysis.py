@@ -1,0 +1,379 @@
+"""Analysis of responses: intervals that hold for other people and other items, and p by permutation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm, t
+
+from attnwidgets._errors import suggest
+from attnwidgets._tables import Table, html_table
+from attnwidgets.circuits.claims.verdicts import holm
+from attnwidgets.people.item import NONE, RANDOM
+from attnwidgets.people.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets._tables import Columns
+    from attnwidgets.people.responses import Responses
+
+    Float = NDArray[np.float64]
+    Whole = NDArray[np.int64]
+
+_LEAST_RESAMPLES = 100
+_SHOWN = 40
+
+
+def wilson(right: int, count: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's interval of a share.
+
+    It takes every answer to be independent of the others: it is right for one answer a person.
+
+    Args:
+        right: How many of them.
+        count: How many there are.
+        level: Coverage, above 0 and below 1.
+
+    Returns:
+        Its ends, from 0 to 1.
+
+    Raises:
+        ValueError: `right` is not from 0 to `count`, `count` is 0, or the level is out of range.
+
+    Source:
+        Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+
+    Example:
+        >>> [round(end, 3) for end in aw.people.wilson(8, 10)]
+        [0.49, 0.943]
+    """
+    if not 0 <= right <= count or count == 0:
+        raise ValueError(f"right={right} of count={count}: give 0 to count, of at least 1.")
+    if not 0 < level < 1:
+        raise ValueError(f"level={level} is not above 0 and below 1.")
+    z2 = float(norm.ppf(0.5 + level / 2)) ** 2
+    share = right / count
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = float(np.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))) / (1 + z2 / count)
+    # The ends of shares of 0 and 1 are exact.
+    return (0.0 if right == 0 else middle - half), (1.0 if right == count else middle + half)
+
+
+class Estimate(NamedTuple):
+    """A mean or a difference with its interval."""
+
+    value: float
+    low: float
+    high: float
+    error: float
+
+
+class Outcomes(NamedTuple):
+    """Scores and cells, both [person, item]; NaN and -1 where there is no answer."""
+
+    scores: Float
+    cells: Whole
+
+
+def estimate(
+    outcomes: Outcomes, one: int, other: int | None, level: float, resamples: int, rng: np.random.Generator
+) -> Estimate:
+    """Return the mean of a cell, or its difference to another cell, with an interval.
+
+    The variance is that of a bootstrap over people, plus that of a bootstrap over items, less that over
+    single answers, which both hold (Cameron, Gelbach and Miller 2011); the last has a closed form. A
+    bootstrap that resamples people and items at once counts the noise of single answers three times (Owen
+    2007), and its intervals are far too wide. The quantile is Student's, for the smaller of the two numbers.
+    """
+    signs = {one: 1.0} if other is None else {one: 1.0, other: -1.0}
+    found = {cell: outcomes.cells == cell for cell in signs}
+    totals = {cell: np.where(mask, outcomes.scores, 0.0) for cell, mask in found.items()}
+    value = sum(sign * totals[cell].sum() / found[cell].sum() for cell, sign in signs.items())
+    answers = 0.0
+    for cell in signs:
+        scores = outcomes.scores[found[cell]]
+        answers += scores.var(ddof=1) / len(scores) if len(scores) > 1 else 0.0
+    clustered, sizes = [], []
+    for axis in (0, 1):
+        used = np.any(np.logical_or.reduce(list(found.values())), axis=1 - axis)
+        count = int(used.sum())
+        sizes.append(count)
+        if count < 2:  # noqa: PLR2004 - a single person or item cannot be resampled
+            continue
+        weights = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+        means = np.zeros(resamples)
+        with np.errstate(invalid="ignore"):  # a resample may hold nobody of a cell
+            for cell, sign in signs.items():
+                above = weights @ totals[cell].sum(1 - axis)[used]
+                means += sign * above / (weights @ found[cell].sum(1 - axis)[used])
+        clustered.append(np.nanvar(means, ddof=1) * count / (count - 1))
+    # Where people, say, do not differ, their variance is that of the answers but for chance.
+    variance = max(sum(clustered) - (len(clustered) - 1) * answers, answers)
+    error = float(np.sqrt(variance))
+    half = float(t.ppf(0.5 + level / 2, max(1, min(size for size in sizes if size > 1) - 1))) * error
+    return Estimate(float(value), float(value - half), float(value + half), error)
+
+
+def permuted(outcomes: Outcomes, one: int, other: int, resamples: int, rng: np.random.Generator) -> float:
+    """Return p of no difference: the cells of everybody's answers exchanged within each person.
+
+    Where nobody has answers in both cells (a study between people), people are exchanged.
+    """
+    is_one, is_other = outcomes.cells == one, outcomes.cells == other
+    either = is_one | is_other
+    scores = np.where(either, outcomes.scores, 0.0)
+    if not (is_one.any(1) & is_other.any(1)).any():
+        used = either.any(1)
+        sums, counts, ones = scores[used].sum(1), either[used].sum(1), is_one[used].any(1)
+        orders = rng.permuted(np.tile(ones, (resamples, 1)), axis=1)
+        drawn = orders @ sums / (orders @ counts) - ~orders @ sums / (~orders @ counts)
+        seen = ones @ sums / (ones @ counts) - ~ones @ sums / (~ones @ counts)
+    else:
+        first, second = is_one.sum(1), is_other.sum(1)
+        keys = rng.random((resamples, *scores.shape), dtype=np.float32)
+        keys[:, ~either] = 2  # behind all that count
+        ranks = keys.argsort(2).argsort(2)
+        chosen = (np.where(ranks < first[:, None], scores, 0.0)).sum((1, 2))
+        total = scores.sum()
+        drawn = chosen / first.sum() - (total - chosen) / second.sum()
+        seen = scores[is_one].sum() / first.sum() - scores[is_other].sum() / second.sum()
+    return _share_beyond(drawn, float(seen))
+
+
+def flipped(outcomes: Outcomes, cell: int, resamples: int, rng: np.random.Generator) -> float:
+    """Return p of no preference in a pair: all choices of a person exchanged, or not."""
+    mask = outcomes.cells == cell
+    by_person = np.where(mask, outcomes.scores - 0.5, 0.0).sum(1)
+    drawn = rng.choice((-1.0, 1.0), (resamples, len(by_person))) @ by_person
+    return _share_beyond(drawn, float(by_person.sum()))
+
+
+def _share_beyond(drawn: Float, seen: float) -> float:
+    return float((1 + (np.abs(drawn) >= abs(seen) - 1e-12).sum()) / (1 + len(drawn)))
+
+
+class Analysis(Table):
+    """What follows from responses; made by `responses.analyse()`.
+
+    Scores are 1 for a right answer and 0 otherwise; in trust the step, 1 to 5; in a forced choice 1 where
+    the first condition of the pair was chosen; in remove_words what both sets of words share by what either
+    holds.
+
+    Attributes:
+        means: A dict for every condition, or pair: condition, other, people, answers, mean, low, high (of the
+            interval that holds for other people and other items), wilson_low and wilson_high (as if answers
+            were independent; None where scores are not 0 or 1).
+        differences: A dict for every comparison with the reference: condition, reference, difference, low,
+            high, p (permutation within people) and p_holm (of all comparisons). In a forced choice the pair,
+            and its share less a half.
+        notes: Who was left out, and what is unbalanced.
+        level: Coverage of the intervals.
+    """
+
+    def __init__(
+        self, kind: str, means: Sequence[Any], differences: Sequence[Any], level: float, notes: Sequence[str]
+    ) -> None:
+        self.kind, self.level = kind, level
+        self.means = tuple(means)
+        self.differences = tuple(differences)
+        self.notes = tuple(notes)
+
+    def difference(self, condition: str, reference: str | None = None) -> Mapping[str, Any]:
+        """Return a comparison.
+
+        Args:
+            condition: The condition, or the first of a pair.
+            reference: What it was compared with; None: whatever it was.
+
+        Raises:
+            ValueError: There is no such comparison.
+        """
+        for one in self.differences:
+            if one["condition"] == condition and reference in (None, one["reference"]):
+                return dict(one)
+        names = [one["condition"] for one in self.differences]
+        raise ValueError(f"{condition!r} was not compared; there are {names}.{suggest(condition, names)}")
+
+    def _columns(self) -> Iterator[Columns]:
+        compared = {one["condition"]: one for one in self.differences if one["condition"] != ""}
+        rows = []
+        for mean in self.means:
+            one = next(
+                (
+                    d
+                    for d in self.differences
+                    if (d["condition"], d["reference"]) == (mean["condition"], mean["other"])
+                ),
+                compared.get(mean["condition"], {}) if not mean["other"] else {},
+            )
+            names = ("reference", "difference", "low", "high", "p", "p_holm")
+            rest = {
+                f"difference_{name}" if name in ("low", "high") else name: one.get(name) for name in names
+            }
+            rows.append({**mean, **rest})
+        yield {name: [row[name] for row in rows] for name in rows[0]}
+
+    def __str__(self) -> str:
+        lines = []
+        for one in self.means:
+            name = f"{one['condition']} rather than {one['other']}" if one["other"] else one["condition"]
+            lines.append(
+                f"{name}: {one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}], {one['answers']} answers"
+            )
+        for one in self.differences:
+            name = "less a half" if self.kind == "forced_choice" else f"less {one['reference']}"
+            said = f"{one['difference']:+.2f} [{one['low']:+.2f}, {one['high']:+.2f}], p {_p(one['p_holm'])}"
+            lines.append(f"{one['condition']} {name}: {said}")
+        return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"<Analysis of {self.kind}>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_rows(), _SHOWN)
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"  # noqa: PLR2004 - digits
+
+
+def outcomes_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Outcomes, list[tuple[str, str]]]:
+    """Return scores and cells of answers, and the names of the cells."""
+    people = {name: i for i, name in enumerate(dict.fromkeys(row["person"] for row in rows))}
+    items = {name: i for i, name in enumerate(dict.fromkeys(row["item"] for row in rows))}
+    cells = {
+        name: i for i, name in enumerate(dict.fromkeys((row["condition"], row["other"]) for row in rows))
+    }
+    scores = np.full((len(people), len(items)), np.nan)
+    places = np.full(scores.shape, -1, np.int64)
+    for row in rows:
+        at = people[row["person"]], items[row["item"]]
+        scores[at], places[at] = row["score"], cells[row["condition"], row["other"]]
+    return Outcomes(scores, places), list(cells)
+
+
+def analyse(
+    responses: Responses,
+    reference: str | None,
+    level: float,
+    resamples: int,
+    *,
+    keep_inattentive: bool,
+    seed: int,
+) -> Analysis:
+    """Return what follows from responses, see `Responses.analyse`."""
+    if not 0.5 < level < 1:  # noqa: PLR2004 - an interval
+        raise ValueError(f"level={level} is not above 0.5 and below 1.")
+    if resamples < _LEAST_RESAMPLES:
+        raise ValueError(f"resamples={resamples}: give {_LEAST_RESAMPLES} or more.")
+    out = () if keep_inattentive else responses.inattentive
+    rows = [row for row in responses.rows if row["role"] == "item" and row["person"] not in out]
+    unscored = sum(row["score"] is None for row in rows)
+    rows = [row for row in rows if row["score"] is not None]
+    if not rows:
+        raise ValueError(
+            "no answer has a score: give read_responses(..., study) the study, whose items hold the truth."
+        )
+    outcomes, cells = outcomes_of(rows)
+    if len(outcomes.scores) < 2:  # noqa: PLR2004 - people are resampled
+        raise ValueError(f"{len(outcomes.scores)} person is left: an interval needs two or more.")
+    order = _in_order(responses, cells)
+    rng = np.random.default_rng(seed)
+    kind = responses.kind if responses.kind in KINDS else "forward"
+    is_share = bool(np.isin(outcomes.scores[outcomes.cells >= 0], (0.0, 1.0)).all())
+    means = [_mean(outcomes, cell, cells[cell], level, resamples, rng, is_share=is_share) for cell in order]
+    differences: list[dict[str, Any]] = []
+    if kind == "forced_choice":
+        for cell, mean in zip(order, means, strict=True):
+            p = flipped(outcomes, cell, resamples, rng)
+            differences.append(
+                {
+                    "condition": mean["condition"], "reference": mean["other"],
+                    "difference": mean["mean"] - 0.5, "low": mean["low"] - 0.5, "high": mean["high"] - 0.5,
+                    "p": p,
+                }
+            )  # fmt: skip
+    else:
+        names = [cells[cell][0] for cell in order]
+        base = order[names.index(_reference(reference, names))]
+        for cell in order:
+            if cell == base:
+                continue
+            found = estimate(outcomes, cell, base, level, resamples, rng)
+            differences.append(
+                {
+                    "condition": cells[cell][0], "reference": cells[base][0], "difference": found.value,
+                    "low": found.low, "high": found.high, "p": permuted(outcomes, cell, base, resamples, rng),
+                }
+            )  # fmt: skip
+    for one, p in zip(differences, holm([one["p"] for one in differences]), strict=True):
+        one["p_holm"] = p
+    return Analysis(
+        kind, means, differences, level, tuple(_remarks(responses, out, unscored, outcomes, cells))
+    )
+
+
+def _mean(
+    outcomes: Outcomes,
+    cell: int,
+    names: tuple[str, str],
+    level: float,
+    resamples: int,
+    rng: np.random.Generator,
+    *,
+    is_share: bool,
+) -> dict[str, Any]:
+    mask = outcomes.cells == cell
+    count = int(mask.sum())
+    found = estimate(outcomes, cell, None, level, resamples, rng)
+    low, high = wilson(int(outcomes.scores[mask].sum()), count, level=level) if is_share else (None, None)
+    return {
+        "condition": names[0], "other": names[1], "people": int(mask.any(1).sum()), "answers": count,
+        "mean": found.value, "low": found.low, "high": found.high, "wilson_low": low, "wilson_high": high,
+    }  # fmt: skip
+
+
+def _in_order(responses: Responses, cells: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the cells in the order of the study's conditions, if it is known."""
+    study = responses.study
+    if study is None:
+        return sorted(range(len(cells)), key=lambda cell: cells[cell])
+    wanted = [study.cell_names(cell) for cell in range(len(study.cells))]
+    return sorted(range(len(cells)), key=lambda cell: wanted.index(cells[cell]))
+
+
+def _reference(given: str | None, names: Sequence[str]) -> str:
+    if given is None:
+        return next((name for name in (NONE, RANDOM) if name in names), names[0])
+    if given not in names:
+        raise ValueError(f"reference={given!r} is none of {list(names)}.{suggest(given, names)}")
+    return given
+
+
+def _remarks(
+    responses: Responses,
+    out: Sequence[str],
+    unscored: int,
+    outcomes: Outcomes,
+    cells: Sequence[tuple[str, str]],
+) -> Iterator[str]:
+    if out:
+        yield f"left out: {', '.join(out)}, who failed an attention check"
+    if unscored:
+        yield f"{unscored} answers have no score and do not count"
+    counts = np.array([(outcomes.cells == cell).sum(0) for cell in range(len(cells))])
+    if not (responses.study is not None and responses.study.between) and counts.min() == 0:
+        missing = int((counts == 0).sum())
+        yield (
+            f"unbalanced: {missing} of {counts.size} pairs of item and condition have no answer, so "
+            "conditions differ in their items, too; hand out study.codes(n)"
+        )
+    elif counts.max() > 2 * counts.min() + 2:
+        yield (
+            f"unbalanced: items were answered {int(counts.min())} to {int(counts.max())} times in a "
+            "condition; hand out study.codes(n)"
+        )

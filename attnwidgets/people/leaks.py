@@ -1,0 +1,70 @@
+"""Explanations that give the answer away, which a simulation of the model must not show."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnwidgets.people.item import Item, Shown
+
+_TOLD = 0.9
+"""From this balanced accuracy on, the sign of the sum is taken to state the class."""
+_FEWEST = 4
+
+
+def named(label: str, text: str) -> bool:
+    """Return whether a text holds a label as a word of its own, in any case."""
+    return bool(re.search(rf"(?<!\w){re.escape(label.casefold())}(?!\w)", text.casefold()))
+
+
+def refuse_named(
+    items: Sequence[Item], condition: str, shown: Sequence[Shown], labels: Sequence[str]
+) -> None:
+    """Refuse explanations that hold a label which their text does not hold.
+
+    Raises:
+        ValueError: The message names item, condition and label.
+    """
+    for number, (item, one) in enumerate(zip(items, shown, strict=True)):
+        said = " ".join((*one.words, one.text))
+        texts = item.text if one.words else ""  # a sentence is not a part of the text
+        for label in labels:
+            if label and named(label, said) and not named(label, texts):
+                raise ValueError(
+                    f"items[{number}] in condition {condition!r} gives the answer away: what is shown holds "
+                    f"the label {label!r}. Leave the label out of the explanation."
+                )
+
+
+def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown]) -> None:
+    """Refuse signed explanations whose colours state the class.
+
+    They do where the sign of the sum of the shown values tells the predictions apart, whatever the words
+    are: explanations of one fixed class ("positive" in every item) do, those of each item's predicted class
+    do not.
+
+    Raises:
+        ValueError: The message says in how many items, and what to do.
+    """
+    if not any(one.signed for one in shown):
+        return
+    above = np.array([sum(one.values) > 0 for one in shown])
+    answers = np.array([str(item.prediction) for item in items])
+    classes = sorted(set(answers.tolist()))
+    if len(classes) < 2 or len(items) < _FEWEST:  # noqa: PLR2004 - there is nothing to tell apart
+        return
+    for label in classes:
+        own, other = above[answers == label], above[answers != label]
+        if (own.mean() + 1 - other.mean()) / 2 >= _TOLD:
+            right = int(own.sum() + (~other).sum())
+            raise ValueError(
+                f"condition {condition!r} gives the answer away: in {right} of {len(items)} items the shown "
+                f"values sum to above zero exactly where the model answers {label!r}, so the colours state "
+                "the class. Explain each item's own prediction (target=None), or show amounts: "
+                "study(..., signed=False)."
+            )

@@ -1,0 +1,158 @@
+"""Responses: what people answered, a row an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from attnwidgets._tables import Table, html_table
+from attnwidgets.people.kinds import score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from attnwidgets._tables import Columns
+    from attnwidgets.people.analysis import Analysis
+    from attnwidgets.people.schedule import Turn
+    from attnwidgets.people.study import Study
+
+COLUMNS = (
+    *("person", "role", "item", "condition", "other", "position", "side", "answer", "score"),
+    *("passed", "first_ms", "ms"),
+)
+"""What a row holds."""
+_SHOWN = 10
+
+
+class Responses(Table):
+    """What people answered to a study; made by `aw.people.read_responses` and by `study.simulate`.
+
+    Attributes:
+        rows: A dict an answer, in the order in which they were given: person (a code), role ("practice",
+            "item", "check"), item, condition and other (the second of a pair, or ""), position from 0, side
+            (1: the first of a pair stood second), answer, score (see `Analysis`; None without a right
+            answer), passed (of a check), first_ms and ms (until the first choice, and until it was sent).
+        study: The study, or None.
+        notes: What was wrong, a sentence each.
+        set_aside: Rows that do not count, with the file and the reason under "file" and "why".
+        kind: The kind of the study.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        study: Study | None = None,
+        kind: str = "",
+        notes: Sequence[str] = (),
+        set_aside: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.rows = tuple(rows)
+        self.study = study
+        self.kind = kind or (study.kind if study is not None else "")
+        self.notes = tuple(notes)
+        self.set_aside = tuple(set_aside)
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """The people's codes, in the order in which they were read."""
+        return tuple(dict.fromkeys(row["person"] for row in self.rows))
+
+    @property
+    def inattentive(self) -> tuple[str, ...]:
+        """The codes of people who failed an attention check."""
+        failed = {row["person"] for row in self.rows if row["role"] == "check" and not row["passed"]}
+        return tuple(person for person in self.people if person in failed)
+
+    def without(self, *people: str) -> Responses:
+        """Return the responses of the others.
+
+        Args:
+            people: Codes to leave out.
+
+        Raises:
+            ValueError: There is no such person.
+        """
+        unknown = set(people) - set(self.people)
+        if unknown:
+            raise ValueError(f"there is no person {min(unknown)!r} among {len(self.people)}.")
+        rows = [row for row in self.rows if row["person"] not in people]
+        return Responses(rows, study=self.study, kind=self.kind, notes=self.notes, set_aside=self.set_aside)
+
+    def balance(self) -> dict[tuple[str, str, str], int]:
+        """Return how often every item was answered in every condition: counts by (item, condition, other)."""
+        rows = [row for row in self.rows if row["role"] == "item"]
+        counts = Counter((row["item"], row["condition"], row["other"]) for row in rows)
+        items = dict.fromkeys(row["item"] for row in rows)
+        cells = dict.fromkeys((row["condition"], row["other"]) for row in rows)
+        keys = [(item, one, other) for item in items for one, other in cells]
+        return {key: counts[key] for key in keys}
+
+    def analyse(
+        self,
+        *,
+        reference: str | None = None,
+        level: float = 0.95,
+        resamples: int = 2000,
+        keep_inattentive: bool = False,
+        seed: int = 0,
+    ) -> Analysis:
+        """Return means with intervals, and differences between conditions, see `Analysis`.
+
+        Args:
+            reference: The condition that the others are compared with; None: "none", else "random", else the
+                first.
+            level: Coverage of the intervals, above 0.5 and below 1.
+            resamples: Resamples of the bootstrap, and permutations, at least 100.
+            keep_inattentive: Whether people count who failed an attention check.
+            seed: Seed of both.
+
+        Raises:
+            ValueError: Fewer than two people are left, no answer has a score, a condition is unknown, or an
+                option is out of range.
+        """
+        from attnwidgets.people.analysis import analyse
+
+        return analyse(self, reference, level, resamples, keep_inattentive=keep_inattentive, seed=seed)
+
+    def _columns(self) -> Iterator[Columns]:
+        yield {name: [row[name] for row in self.rows] for name in COLUMNS}
+
+    def __repr__(self) -> str:
+        counts = Counter(row["role"] for row in self.rows)
+        parts = [f"{counts['item']:,} answers"]
+        if counts["check"]:
+            parts.append(f"{counts['check']} attention checks")
+        if self.set_aside:
+            parts.append(f"{len(self.set_aside)} set aside")
+        return f"<Responses of {len(self.people)} people: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.to_rows(), _SHOWN)
+
+
+def row_of(
+    study: Study, person: str, turn: Turn | None, position: int, answer: Any, **times: float | None
+) -> dict[str, Any]:
+    """Return the row of an answer to an item, or, without a turn, to the check number `position`."""
+    if turn is None:
+        known: dict[str, Any] = {
+            "role": "check", "item": f"check {position}", "condition": "", "other": "", "side": 0,
+            "score": None, "passed": answer == study.checks[position],
+        }  # fmt: skip
+    else:
+        one, other = study.cell_names(turn.cell)
+        known = {
+            "role": "item", "item": study.ids[turn.item], "condition": one, "other": other, "side": turn.side,
+            "score": score(study.kind, study.truths[turn.item], answer, turn.side), "passed": None,
+        }  # fmt: skip
+    whole = {
+        "first_ms": None,
+        "ms": None,
+        **known,
+        **times,
+        "person": person,
+        "position": position,
+        "answer": answer,
+    }
+    return {name: whole[name] for name in COLUMNS}

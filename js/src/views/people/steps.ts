@@ -1,0 +1,87 @@
+/** The steps of a person through a study: practice, then items in their order, with attention checks among them. */
+import type { AskedItem, AskedStudy } from "../../wire/studies.ts";
+import type { Role, Row } from "./payload.ts";
+import { checkPositions, placeOf, turnsOf } from "./schedule.ts";
+
+export interface Step {
+  role: Role;
+  /** Number of the item, or of the check. */
+  at: number;
+  cell: number;
+  side: number;
+  /** Among those of its role. */
+  position: number;
+}
+
+/** One choice of a step: what is answered, and its words. */
+export interface Choice {
+  value: unknown;
+  words: string;
+}
+
+const TRUST = ["not at all", "a little", "half and half", "mostly", "completely"];
+const SIDES = ["first", "second"];
+
+export function stepsOf(study: AskedStudy, code: string): Step[] {
+  const [items, cells] = [study.items.length, study.cells.length];
+  const turns = turnsOf(placeOf(code, study.hash, items, cells), items, cells, study.between);
+  const after = checkPositions(items, study.checks.length);
+  const practice = study.practice.map(
+    (_, at): Step => ({ role: "practice", at, cell: at % cells, side: 0, position: at }),
+  );
+  const rest = turns.flatMap(({ item, cell, side }, position): Step[] => [
+    { role: "item", at: item, cell, side, position },
+    ...after.flatMap((count, at): Step[] =>
+      count === position + 1 ? [{ role: "check", at, cell: 0, side: 0, position: at }] : [],
+    ),
+  ]);
+  return [...practice, ...rest];
+}
+
+export const itemOf = (study: AskedStudy, step: Step): AskedItem | undefined =>
+  (step.role === "practice" ? study.practice : step.role === "item" ? study.items : [])[step.at];
+
+/** What can be chosen; words of a text are marked instead in `remove_words`. */
+export function choicesOf(study: AskedStudy): Choice[] {
+  if (study.kind === "remove_words") return [];
+  if (study.kind === "trust") return TRUST.map((words, i) => ({ value: i + 1, words }));
+  if (study.labels.length > 0) return study.labels.map((value) => ({ value, words: value }));
+  return SIDES.map((value) => ({ value, words: `the ${value}` }));
+}
+
+/** What a check asks for, in words. */
+export function checkWords(study: AskedStudy, at: number): string {
+  const wanted = study.checks[at];
+  if (study.kind === "remove_words") return "A check that you read on: follow the text.";
+  const choice = choicesOf(study).find(({ value }) => value === wanted);
+  return `A check that you read on: please choose “${choice?.words ?? wanted}”.`;
+}
+
+/** The right answer of a practice item, in words; "" without one. */
+export function told(study: AskedStudy, step: Step): string {
+  const item = itemOf(study, step);
+  if (step.role !== "practice" || !item || item.truth === null) return "";
+  if (study.kind === "which_model") return `The better model is the ${SIDES[(item.truth as number) ^ step.side]}.`;
+  if (study.kind === "remove_words")
+    return `To be removed: ${(item.truth as number[]).map((place) => `“${item.words[place]}”`).join(", ")}.`;
+  return `The model answers “${item.truth}”.`;
+}
+
+/** The row of an answer; `first` and `ms` are times since the step was shown. */
+export function rowOf(study: AskedStudy, step: Step, answer: unknown, first: number | null, ms: number): Row {
+  const [one, other] = step.role === "check" ? [] : (study.cells[step.cell] ?? []);
+  const name = (place: number | undefined): string => (place === undefined ? "" : (study.conditions[place] ?? ""));
+  const id = step.role === "check" ? `check ${step.at}` : (itemOf(study, step)?.id ?? "");
+  const capped = (time: number): number => Math.min(999_999, Math.round(time));
+  return [
+    step.role,
+    id,
+    name(one),
+    name(other),
+    step.position,
+    step.side,
+    answer,
+    first === null ? null : capped(first),
+    capped(ms),
+  ];
+}
