@@ -110,6 +110,7 @@ from .views.evaluate.scorecard_view import ScorecardView as ScorecardView
 from .views.circuits.patch_view import PatchView as PatchView
 from .views.circuits.lens_view import LensView as LensView
 from .views.circuits.claim_view import ClaimView as ClaimView
+from .views.circuits.sentence_view import SentenceView as SentenceView
 from .views.features.feature_table import FeatureTable as FeatureTable
 from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip
