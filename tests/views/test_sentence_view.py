@@ -87,6 +87,16 @@ def test_one_sentence_says_what_is_missing(tmp_path):
     assert any("This text has one token" in text for text in texts(view, tmp_path / "a.svg"))
 
 
+def test_it_is_described_in_words():
+    said = aw.SentenceView(given_map(), title="made up").describe()
+    assert said == (
+        "Made up: “Four.” depends most on 2 (4.00), 0 (0.50). "
+        "Strongest of all: 3 on 2 (4.00), 1 on 0 (3.00), 2 on 0 (2.00)."
+    )
+    alone = aw.SentenceView(given_map(np.zeros((2, 2), dtype=np.float32), ["a", "b"])).describe()
+    assert "depends on no other" in alone
+
+
 def test_two_hundred_sentences_are_drawn_around_the_chosen_one(tmp_path):
     values = np.tril(np.random.default_rng(0).random((200, 200), dtype=np.float32), -1)
     view = aw.SentenceView(given_map(values, [f"Sentence {place}." for place in range(200)]))

@@ -83,6 +83,12 @@ class SentenceView(View):
             )
         return {"least": self._least, "distance": self._distance}
 
+    def describe(self) -> str:
+        """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
+        from attnwidgets.views.still.sentences import sentence_words
+
+        return sentence_words(self)
+
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.sentences import sentence_sheet
 

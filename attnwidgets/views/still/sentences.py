@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.figures.labels import printable
 from attnwidgets.figures.parts.arcs import Arc, Arcs
 from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Scale
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.base.opening import last_content
+from attnwidgets.views.still.alt_text import title_of
 from attnwidgets.views.still.colours import map_colours
 from attnwidgets.views.still.view_state import ViewState
 
@@ -25,45 +28,96 @@ if TYPE_CHECKING:
     """(sentence that depends, sentence that it depends on, value)."""
 
 _BY_SENTENCE, _MOST = 3, 300  # arcs that are drawn at most, as in links.ts
-_LISTED = 6
+_LISTED, _NAMED = 6, 3
 _FEWEST = 2
+_LONGEST = 60  # characters of a sentence in words
+_NOTHING = "This text has one {}: there is nothing between them."
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a SentenceView shows.
+
+    Attributes:
+        state: Its source, layer and head.
+        title: Its title, with the place if there are several.
+        labels: The sentences.
+        numbers: Their numbers.
+        links: All dependences, the strongest first.
+        drawn: Those that are drawn.
+        chosen: Place of the chosen sentence; -1 where there are fewer than two.
+    """
+
+    state: ViewState
+    title: str
+    labels: list[str]
+    numbers: list[str]
+    links: list[Link]
+    drawn: list[Link]
+    chosen: int
+
+    @property
+    def top(self) -> float:
+        """The largest size; 0 without any."""
+        return abs(self.links[0][2]) if self.links else 0.0
+
+
+def _shown(view: Any) -> _Shown:
+    state, options = ViewState.of(view), view.options
+    axis = state.source.axes()[0]
+    labels, special = axis["labels"], np.asarray(axis["special"], dtype=bool)
+    has_place = len(state.source.layers) > 1 or state.source.heads is not None
+    title = state.title(state.head) if has_place else str(options["title"]) or state.source.title
+    numbers = [str(place + options["indexBase"]) for place in range(len(labels))]
+    if (~special).sum() < _FEWEST:
+        return _Shown(state, title, labels, numbers, [], [], -1)
+    matrix = np.asarray(state.source.matrix(state.layer, state.head), dtype=np.float64)
+    links = links_of(matrix, options["distance"], special)
+    least = options["least"] * abs(links[0][2]) if links else 0.0
+    drawn = [link for link in links if abs(link[2]) >= least][: min(_MOST, _BY_SENTENCE * len(labels))]
+    last = last_content(labels, axis["special"])
+    return _Shown(
+        state, title, labels, numbers, links, drawn, state.row if state.pinned else _opening(drawn, last)
+    )
 
 
 def sentence_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what a SentenceView shows: the text with its arcs, and both lists of the chosen sentence."""
-    state = ViewState.of(view)
-    axis = state.source.axes()[0]
-    labels, special = axis["labels"], np.asarray(axis["special"], dtype=bool)
-    base, distance = view.options["indexBase"], view.options["distance"]
-    has_place = len(state.source.layers) > 1 or state.source.heads is not None
-    title = state.title(state.head) if has_place else str(view.options["title"]) or state.source.title
-    if (~special).sum() < _FEWEST:
-        return Sheet(title, [Words(f"This text has one {state.source.unit}: there is nothing between them.")])
-    matrix = np.asarray(state.source.matrix(state.layer, state.head), dtype=np.float64)
-    links = links_of(matrix, distance, special)
-    sizes = np.array([abs(value) for *_, value in links] or [0.0])
-    signed = state.source.signed
-    colours, norm = map_colours({}, theme, sizes if not signed else np.array([-sizes.max(), sizes.max()]),
-                                signed=signed)  # fmt: skip
-    drawn = [link for link in links if abs(link[2]) >= view.options["least"] * sizes.max()]
-    drawn = drawn[: min(_MOST, _BY_SENTENCE * len(labels))]
-    chosen = state.row if state.pinned else _opening(drawn, last_content(labels, axis["special"]))
+    shown = _shown(view)
+    source, top, chosen = shown.state.source, shown.top, shown.chosen
+    if chosen < 0:
+        return Sheet(shown.title, [Words(_NOTHING.format(source.unit))])
+    ends = np.array([-top, top] if source.signed else [0.0, top])
+    colours, norm = map_colours({}, theme, ends, signed=source.signed)
     arcs = [
-        Arc(query, key, value / (sizes.max() or 1.0), chosen in {query, key}) for query, key, value in drawn
+        Arc(query, key, value / (top or 1.0), chosen in {query, key}) for query, key, value in shown.drawn
     ]
-    numbers = [str(place + base) for place in range(len(labels))]
     parts: list[Part] = [
-        Arcs(labels, numbers, arcs, colours, chosen, signed=signed),
-        Scale(colours, norm, state.source.title),
+        Arcs(shown.labels, shown.numbers, arcs, colours, chosen, signed=source.signed),
+        Scale(colours, norm, source.title),
     ]
-    name = numbers[chosen]
+    name = shown.numbers[chosen]
     for words, own, other in ((f"{name} depends on", 0, 1), (f"what depends on {name}", 1, 0)):
-        found = [link for link in links if link[own] == chosen][:_LISTED]
-        bars = [Bar(f"{numbers[int(link[other])]} {labels[int(link[other])]}", link[2]) for link in found]
+        found = [(link[other], link[2]) for link in shown.links if link[own] == chosen][:_LISTED]
+        bars = [Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in found]
         if bars:
-            parts.append(Bars(bars, top=float(sizes.max()), title=words))
-    note = f"only {state.source.unit}s that are {distance} or more apart" if distance > 1 else ""
-    return Sheet(title, parts, note)
+            parts.append(Bars(bars, top=top, title=words))
+    distance = view.options["distance"]
+    note = f"only {source.unit}s that are {distance} or more apart" if distance > 1 else ""
+    return Sheet(shown.title, parts, note)
+
+
+def sentence_words(view: Any) -> str:
+    """Return one or two sentences: what the chosen sentence depends on, and the strongest arcs of all."""
+    shown = _shown(view)
+    title, chosen = title_of(shown.title), shown.chosen
+    if chosen < 0:
+        return f"{title}. {_NOTHING.format(shown.state.source.unit)}"
+    name = f"“{printable(shown.labels[chosen], _LONGEST)}”"
+    own = [f"{shown.numbers[key]} ({value:.2f})" for query, key, value in shown.links if query == chosen]
+    first = f"{name} depends most on {', '.join(own[:_NAMED])}" if own else f"{name} depends on no other"
+    best = [f"{shown.numbers[q]} on {shown.numbers[k]} ({value:.2f})" for q, k, value in shown.links[:_NAMED]]
+    return f"{title}: {first}. Strongest of all: {', '.join(best) or 'none'}."
 
 
 def _opening(drawn: list[Link], last: int) -> int:
