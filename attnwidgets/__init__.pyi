@@ -114,6 +114,7 @@ from .views.circuits.claim_view import ClaimView as ClaimView
 from .views.concepts.concept_view import ConceptView as ConceptView
 from .views.concepts.influence_view import InfluenceView as InfluenceView
 from .views.concepts.shape_view import ShapeView as ShapeView
+from .views.circuits.sentence_view import SentenceView as SentenceView
 from .views.features.feature_table import FeatureTable as FeatureTable
 from .views.features.feature_panel import FeaturePanel as FeaturePanel
 from .views.features.feature_strip import FeatureStrip as FeatureStrip

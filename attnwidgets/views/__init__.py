@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.views.circuits.claim_view import ClaimView
 from attnwidgets.views.circuits.lens_view import LensView
 from attnwidgets.views.circuits.patch_view import PatchView
+from attnwidgets.views.circuits.sentence_view import SentenceView, has_arcs
 from attnwidgets.views.concepts.concept_view import ConceptView
 from attnwidgets.views.concepts.influence_view import InfluenceView
 from attnwidgets.views.concepts.shape_view import ShapeView
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def _of_map(shown: MixingMap, **options: Any) -> View:
-    """Return a Heatmap; of the patches of a picture that is in memory, an ImageView."""
+    """Return a Heatmap; between sentences, a SentenceView; of a picture that is in memory, an ImageView."""
+    if has_arcs(shown):
+        return SentenceView(shown, **options)
     return (ImageView if pictured_of(shown) is not None and units_on_grid(shown) else Heatmap)(
         shown, **options
     )

@@ -16,6 +16,7 @@ REFUSED = {  # each with words of its own
     "FlowView": ("1 x 1,000",),
     "InterventionView": ("1 x 1,000",),  # no model
     "LayerProfile": ("one layer", "one of each"),
+    "SentenceView": ("1 x 1,000",),
 }
 OF_MAPS = sorted(set(every_view()) - set(OTHERS) - {"Explorer"})
 
