@@ -36,6 +36,7 @@ from .explanations import targets as targets
 from .explanations.attribution.saliency import saliency as saliency
 from .explanations.attribution.input_x_gradient import input_x_gradient as input_x_gradient
 from .explanations.attribution.integrated_gradients import integrated_gradients as integrated_gradients
+from .explanations.attribution.deeplift import deeplift as deeplift
 from .explanations.attribution.signed_attention import signed_attention as signed_attention
 from .explanations.attribution.chefer import chefer as chefer
 from .explanations.attribution.lrp import lrp as lrp
