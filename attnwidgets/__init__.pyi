@@ -44,6 +44,7 @@ from .explanations.attribution.neuron_relevance import neuron_relevance as neuro
 from .explanations.attribution.occlusion import occlusion as occlusion
 from .explanations.attribution.shapley_sampling import shapley_sampling as shapley_sampling
 from .explanations.attribution.surprisal import surprisal as surprisal
+from .evaluate.surrogates.lime import lime as lime
 from .explanations.mixing.alti_logit import alti_logit as alti_logit
 from .explanations.mixing.decompx import decompx as decompx
 from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution

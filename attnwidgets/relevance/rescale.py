@@ -41,7 +41,7 @@ def slopes(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: 
 
 
 def _one_live(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], int]:
-    """Return arguments with `input` in front, the keywords left, and the place of the only live one, or -1."""
+    """Return arguments with `input` first, the keywords left, and the place of the only live one, or -1."""
     options = dict(kwargs)
     if "input" in options:
         args = (options.pop("input"), *args)

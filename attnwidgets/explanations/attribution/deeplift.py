@@ -35,7 +35,7 @@ _LARGE_GAP = 0.01
 @method(
     "deeplift",
     question="For this prediction",
-    gist="which words make the difference to an empty text, operation by operation",
+    gist="which words make the difference to an empty text",
     paper=PAPER,
     needs=("embeddings", "target", "own tokens"),
     returns="Attributions [source], with what is missed as residual",

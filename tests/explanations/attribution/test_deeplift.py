@@ -119,6 +119,6 @@ def test_the_model_is_as_it_was_also_after_an_exception() -> None:
     deeplift(found, 7)
     with pytest.raises(ValueError, match="accepted shapes"):
         deeplift(found, 7, baseline=np.zeros(3))
-    with pytest.raises(ValueError, match="neither one of"):
+    with pytest.raises(ValueError, match="is not one of"):
         deeplift(found, 7, baseline="nothing")
     assert state_of(model) == before
