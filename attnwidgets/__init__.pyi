@@ -36,6 +36,7 @@ from .explanations import targets as targets
 from .explanations.attribution.saliency import saliency as saliency
 from .explanations.attribution.input_x_gradient import input_x_gradient as input_x_gradient
 from .explanations.attribution.integrated_gradients import integrated_gradients as integrated_gradients
+from .explanations.attribution.deeplift import deeplift as deeplift
 from .explanations.attribution.signed_attention import signed_attention as signed_attention
 from .explanations.attribution.chefer import chefer as chefer
 from .explanations.attribution.lrp import lrp as lrp
@@ -43,6 +44,7 @@ from .explanations.attribution.neuron_relevance import neuron_relevance as neuro
 from .explanations.attribution.occlusion import occlusion as occlusion
 from .explanations.attribution.shapley_sampling import shapley_sampling as shapley_sampling
 from .explanations.attribution.surprisal import surprisal as surprisal
+from .evaluate.surrogates.lime import lime as lime
 from .explanations.mixing.alti_logit import alti_logit as alti_logit
 from .explanations.mixing.decompx import decompx as decompx
 from .explanations.mixing.direct_logit_attribution import direct_logit_attribution as direct_logit_attribution

@@ -23,6 +23,7 @@ from .metrics.fidelity import characterization as characterization
 from .metrics.fidelity import fidelity as fidelity
 from .metrics.importance_correlation import importance_correlation as importance_correlation
 from .metrics.infidelity import infidelity as infidelity
+from .metrics.layer_correlation import layer_correlation as layer_correlation
 from .metrics.localisation import localisation as localisation
 from .metrics.performance_loss import performance_loss as performance_loss
 from .metrics.plausibility import plausibility as plausibility

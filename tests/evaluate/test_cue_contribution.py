@@ -304,3 +304,20 @@ def test_minilm_on_blimp_is_what_its_eager_attention_says(minilm, shared):
         target = places.index(row["target_index"])
         expected = sum(maps[:, target, places.index(cue)] for cue in row["cue_indices"])
         np.testing.assert_allclose(sample[0, 0], expected, atol=2e-6)
+
+
+def test_several_models_are_the_rows_of_one_table(bert):
+    model, tokenizer = bert
+    other = aw.randomized(model, copy=True, seed=1)
+    models = {"trained": bert, "random": other}
+    card = cue_contribution(models, tokenizer, iter([SAT, SPLIT]), methods=["attention", "rollout"])
+    assert card.groups == ("trained", "trained", "random", "random", "", "")
+    assert card.methods[-2:] == ("random", "oracle"), "baselines are there once"
+    for name, one in (("trained", model), ("random", other)):
+        alone = cue_contribution(one, tokenizer, [SAT, SPLIT], methods=["attention", "rollout"])
+        for method in ("attention", "rollout"):
+            np.testing.assert_array_equal(card.of(method, name), alone.of(method))
+    with pytest.raises(ValueError, match="empty mapping"):
+        cue_contribution({}, tokenizer, [SAT])
+    with pytest.raises(ValueError, match=r"model\['random'\] has no tokenizer"):
+        cue_contribution(models, None, [SAT])

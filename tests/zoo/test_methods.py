@@ -71,6 +71,8 @@ def test_only_occlusion_and_integrated_gradients_name_all_three():
         ("occlusion", {}),
         ("input_x_gradient", {}),
         ("shapley_sampling", {}),
+        ("deeplift", {}),
+        ("lime", {"operator": "mean", "ridge": 0, "unit": "token"}),
         ("alti_logit", {}),
         ("decompx", {}),
     ],

@@ -5,8 +5,9 @@ Mohebbi et al. 2023, Quantifying Context Mixing in Transformers.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,12 +23,13 @@ from attnwidgets.evaluate.examples.cues import BASELINES, rows_read
 from attnwidgets.evaluate.examples.method_specs import functions_by_name, labelled, rows_of
 from attnwidgets.evaluate.metrics.ranking import average_precision, expected_average_precision
 from attnwidgets.evaluate.scorecards.build import scored
+from attnwidgets.evaluate.scorecards.merge import beside
 from attnwidgets.tracing.content import key_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.run import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from attnwidgets.evaluate.arrays import Float, Order
@@ -44,8 +46,8 @@ _FAMILY = "cue_contribution"
 
 def cue_contribution(
     model: Any,
-    tokenizer: Any,
-    examples: Iterable[Any],
+    tokenizer: Any = None,
+    examples: Iterable[Any] = (),
     *,
     methods: Specs | None = None,
     layers: int | Iterable[int] | slice | None = None,
@@ -76,8 +78,10 @@ def cue_contribution(
     possible. A high score says that a method finds the cue, not that the model uses it.
 
     Args:
-        model: As `aw.trace` takes it; an encoder or a decoder.
-        tokenizer: Its tokenizer.
+        model: As `aw.trace` takes it; an encoder or a decoder. To compare models (pre-trained, fine-tuned,
+            random), a mapping from names to models, or to pairs of a model and its tokenizer; they must have
+            as many layers.
+        tokenizer: Its tokenizer; for a mapping, that of models without one of their own.
         examples: Mappings or objects with `words` (a list) or `text`, `target` (or target_index: one or
             several) and `cues` (or cue_indices). They are read as needed; a collection with a length is
             checked before anything runs.
@@ -106,7 +110,8 @@ def cue_contribution(
         jobs: Number of processes that share the examples, or an executor, as for `aw.evaluate.compare`.
 
     Returns:
-        A Scorecard [metric, method, layer] of the two metrics, the baselines last.
+        A Scorecard [metric, method, layer] of the two metrics, the baselines last. Of several models, one in
+        which the rows of each are a group by its name.
 
     Raises:
         ValueError: If an option or method is unknown, or an example has no target or cues, an index out of
@@ -123,8 +128,32 @@ def cue_contribution(
         >>> card = aw.evaluate.cue_contribution(*aw.demo_model("encoder"), [example], methods="attention")
         >>> card.metrics, card.shape
         (('dot_product', 'average_precision'), (2, 3, 6))
+        >>> model, tokenizer = aw.demo_model("encoder")
+        >>> models = {"trained": model, "random": aw.randomized(model, copy=True)}
+        >>> aw.evaluate.cue_contribution(models, tokenizer, [example], methods="attention").groups
+        ('trained', 'random', '', '')
     """
     from attnwidgets._version import __version__
+
+    if isinstance(model, Mapping):
+        one = partial(
+            cue_contribution,
+            methods=methods,
+            layers=layers,
+            unit=unit,
+            mask_target=mask_target,
+            row=row,
+            pieces=pieces,
+            normalize=normalize,
+            ranked=ranked,
+            ties=ties,
+            level=level,
+            resamples=resamples,
+            seed=seed,
+            cache=cache,
+            jobs=jobs,
+        )
+        return _of_models(one, model, tokenizer, list(examples))
 
     rankings = (ranked,) if isinstance(ranked, str) else tuple(ranked)
     options = {"unit": unit, "row": row, "pieces": pieces, "normalize": normalize, "ties": ties}
@@ -188,6 +217,26 @@ def cue_contribution(
         options=options | {"ranked": rankings, "mask_target": how.mask, "examples": count},
         steps=cues.departures(options, masked=how.mask, rankings=rankings),
     )
+
+
+def _of_models(
+    score: Callable[[Any, Any, list[Any]], Scorecard],
+    models: Mapping[str, Any],
+    tokenizer: Any,
+    examples: list[Any],
+) -> Scorecard:
+    """Return the scores of several models side by side."""
+    if not models:
+        raise ValueError("model is an empty mapping: give at least one model by name.")
+    pairs = {}
+    for name, given in models.items():
+        pair = given if isinstance(given, tuple) else (given, tokenizer)
+        if len(pair) != len(("model", "tokenizer")) or pair[1] is None:
+            raise ValueError(
+                f"model[{name!r}] has no tokenizer; give (model, tokenizer), or one tokenizer for all."
+            )
+        pairs[name] = pair
+    return beside({name: score(pair[0], pair[1], examples) for name, pair in pairs.items()})
 
 
 def _peeked(examples: Iterable[Any]) -> tuple[Iterable[Any], Any]:

@@ -163,7 +163,12 @@ def default_stack(trace: Any) -> str:
     return str(getattr(trace, "default_stack", None) or getattr(trace, "stack", "self"))
 
 
-_HOMES = ("attnwidgets.explanations.mixing", "attnwidgets.explanations.attribution")  # one method per file
+# Packages of methods, one per file; the last stands above this one, on the removal of elements.
+_HOMES = (
+    "attnwidgets.explanations.mixing",
+    "attnwidgets.explanations.attribution",
+    "attnwidgets.evaluate.surrogates",
+)
 _METHODS: dict[str, Method] = {}
 _CELL = "text-align:left;vertical-align:top;padding:.3em .6em"
 

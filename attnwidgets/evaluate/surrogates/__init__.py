@@ -1,0 +1,1 @@
+"""Methods that fit a simple model to what the model answers when elements are removed."""

@@ -1,0 +1,249 @@
+"""LIME: a linear model of what a model answers when words are removed.
+
+Ribeiro et al. 2016, "Why Should I Trust You?": Explaining the Predictions of Any Classifier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets._selecting import listed
+from attnwidgets.evaluate.removals.removal import Operator, Removal, refusals
+from attnwidgets.evaluate.surrogates.weighted_linear import WeightedLinear, fitted
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.trace_protocol import provenance_of
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+
+if TYPE_CHECKING:
+    from attnwidgets.evaluate.arrays import Bools, Float
+    from attnwidgets.explanations.targets.resolve import Target
+    from attnwidgets.explanations.targets.target_set import TargetSet
+    from attnwidgets.tracing.text.units import TokenAxis
+    from attnwidgets.tracing.trace import Trace
+
+PAPER = 'Ribeiro et al. 2016, "Why Should I Trust You?": Explaining the Predictions of Any Classifier'
+
+# Below this share of the variance a linear model is a poor one, and the result says so.
+_POOR = 0.5
+_FEW = 2  # words from which on words are removed rather than tokens
+_MANY = 20  # elements of which all subsets are never counted
+
+
+@method(
+    "lime",
+    question="By perturbing",
+    gist="a linear model of what the model says without words",
+    paper=PAPER,
+    needs=("model", "target", "own tokens"),
+    returns="Attributions [source], with the linear model's fidelity",
+    cost="one pass for every sample, in batches",
+    speed="seconds",
+)
+def lime(
+    trace: Trace,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    operator: Operator | None = None,
+    samples: int = 500,
+    kernel_width: float = 0.25,
+    ridge: float = 1.0,
+    seed: int = 0,
+    batch_size: int = 32,
+    unit: str | None = None,
+    stack: str | None = None,
+) -> Attributions:
+    """The weight of each word in a linear model of the answers around the input.
+
+    Words are removed at random: first how many, from one to all, then which. The target's value f(z) for each
+    variant z (1 where a word is kept, 0 where it is removed) is approximated by b + w . z, by least squares
+    in which a variant counts
+
+        exp(-d^2 / (2 kernel_width^2)),    d = 1 - cos(z, 1) = 1 - sqrt(share of words kept),
+
+    with a penalty of ridge * |w|^2. The weights w are the result. Where there are no more than `samples`
+    variants, each is asked once and counts as often as it would be drawn, so that nothing is left to chance.
+
+    How well the linear model does is `provenance["fidelity"]`: its weighted R^2, 1 if words simply add up.
+    Where that is low, words interact, and no list of weights says what the model does.
+
+    Args:
+        trace: {trace}
+        target: {target} A list of targets gives [target, source].
+        foil: {foil}
+        operator: How words are removed: "delete", "mask", "pad", "zero", "mean" or "attention_mask", see
+            `aw.evaluate.OPERATORS`, or one of those on pictures and sound. None: the first that is possible;
+            "delete", as the authors do, unless the target would move.
+        samples: Number of variants.
+        kernel_width: How fast variants with fewer words count less. The authors' 25, which is in hundredths.
+        ridge: Penalty of large weights, as in the authors' code; 0 leaves them as they fit best. The mean is
+            not penalised.
+        seed: Seed of the variants.
+        batch_size: {batch_size}
+        unit: What is removed as a whole: "word" by default ("token" if the text is one word; "patch" or
+            "frame" of pictures and sound).
+        stack: {stack}
+
+    Returns:
+        Attributions [source], or [target, source], signed, by `unit`; 0 for what is never removed (special
+        tokens, and a mask at which the target is read). `.provenance` also holds "intercept", and
+        "variants", the number of different ones that were asked.
+
+    Raises:
+        ValueError: If the operator, unit or stack is unknown or impossible here, an option out of range, or
+            nothing can be removed; if the target must be named; if one input is too long for the memory.
+        TypeError, IndexError: {no_target}
+
+    Source: Ribeiro et al. 2016, section 3.4, and the text explainer of their code. They explain
+    probabilities; here a class or token means its logit, as for all methods.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
+        >>> found = aw.lime(trace, samples=100)
+        >>> found.labels[int(found.values.argmax())], found.provenance["fidelity"] > 0.5
+        ('pleasure', True)
+    """
+    _require_options(samples, kernel_width, ridge, batch_size)
+    targets = resolve_target_set(trace, target, foil, "lime")
+    stack = embedding_stack(trace, stack)
+    axis = trace.axes(stack)[0]
+    if unit is not None:
+        require_choice("unit", unit, tuple(axis.units))
+    members = (*targets.targets, *(targets.foils or ()))
+    how = operator or _first_possible(trace, members, stack)
+    for name in (unit,) if unit is not None else _default_units(axis):
+        removals = [
+            Removal(trace, axis.units[name], stack, member, cast("Operator", how)) for member in members
+        ]
+        features = removals[0].features()
+        for removal in removals[1:]:
+            features = np.intersect1d(features, removal.features())
+        if len(features) >= _FEW:
+            break
+    if not len(features):
+        raise ValueError(
+            f"lime: no {name} of this input can be removed: all are special, or the target is read there."
+        )
+    kept, counts = variants(len(features), samples, seed)
+    answers = _answers(removals, features, kept, batch_size)
+    fits = [
+        fitted(kept, values, counts * proximity(kept, kernel_width), ridge)
+        for values in _contrasts(answers, targets)
+    ]
+    rows = np.zeros((len(fits), len(axis.units[name])))
+    for row, fit in zip(rows, fits, strict=True):
+        row[features] = fit.weights
+    common = provenance_of(
+        trace,
+        stack,
+        "lime",
+        title=f"LIME, removed by {how}",
+        paper=PAPER,
+        options={
+            "operator": how,
+            "samples": samples,
+            "kernel_width": kernel_width,
+            "ridge": ridge,
+            "seed": seed,
+            "unit": name,
+        },
+        notes=(*targets.notes, _poor(fits)),
+        facts={
+            "fidelity": targets.of([fit.fidelity for fit in fits]),
+            "intercept": targets.of([fit.intercept for fit in fits]),
+            "variants": len(np.unique(kept, axis=0)),
+        },
+    )
+    reach = targets.reach(trace, stack)
+    return Attributions(targets.of(rows), axis=axis, unit=name, reach=reach, **targets.names(), **common)
+
+
+def variants(n: int, samples: int, seed: int) -> tuple[Bools, Float]:
+    """Return variants of n elements [variant, element], True where one is kept, and how often each counts.
+
+    All of them where there are no more than `samples`; else the whole and samples - 1 that are drawn.
+    """
+    if n <= _MANY and 2**n <= samples:
+        kept = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 > 0
+        removed = n - kept.sum(axis=1)
+        ways = np.array([np.prod([(n - i) / (i + 1) for i in range(count)]) for count in range(n + 1)])
+        counts = (samples - 1) / (n * ways[removed])
+        counts[removed == 0] = 1.0
+        return kept, counts
+    generator = np.random.default_rng(seed)
+    kept = np.ones((samples, n), dtype=bool)
+    for row, count in zip(kept[1:], generator.integers(1, n + 1, size=samples - 1), strict=True):
+        row[generator.permutation(n)[:count]] = False
+    return kept, np.ones(samples)
+
+
+def proximity(kept: Bools, width: float) -> Float:
+    """Return how much variants [variant, element] count by their distance to the whole [variant]."""
+    distance = 1 - np.sqrt(kept.mean(axis=1))
+    return np.asarray(np.exp(-(distance**2) / (2 * width**2)))
+
+
+def _default_units(axis: TokenAxis) -> tuple[str, ...]:
+    """Return the units that are tried: words, and tokens of a text that is a single word."""
+    first = next(iter(axis.units))
+    return ("word", first) if "word" in axis.units else (first,)
+
+
+def _require_options(samples: int, kernel_width: float, ridge: float, batch_size: int) -> None:
+    if samples < 2:  # noqa: PLR2004 - the whole and one variant
+        raise ValueError(f"samples must be at least 2, not {samples}.")
+    if not kernel_width > 0:
+        raise ValueError(f"kernel_width must be above 0, not {kernel_width}.")
+    if not (ridge >= 0 and np.isfinite(ridge)):
+        raise ValueError(f"ridge must be a number from 0 on, not {ridge}.")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}.")
+
+
+def _first_possible(trace: Trace, members: tuple[Target, ...], stack: str) -> str:
+    reasons: dict[str, str] = {}
+    for member in members:
+        for name, reason in refusals(trace, member, stack).items():
+            reasons[name] = reasons.get(name) or reason
+    able = [name for name, reason in reasons.items() if not reason]
+    if not able:
+        why = listed([f"{name}: {reason}" for name, reason in reasons.items()])
+        raise ValueError(f"lime: nothing of this input can be removed ({why}).")
+    return able[0]
+
+
+def _answers(removals: list[Removal], features: Any, kept: Bools, batch_size: int) -> list[Float]:
+    """Return the value of each removal's target [variant]."""
+    removed = np.zeros((len(kept), len(removals[0].unit)), dtype=bool)
+    removed[:, features] = ~kept
+    known: dict[Any, Float] = {}
+    found = []
+    for number, removal in enumerate(removals):
+        key = number if removal.target.index is None else (removal.target.index, removal.target.position)
+        if key not in known:
+            with removal.answering(batch_size=batch_size) as ask:
+                known[key] = ask(removed).number
+        found.append(known[key])
+    return found
+
+
+def _contrasts(answers: list[Float], targets: TargetSet) -> list[Float]:
+    own = answers[: len(targets.targets)]
+    if targets.foils is None:
+        return own
+    return [one - other for one, other in zip(own, answers[len(own) :], strict=True)]
+
+
+def _poor(fits: list[WeightedLinear]) -> str:
+    worst = min(fit.fidelity for fit in fits)
+    if not worst < _POOR:
+        return ""
+    return (
+        f"the linear model explains {worst:.0%} of the (weighted) variance of the answers: elements "
+        "interact, and their weights say little"
+    )

@@ -1,0 +1,137 @@
+"""The rescale rule of DeepLIFT: a function of one number passes on the quotient of two differences.
+
+Source: Shrikumar et al. 2017, Learning Important Features Through Propagating Activation Differences,
+section 3.5.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnwidgets.relevance.differences import baseline_of, valued
+from attnwidgets.relevance.no_rule import run_without_rule
+from attnwidgets.relevance.settings import live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnwidgets.relevance.settings import Settings
+
+INVERSE = "_attnwidgets_inverse"
+"""Name of the mark on the result of a root's inverse, which is positive."""
+
+
+def slopes(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: Tensor) -> Tensor:
+    """Return (y - y0) / (x - x0); where that is 0 / 0 or nearly so, the derivative half-way.
+
+    Source: Shrikumar et al. 2017, equation 15.
+    """
+    change = x - x0
+    # Here the rounding of the quotient is as large as what the derivative half-way misses.
+    tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
+    size = torch.maximum(x.abs(), x0.abs()).clamp(max=1)
+    near = change.abs() <= tolerance * size
+    with torch.enable_grad():
+        middle = ((x + x0) / 2).requires_grad_()
+        between = torch.autograd.grad(f(middle).sum(), middle)[0]
+    return torch.where(near, between, (y - y0) / torch.where(near, torch.ones_like(change), change))
+
+
+def _one_live(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], int]:
+    """Return arguments with `input` first, the keywords left, and the place of the only live one, or -1."""
+    options = dict(kwargs)
+    if "input" in options:
+        args = (options.pop("input"), *args)
+    places = [place for place, value in enumerate(args) if live(value)]
+    alone = len(places) == 1 and not any(map(live, options.values()))
+    return args, options, places[0] if alone else -1
+
+
+def smooth(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rescale a smooth function of one number."""
+    return _rescaled(settings, func, args, kwargs, slopes)
+
+
+def kinked(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rescale a function made of straight pieces: its quotients are exact however small the change."""
+
+    def exact(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: Tensor) -> Tensor:
+        same = x == x0
+        quotients = (y - y0) / torch.where(same, torch.ones_like(x), x - x0)
+        with torch.enable_grad():
+            at = x.clone().requires_grad_()
+            here = torch.autograd.grad(f(at).sum(), at)[0]
+        return torch.where(same, here, quotients)
+
+    return _rescaled(settings, func, args, kwargs, exact)
+
+
+def _rescaled(
+    settings: Settings,
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    multipliers: Callable[..., Tensor],
+) -> Any:
+    if not any(map(live, (*args, *kwargs.values()))):
+        return func(*args, **kwargs)
+    args, options, place = _one_live(args, kwargs)
+    if place < 0:
+        return run_without_rule(settings, func, args, options)
+    # F.silu(x, True) and the like write into x.
+    flags = [value for value in args if value is True or value is False]
+    in_place = bool(options.pop("inplace", False)) or any(flags)
+    rest = [value for value in args if value is not True and value is not False]
+    x = rest[place]
+
+    def f(states: Tensor) -> Tensor:
+        output: Tensor = func(*rest[:place], states, *rest[place + 1 :], **options)
+        return output
+
+    at = x.detach()
+    y = f(at)
+    kept = baseline_of(settings, func, at, y) if y.shape == at.shape else ()
+    if kept is None:
+        output = f(x)
+    elif not kept:
+        return run_without_rule(settings, func, args, options)
+    else:
+        output = valued(x * multipliers(f, at, y, *kept), y)
+    return x.copy_(output) if in_place else output
+
+
+def root(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rescale a root or its inverse, by the quotient's closed form."""
+    name = func.__name__.strip("_")
+    output = _rescaled(settings, func, args, kwargs, _POWERS[name])
+    if name != "sqrt" and live(output):
+        setattr(output, INVERSE, True)
+    return output
+
+
+def reciprocal(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rescale an inverse."""
+    return _rescaled(settings, func, args, kwargs, _POWERS["reciprocal"])
+
+
+def power(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rescale a power; those of norms by the quotient's closed form."""
+    exponent = 2.0 if func.__name__ == "square" else (args[1] if len(args) > 1 else kwargs.get("exponent"))
+    if isinstance(exponent, Tensor) and exponent.numel() == 1 and not live(exponent):
+        exponent = exponent.item()
+    if not isinstance(exponent, (int, float)):
+        return run_without_rule(settings, func, args, kwargs)
+    names = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+    multipliers = _POWERS.get(names.get(float(exponent), ""), slopes)
+    return _rescaled(settings, func, args, kwargs, multipliers)
+
+
+_POWERS: dict[str, Callable[..., Tensor]] = {
+    "square": lambda _f, x, _y, x0, _y0: x + x0,
+    "sqrt": lambda _f, _x, y, _x0, y0: 1 / (y + y0),
+    "rsqrt": lambda _f, _x, y, _x0, y0: -y * y0 * (y * y0 / (y + y0)),
+    "reciprocal": lambda _f, _x, y, _x0, y0: -y * y0,
+}
