@@ -12,7 +12,11 @@ from .claims.grammar import claim as claim
 from .claims.report import ClaimReport as ClaimReport
 from .claims.report import ClaimResult as ClaimResult
 from .claims.report import ClaimText as ClaimText
+from .component_relevance import ComponentRelevance as ComponentRelevance
+from .component_relevance import RelevantComponent as RelevantComponent
+from .component_relevance import component_relevance as component_relevance
 from .components import Component as Component
+from .contextual_decomposition import contextual_decomposition as contextual_decomposition
 from .edge_attribution import Edge as Edge
 from .edge_attribution import EdgeAttribution as EdgeAttribution
 from .edge_attribution import edge_attribution as edge_attribution
