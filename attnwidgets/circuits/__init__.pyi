@@ -1,5 +1,8 @@
 # The public names of aw.circuits, each loaded on first use.
 
+from .attention_influence import AttentionInfluence as AttentionInfluence
+from .attention_influence import attention_influence as attention_influence
+from .calibrate_attention import calibrate_attention as calibrate_attention
 from .circuit_graph import CircuitGraph as CircuitGraph
 from .circuit_graph import CircuitGraphError as CircuitGraphError
 from .circuit_graph import GraphLink as GraphLink
@@ -25,6 +28,8 @@ from .faithfulness import faithfulness as faithfulness
 from .fit_translator import fit_translator as fit_translator
 from .head_circuits import HeadCircuits as HeadCircuits
 from .head_circuits import head_circuits as head_circuits
+from .heads_by_codes import CodedHeads as CodedHeads
+from .heads_by_codes import heads_by_codes as heads_by_codes
 from .lens import lens as lens
 from .lens_result import Lens as Lens
 from .overlap import Overlap as Overlap
