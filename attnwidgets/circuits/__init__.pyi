@@ -1,5 +1,8 @@
 # The public names of aw.circuits, each loaded on first use.
 
+from .attention_influence import AttentionInfluence as AttentionInfluence
+from .attention_influence import attention_influence as attention_influence
+from .calibrate_attention import calibrate_attention as calibrate_attention
 from .circuit_graph import CircuitGraph as CircuitGraph
 from .circuit_graph import CircuitGraphError as CircuitGraphError
 from .circuit_graph import GraphLink as GraphLink
@@ -12,7 +15,11 @@ from .claims.grammar import claim as claim
 from .claims.report import ClaimReport as ClaimReport
 from .claims.report import ClaimResult as ClaimResult
 from .claims.report import ClaimText as ClaimText
+from .component_relevance import ComponentRelevance as ComponentRelevance
+from .component_relevance import RelevantComponent as RelevantComponent
+from .component_relevance import component_relevance as component_relevance
 from .components import Component as Component
+from .contextual_decomposition import contextual_decomposition as contextual_decomposition
 from .edge_attribution import Edge as Edge
 from .edge_attribution import EdgeAttribution as EdgeAttribution
 from .edge_attribution import edge_attribution as edge_attribution
@@ -21,6 +28,8 @@ from .faithfulness import faithfulness as faithfulness
 from .fit_translator import fit_translator as fit_translator
 from .head_circuits import HeadCircuits as HeadCircuits
 from .head_circuits import head_circuits as head_circuits
+from .heads_by_codes import CodedHeads as CodedHeads
+from .heads_by_codes import heads_by_codes as heads_by_codes
 from .lens import lens as lens
 from .lens_result import Lens as Lens
 from .overlap import Overlap as Overlap

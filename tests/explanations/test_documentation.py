@@ -19,7 +19,8 @@ def test_help_shows_the_whole_text():
 
 @pytest.mark.parametrize("name", [*aw.methods().names, "neuron_relevance", "surprisal"])
 def test_no_placeholder_is_left_and_lines_stay_short(name):
-    shown = inspect.getdoc(getattr(aw, name, None) or getattr(aw.vision, name))
+    spaces = (aw, aw.vision, aw.circuits)
+    shown = inspect.getdoc(next(getattr(space, name) for space in spaces if name in dir(space)))
     assert not re.search(r": \{\w+\}", shown)
     assert max(map(len, shown.splitlines())) <= 110
 

@@ -1,0 +1,318 @@
+"""aw.circuits.component_relevance: contextual decomposition of heads and MLPs, and the circuit it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from attnwidgets._progress import progress
+from attnwidgets.circuits.components import Component, components
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.explanations.attribution.contextual_decomposition import PAPER, logit_parts_in_two
+from attnwidgets.explanations.mixing.logit_targets import target_logits
+from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.blocks import require_chain
+from attnwidgets.tracing.algebra.decomposed_layer import read_layer
+from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.algebra.two_parts import TwoParts, all_irrelevant, through_block
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer
+    from attnwidgets.tracing.trace import Trace
+
+    Float = NDArray[np.float64]
+
+__all__ = ["PAPER", "ComponentRelevance", "RelevantComponent", "component_relevance"]
+_NAME = "component_relevance"
+
+
+class RelevantComponent(NamedTuple):
+    """A head or an MLP, and what of the target comes from it.
+
+    Attributes:
+        component: The head or MLP.
+        relevant: The part of the target, less its foil, that comes from it.
+    """
+
+    component: Component
+    relevant: float
+
+
+@dataclass(frozen=True, repr=False)
+class ComponentRelevance:
+    """What of a target, and of later components, comes from every head and MLP.
+
+    Attributes:
+        components: Heads and MLPs, layer by layer.
+        relevant: The part of the target, less its foil, that comes from each [component].
+        irrelevant: The rest [component]; both sum to `whole`.
+        between: The share of what a later component writes (of its difference from the reference) that comes
+            from an earlier one [component, component]: rel . d / d . d over all tokens, d being all of it;
+            NaN where the second does not read the first.
+        whole: The target, less its foil.
+        reference: The same in the reference; None without one.
+    """
+
+    components: tuple[Component, ...]
+    relevant: Float
+    irrelevant: Float
+    between: Float
+    whole: float
+    reference: float | None
+
+    @property
+    def heads(self) -> Float:
+        """The relevant parts of heads [layer, head]; NaN for heads that a layer does not have."""
+        layers = self.components[-1].layer + 1
+        width = max((part.head for part in self.components if part.head is not None), default=-1) + 1
+        values = np.full((layers, width), np.nan)
+        for part, value in zip(self.components, self.relevant, strict=True):
+            if part.head is not None:
+                values[part.layer, part.head] = value
+        return values
+
+    @property
+    def mlps(self) -> Float:
+        """The relevant parts of MLPs [layer]."""
+        of_mlps = [part.head is None for part in self.components]
+        return self.relevant[of_mlps]
+
+    def top(self, k: int | None = 10) -> list[RelevantComponent]:
+        """Return the components with the largest relevant parts by size, the largest first.
+
+        Args:
+            k: Largest number of components; None: all.
+        """
+        order = np.argsort(-np.abs(self.relevant), kind="stable")[:k]
+        return [RelevantComponent(self.components[i], float(self.relevant[i])) for i in order]
+
+    def circuit(self, threshold: float = 0.1) -> tuple[Component, ...]:
+        """Return the components that reach the target, and those that reach these, layer by layer.
+
+        Args:
+            threshold: Smallest part: of the target relative to the largest one, and of what a component that
+                was found writes.
+
+        Raises:
+            ValueError: If it is not between 0 and 1.
+        """
+        if not 0 < threshold <= 1:
+            raise ValueError(f"threshold must be above 0 and at most 1, not {threshold!r}.")
+        sizes = np.abs(self.relevant)
+        largest = float(sizes.max(initial=0.0))
+        found = set(np.flatnonzero(sizes >= threshold * largest).tolist()) if largest > 0 else set()
+        new = set(found)
+        reaches = np.abs(np.nan_to_num(self.between)) >= threshold
+        while new:
+            new = {int(i) for receiver in new for i in np.flatnonzero(reaches[:, receiver])} - found
+            found |= new
+        return tuple(self.components[i] for i in sorted(found))
+
+    def __repr__(self) -> str:
+        shown = "; ".join(f"{part} {value:+.2f}" for part, value in self.top(3))
+        return f"<ComponentRelevance of {len(self.components)} components, target {self.whole:.3g}: {shown}>"
+
+
+def component_relevance(
+    trace: Any,
+    target: Any = None,
+    *,
+    foil: Any = None,
+    reference: Any = None,
+    stack: str | None = None,
+    batch_size: int = 64,
+) -> ComponentRelevance:
+    """Return what of a target comes from every head and MLP, by contextual decomposition (CD-T).
+
+    What a component writes is relevant, or only its difference from what it writes in a reference run, and
+    all else is irrelevant. Both parts are carried to the target as `aw.circuits.contextual_decomposition`
+    carries tokens: they add up to the state at every step. No gradient, no second run, and all components in
+    one sweep over the blocks. Where heads look is taken as given: what reaches a later head only through its
+    queries and keys is not seen; patch paths for that.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        target: The logit, as for `contextual_decomposition`; by default the model's prediction.
+        foil: What it is contrasted with.
+        reference: A trace of a text of as many tokens by the same model, such as the corrupt one of
+            `aw.circuits.patch`; None makes all that a component writes relevant.
+        stack: Stack that the head reads.
+        batch_size: Number of components that are added to those in hand and carried together.
+
+    Returns:
+        ComponentRelevance: `.heads` [layer, head], `.mlps` [layer], `.between`, `.circuit(threshold)`. With a
+        reference, values are comparable to `-aw.circuits.patch(..., how="noise").raw`: what the target loses
+        when the component is taken from the other run.
+
+    Raises:
+        ValueError: If the runs do not correspond (see `aw.circuits.patch`), `target` is a list, or
+            batch_size is below 1; as `UnsupportedModelError`, if no description fits blocks or head.
+
+    Source: Hsu et al. 2025, Efficient Automated Circuit Discovery in Transformers using Contextual
+    Decomposition, sections 3 and 4. There components are found layer by layer with thresholds of their own;
+    here one threshold serves.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
+        >>> found = aw.circuits.component_relevance(clean, "c", foil="a", reference=corrupt)
+        >>> found.top(1)[0].component, found.heads.round(1).tolist()
+        (Component(kind='head', layer=1, head=0), [[0.0, 0.0], [20.0, 0.0]])
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
+    logits = target_logits(trace, target, foil, method=_NAME, stack=stack)
+    if logits.several:
+        raise ValueError(f"{_NAME} explains one target at a time; call it for each of {len(logits.cells)}.")
+    stack = logits.stack
+    traces = [trace]
+    before = None
+    if reference is not None:
+        traces.append(pair_of(trace, reference, stack, _NAME).corrupt)
+        cells = (*logits.cells, *logits.foil_cells)
+        scores = [
+            float((traces[1].logits if row is None else traces[1].logits[row])[index]) for row, index in cells
+        ]
+        before = scores[0] - sum(scores[1:])
+    every = components(trace, stack)
+    with torch.no_grad():
+        sweep = _Sweep(traces, stack, every, batch_size)
+        parts = sweep.run()
+        both = [logit_parts_in_two(trace, logits, each, _NAME) for each in parts]
+    relevant, irrelevant = (
+        torch.cat([getattr(each, name)[:, 0] for each in both]).cpu().double().numpy()
+        for name in ("relevant", "irrelevant")
+    )
+    return ComponentRelevance(
+        tuple(every), relevant, irrelevant, sweep.between, float(logits.scores[0]), before
+    )
+
+
+class _Written(NamedTuple):
+    """What the components of a layer write in a run.
+
+    Attributes:
+        heads: What heads mix [token, head, head dim].
+        mlp: What the feed-forward layer returns [token, dim].
+    """
+
+    heads: Tensor
+    mlp: Tensor
+
+
+def _written(layer: DecomposedLayer, row: Tensor) -> _Written:
+    """Return what a layer's components write; `row` [token] scales heads, as a norm after attention does."""
+    block = layer.block
+    read = block.hidden if block.layout.order == "parallel" else layer.middle
+    norm = block.norm1 if block.layout.order == "post" else block.norm2
+    mlp = apply_steps(layer.feed, read if norm is None else norm(read))
+    return _Written(block.mixed.transpose(0, 1) * row[:, None, None], mlp)
+
+
+class _Sweep:
+    """All components carried over the blocks at once: those of a layer join the earlier ones there.
+
+    Args:
+        traces: The run, and its reference if there is one.
+        stack: The stack.
+        every: The components, layer by layer.
+        batch_size: How many join at a time.
+    """
+
+    def __init__(self, traces: list[Trace], stack: str, every: list[Component], batch_size: int) -> None:
+        self._runs = [
+            [block_of(trace, number, stack, _NAME) for number in range(trace.n_layers(stack))]
+            for trace in traces
+        ]
+        require_chain(self._runs[0], _NAME)
+        self._every, self._batch = every, batch_size
+        self.between = np.full((len(every), len(every)), np.nan)
+
+    def run(self) -> list[TwoParts]:
+        """Return the parts of the last block's output for every component, and fill `between`."""
+        groups: list[tuple[list[int], TwoParts]] = []
+        for number in progress(range(len(self._runs[0])), desc=_NAME):
+            layers = [read_layer(blocks[number], _NAME) for blocks in self._runs]
+            row = layers[0].block.branch()[1]
+            own = _written(layers[0], row)
+            other = _written(layers[1], row) if len(layers) > 1 else None
+            joining = [place for place, part in enumerate(self._every) if part.layer == number]
+            hidden = layers[0].block.hidden
+            for start in range(0, len(joining), self._batch):
+                places = joining[start : start + self._batch]
+                groups.append((places, all_irrelevant(hidden, len(places))))
+            visit = _Visit(self._every, self.between, number, own, other)
+            for at, (places, parts) in enumerate(groups):
+                visit.places = places
+                groups[at] = places, through_block(layers[0], parts, visit.heads, visit.mlp)
+        return [parts for _, parts in groups]
+
+
+class _Visit:
+    """What happens to a layer's components while parts pass: some become relevant, others are read.
+
+    Args:
+        every: The components.
+        between: Shares to fill [component, component].
+        layer: Number of the layer.
+        own: What its components write.
+        other: What they write in the reference; None makes all relevant.
+    """
+
+    places: list[int]
+
+    def __init__(
+        self, every: list[Component], between: Float, layer: int, own: _Written, other: _Written | None
+    ) -> None:
+        self._every, self._between, self._layer = every, between, layer
+        self._own, self._other = own, other
+        self._place = {part: number for number, part in enumerate(every) if part.layer == layer}
+
+    def heads(self, copies: slice, mixed: TwoParts) -> TwoParts:
+        """Read, and for its own copies set, what heads mix [copy, token, head, head dim]."""
+        rest = None if self._other is None else self._other.heads
+        distinct = self._own.heads if rest is None else self._own.heads - rest
+        shares = _shares(mixed.relevant, distinct)  # [copy, head]
+        for copy, place in enumerate(self.places[copies]):
+            part = self._every[place]
+            if part.layer < self._layer:
+                for head, share in enumerate(shares[copy]):
+                    self._between[place, self._place[Component("head", self._layer, head)]] = share
+            elif part.head is not None:
+                mixed.relevant[copy, :, part.head] = distinct[:, part.head]
+                mixed.irrelevant[copy, :, part.head] = 0 if rest is None else rest[:, part.head]
+        return mixed
+
+    def mlp(self, copies: slice, fed: TwoParts) -> TwoParts:
+        """Read, and for its own copy set, what the feed-forward layer returns [copy, token, dim]."""
+        rest = None if self._other is None else self._other.mlp
+        distinct = self._own.mlp if rest is None else self._own.mlp - rest
+        shares = _shares(fed.relevant[:, :, None], distinct[:, None])[:, 0]
+        receiver = self._place[Component("mlp", self._layer)]
+        for copy, place in enumerate(self.places[copies]):
+            if place == receiver:
+                fed.relevant[copy] = distinct
+                fed.irrelevant[copy] = 0 if rest is None else rest
+            else:
+                self._between[place, receiver] = shares[copy]
+        return fed
+
+
+def _shares(relevant: Tensor, distinct: Tensor) -> Float:
+    """Return rel . d / d . d over tokens and dimensions [copy, head]; 0 where d is 0.
+
+    Args:
+        relevant: [copy, token, head, dim].
+        distinct: d [token, head, dim].
+    """
+    sizes = distinct.double().square().sum((0, 2))
+    products = (relevant.double() * distinct.double()).sum((1, 3))
+    shares = torch.where(sizes > 0, products / torch.where(sizes > 0, sizes, 1.0), 0.0)
+    values: Float = shares.cpu().numpy()
+    return values

@@ -1,0 +1,169 @@
+"""Contextual decomposition: what of a logit comes from a token, carried through every layer as two parts.
+
+Murdoch, Liu and Yu 2018, Beyond Word Importance; Hsu et al. 2025, Efficient Automated Circuit Discovery in
+Transformers using Contextual Decomposition (CD-T), section 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from attnwidgets.explanations.mixing.block_maps import require_chunk_size
+from attnwidgets.explanations.mixing.logit_targets import LOGIT_NEEDS, target_logits
+from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.joint_units import unit_grid
+from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.mixing.logit_targets import TargetLogits
+    from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.tracing.algebra.two_parts import TwoParts
+    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.tracing.trace import Trace
+
+    Float = NDArray[np.float64]
+
+PAPER = (
+    "Hsu et al. 2025, Efficient Automated Circuit Discovery in Transformers using Contextual Decomposition; "
+    "Murdoch et al. 2018, Beyond Word Importance"
+)
+_NAME = "contextual_decomposition"
+_AT_ONCE = 16  # sources that are carried through the blocks together, unless a number is given
+
+
+@method(
+    _NAME,
+    question="For this prediction",
+    gist="what of the logit comes from each word, the rest kept apart",
+    paper=PAPER,
+    needs=LOGIT_NEEDS,
+    returns="Attributions [source] to a logit",
+    cost="one more pass, then for each source two passes of every block",
+    speed="seconds",
+)
+def contextual_decomposition(
+    trace: TraceLike,
+    target: Any = None,
+    foil: Any = None,
+    *,
+    unit: str | Unit | None = None,
+    stack: str | None = None,
+    chunk_size: int | None = None,
+) -> Attributions:
+    """How much of a logit comes from each input token: contextual decomposition for transformers (CD-T).
+
+    For one token at a time, every state of the model is the sum of a relevant part b, which starts as the
+    token's embedding, and an irrelevant part g, which starts as those of all others. The parts add up to the
+    state at every step:
+
+        linear     W b and W g; a bias is shared as |W b| : |W g|, component by component
+        norm       both divided by the deviation of b + g
+        attention  both mixed with the weights that attention had
+        function   f(b + g) - f(g) is relevant, f(g) irrelevant
+
+    A gated feed-forward layer f(v) u, which the paper does not cover, is such a function of both. Where
+    attention looks is taken as given, so that a token which only decides that receives nothing. The values of
+    several tokens need not sum to the logit: what two of them do only together is relevant to both.
+
+    Published for BERT and GPT-2. All follows from descriptions of blocks and head, which are verified on the
+    numbers of the pass. The authors' code also moves all of a component to the larger part where both differ
+    in sign; this is left out, for results then jump with rounding.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        target: The logit: a class by name or index, a token by string or id (the next one, or the one at a
+            mask), or `aw.targets.token(token, position=...)`; by default the model's prediction. A list of
+            them gives [target, source].
+        foil: A class or token to contrast the target with, for the parts of target - foil.
+        unit: Unit of the sources: tokens by default; a name ("word") or a Unit makes all tokens of an element
+            relevant together, which is not the sum over its tokens.
+        stack: Stack that the head reads.
+        chunk_size: Number of sources carried through the blocks together, 16 by default.
+
+    Returns:
+        Attributions [source] (or [target, source]), signed: the relevant part of the logit, in logits.
+        `.residual` is the logit less their sum: biases, and what tokens do together.
+
+    Raises:
+        ValueError: For an unknown unit, a chunk_size below 1, a target that is not a single logit, a model
+            without a head, or NaN inside the model; as `UnsupportedModelError`, if no description fits blocks
+            or head.
+        IndexError: If there is no such class, token or position.
+        TypeError: If `target` or `foil` cannot name a logit.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.additive(letters="abcd", length=8)
+        >>> trace = aw.trace(model, tokenizer, "abca")
+        >>> aw.circuits.contextual_decomposition(trace, 1).values.round(2).tolist()
+        [0.0, 1.5, 0.5, -0.5, 1.5]
+    """
+    require_chunk_size(chunk_size)
+    logits = target_logits(trace, target, foil, method=_NAME, stack=stack)
+    grid = unit_grid(trace, logits.stack, unit)
+    spans = grid.key.units[grid.name].spans
+    values = _relevant(cast("Trace", trace), logits, spans, chunk_size or _AT_ONCE)
+    options = {"unit": grid.name}
+    common = provenance_of(trace, logits.stack, _NAME, paper=PAPER, options=options, notes=logits.notes)
+    common["provenance"]["title"] = "contextual decomposition"
+    return logits.attributions(values, axis=grid.key, unit=grid.name, **common)
+
+
+def _relevant(trace: Trace, logits: TargetLogits, spans: Any, at_once: int) -> Float:
+    """Return the relevant part of every target, less its foil's, by source [target, source]."""
+    import torch
+
+    from attnwidgets._progress import progress
+    from attnwidgets.tracing.algebra.block_runs import block_of
+    from attnwidgets.tracing.algebra.blocks import require_chain
+    from attnwidgets.tracing.algebra.decomposed_layer import read_layer
+    from attnwidgets.tracing.algebra.two_parts import from_tokens, through_block
+
+    blocks = [block_of(trace, number, logits.stack, _NAME) for number in range(trace.n_layers(logits.stack))]
+    require_chain(blocks, _NAME)
+    chunks: list[TwoParts] = [
+        from_tokens(blocks[0].hidden, spans[start : start + at_once])
+        for start in range(0, len(spans), at_once)
+    ]
+    with torch.no_grad():
+        for block in progress(blocks, desc=_NAME):
+            layer = read_layer(block, _NAME)
+            for number, parts in enumerate(chunks):
+                chunks[number] = through_block(layer, parts)
+        relevant = [logit_parts_in_two(trace, logits, parts, _NAME).relevant for parts in chunks]
+        return torch.cat(relevant).T.cpu().double().numpy()
+
+
+def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, method: str) -> TwoParts:
+    """Return the parts of every target, less its foil's [copy, target].
+
+    Args:
+        trace: What `aw.trace` returned.
+        logits: The targets and foils.
+        parts: The parts of the last block's output.
+        method: Name of the method, for messages.
+    """
+    import torch
+
+    from attnwidgets.tracing.algebra.output_heads import head_of
+    from attnwidgets.tracing.algebra.two_parts import TwoParts, through_head_in_two
+
+    cells = dict.fromkeys((*logits.cells, *logits.foil_cells))
+    of: dict[Any, TwoParts] = {}
+    for position in dict.fromkeys(position for position, _ in cells):
+        head = head_of(trace, logits.stack, method, position)
+        columns = [index for other, index in cells if other == position]
+        both = through_head_in_two(head, position, columns, parts)
+        for number, index in enumerate(columns):
+            of[position, index] = TwoParts(both.relevant[:, number], both.irrelevant[:, number])
+
+    def stacked(wanted: Any) -> TwoParts:
+        return TwoParts(
+            torch.stack([of[cell].relevant for cell in wanted], dim=1),
+            torch.stack([of[cell].irrelevant for cell in wanted], dim=1),
+        )
+
+    own = stacked(logits.cells)
+    return own + stacked(logits.foil_cells).map(torch.neg) if logits.foil_cells else own

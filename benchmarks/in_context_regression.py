@@ -1,0 +1,87 @@
+"""One layer of attention that learns linear regression in context: what its weights look like afterwards.
+
+`python benchmarks/in_context_regression.py` trains it (half a minute on one core) and prints the QK and OV
+circuits of its heads. One column is a token: x_i and y_i = w . x_i for 20 examples, then x_q and 0, with w and x of
+N(0, 1). The model predicts y_q by softmax attention of the last column over the examples: the sum of the heads'
+last entries (Zhang et al. 2024, Trained Transformers Learn Linear Models In-Context; He et al. 2025, In-Context
+Linear Regression Demystified, for softmax).
+"""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+SIZE, EXAMPLES, HEADS = 4, 20, 2
+STEPS, BATCH = 6000, 128
+
+
+def tasks(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inputs [task, column, SIZE + 1] and the answers [task]."""
+    x = torch.randn(count, EXAMPLES + 1, SIZE, generator=generator)
+    y = torch.einsum("nid,nd->ni", x, torch.randn(count, SIZE, generator=generator))
+    shown = y.clone()
+    shown[:, -1] = 0
+    return torch.cat([x, shown[..., None]], dim=-1), y[:, -1]
+
+
+class Attention(torch.nn.Module):
+    """A layer of attention with whole QK and OV matrices for every head [head, SIZE + 1, SIZE + 1]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shape = HEADS, SIZE + 1, SIZE + 1
+        self.qk = torch.nn.Parameter(0.02 * torch.randn(shape))
+        self.ov = torch.nn.Parameter(0.02 * torch.randn(shape))
+
+    def forward(self, columns: torch.Tensor) -> torch.Tensor:
+        """Return the predictions [task]."""
+        scores = torch.einsum("nd,hde,nke->nhk", columns[:, -1], self.qk, columns[:, :-1])
+        mixed = torch.einsum("nhk,nkd->nhd", scores.softmax(-1), columns[:, :-1])
+        return torch.einsum("nhd,hd->n", mixed, self.ov[:, :, -1])
+
+
+def ridge(columns: torch.Tensor) -> torch.Tensor:
+    """Return what ridge regression on the examples predicts [task], the best that can be done."""
+    x, y, query = columns[:, :-1, :-1], columns[:, :-1, -1], columns[:, -1, :-1]
+    gram = x.mT @ x + 1e-3 * torch.eye(SIZE)
+    return (torch.linalg.solve(gram, (x.mT @ y[..., None]))[..., 0] * query).sum(-1)
+
+
+def main() -> None:
+    """Train the layer and print what it learned."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    model = Attention()
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    started = time.process_time()
+    for _ in range(STEPS):
+        columns, answers = tasks(BATCH, generator)
+        loss = (model(columns) - answers).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    columns, answers = tasks(10_000, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        error = float((model(columns) - answers).square().mean())
+        best = float((ridge(columns) - answers).square().mean())
+    print(f"{time.process_time() - started:.0f} s of CPU, {STEPS} steps of {BATCH} tasks")
+    print(f"mean squared error {error:.2f}; of 0 {float(answers.square().mean()):.2f}; of ridge {best:.3f}")
+    for head in range(HEADS):
+        qk, ov = model.qk[head].detach(), model.ov[head, :, -1].detach()
+        block = qk[:SIZE, :SIZE]
+        diagonal = block.diagonal()
+        rest = block - torch.diag(diagonal)
+        print(f"head {head}: QK diagonal {diagonal.mean():+.2f} (spread {diagonal.std():.2f}), ", end="")
+        print(
+            f"beside it at most {rest.abs().max():.2f}, last entry of x's scores {qk[:SIZE, -1].abs().max():.2f}; ",
+            end="",
+        )
+        print(f"OV of x at most {ov[:SIZE].abs().max():.2f}, last entry {ov[-1]:+.2f}")
+
+
+main()
