@@ -210,7 +210,7 @@ def patch_cells(
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "patch_cells", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "patch_cells").single("patch_cells")
-    wanted = [_cell(cell, pair) for cell in cells]
+    wanted = [cell_of(cell, pair) for cell in cells]
     if not wanted:
         raise ValueError('cells is empty: name one, as ("state", 3, 5) or ("head", 3, 1).')
     base = DIRECTIONS.index(how) ^ 1
@@ -233,7 +233,8 @@ def _chosen_sites(sites: Any) -> tuple[Site, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _cell(given: Any, pair: Pair) -> Cell:
+def cell_of(given: Any, pair: Pair) -> Cell:
+    """Return a place that a user names, checked against a pair."""
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
     parts = tuple(given) if isinstance(given, (tuple, list)) else ()
     site: Any = parts[0] if parts else None
