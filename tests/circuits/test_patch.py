@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -213,9 +212,8 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     passes = []
     backward = suffix_runs.gradients
     monkeypatch.setattr(suffix_runs, "gradients", lambda *a: (passes.append(1), backward(*a))[1])
-    monkeypatch.setattr(import_module("attnwidgets.circuits.patch"), "_CHECKED", 0)
     with counted(LlamaDecoderLayer) as whole, pytest.raises(ValueError, match="checked is empty"):
-        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
+        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
     assert whole["tokens"] <= 2 * 6 * 20
     assert len(passes) == 1
 
