@@ -38,6 +38,8 @@ from .patch import BothWays as BothWays
 from .patch import PatchedCells as PatchedCells
 from .patch import patch as patch
 from .patch import patch_cells as patch_cells
+from .patch_sets import PatchedSets as PatchedSets
+from .patch_sets import patch_sets as patch_sets
 from .patching import Patching as Patching
 from .path_patch import path_patch as path_patch
 from .sentences.context_reliance import ContextReliance as ContextReliance

@@ -33,7 +33,6 @@ PAPER = (
     "Vig et al. 2020; Meng et al. 2022; Zhang and Nanda 2024, Towards Best Practices of Activation Patching"
 )
 PAPER_OF_ESTIMATES = "Nanda 2023, Attribution Patching; Syed et al. 2023"
-_CHECKED = 6  # places of a site whose estimates are checked: half of them the largest
 
 
 class BothWays(NamedTuple):
@@ -65,6 +64,7 @@ def patch(
     sites: Site | Sequence[Site] = SITES,
     how: How = "denoise",
     estimate: bool = False,
+    checked: int = 6,
     align: bool = False,
     model: Any = None,
     tokenizer: Any = None,
@@ -92,6 +92,7 @@ def patch(
         how: "denoise", "noise", or "both" for two results.
         estimate: Estimate every cell to first order, (a_source - a_base) . dm/da, with one backward pass, and
             check some cells by patching them: `.checked`, `.agreement`. Estimates of states can be far off.
+        checked: How many places of a site are patched to check the estimates: half of them the largest.
         align: Also take texts of different length. Tokens that correspond, by edit distance, stand in one
             column, and a column is patched from token to token; columns that one text lacks are NaN. Each
             place costs a forward pass.
@@ -124,8 +125,9 @@ def patch(
     """
     require_choice("how", how, HOWS)
     chosen = _chosen_sites(sites)
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
+    for name, number, least in (("batch_size", batch_size, 1), ("checked", checked, 0)):
+        if number < least:
+            raise ValueError(f"{name} must be {least} or more, not {number}.")
     pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer, unequal=align)
     targets = resolve_target_set(pair.clean, target, foil, "patch").single("patch")
     directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)
@@ -140,7 +142,7 @@ def patch(
             base = DIRECTIONS.index(direction) ^ 1
             more: dict[str, Any] = {}
             if estimate:
-                raw, more["checked"] = estimated(runs, pair, chosen, base, _CHECKED, batch_size)
+                raw, more["checked"] = estimated(runs, pair, chosen, base, checked, batch_size)
             else:
                 raw = {site: _sweep(runs, pair, site, base, batch_size) for site in chosen}
             options = {"how": direction, "sites": list(chosen), "estimate": estimate}
@@ -210,7 +212,7 @@ def patch_cells(
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "patch_cells", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "patch_cells").single("patch_cells")
-    wanted = [_cell(cell, pair) for cell in cells]
+    wanted = [cell_of(cell, pair) for cell in cells]
     if not wanted:
         raise ValueError('cells is empty: name one, as ("state", 3, 5) or ("head", 3, 1).')
     base = DIRECTIONS.index(how) ^ 1
@@ -233,7 +235,8 @@ def _chosen_sites(sites: Any) -> tuple[Site, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _cell(given: Any, pair: Pair) -> Cell:
+def cell_of(given: Any, pair: Pair) -> Cell:
+    """Return a place that a user names, checked against a pair."""
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
     parts = tuple(given) if isinstance(given, (tuple, list)) else ()
     site: Any = parts[0] if parts else None

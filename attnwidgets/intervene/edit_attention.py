@@ -158,10 +158,15 @@ class _Permuted:
         size = old.shape[1], seen.first_key + old.shape[-1]
         draws = [torch.rand(size, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         noise = torch.stack([draw[:, seen.first_key :] for draw in draws], dim=1).to(old.device)
-        last = torch.full_like(noise, 2.0)
-        order = torch.where(readable, noise, last).argsort(dim=-1, stable=True)
-        columns = torch.where(readable, torch.zeros_like(noise), last).argsort(dim=-1, stable=True)
-        return torch.zeros_like(old).scatter(-1, columns, old.gather(-1, order))
+        return rearranged(old, readable, noise)
+
+
+def rearranged(old: Tensor, readable: Tensor, noise: Tensor) -> Tensor:
+    """Return rows [..., key] with their weights in the order of noise in [0, 1), on keys they may read."""
+    last = torch.full_like(noise, 2.0)
+    order = torch.where(readable, noise, last).argsort(dim=-1, stable=True)
+    columns = torch.where(readable, torch.zeros_like(noise), last).argsort(dim=-1, stable=True)
+    return torch.zeros_like(old).scatter(-1, columns, old.gather(-1, order))
 
 
 @dataclass(frozen=True)

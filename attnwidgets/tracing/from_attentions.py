@@ -26,6 +26,7 @@ from attnwidgets.tracing.trace import Trace
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnwidgets.tracing.given_rerun import GivenModel, Rerun
     from attnwidgets.tracing.layers import Layer
 
 # Dimensions of (query, key), (head, query, key), (layer or 1, head, query, key), (layer, 1, head, query,
@@ -48,7 +49,15 @@ _SPECIAL = frozenset(["[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<bos>"
 
 
 class GivenTrace(Trace):
-    """A trace of given numbers, without a model; methods that need one say so."""
+    """A trace of given numbers, without a model; methods that need one say so.
+
+    Attributes:
+        reruns: The user's model as a function, if `rerun=` was given.
+        output_names: Names of its classes.
+    """
+
+    reruns: GivenModel | None = None
+    output_names: tuple[str, ...] = ()
 
     def is_signed(self, stack: str | None = None) -> bool:
         """Return whether any weight is negative."""
@@ -69,6 +78,8 @@ def from_attentions(
     second_text: int | None = None,
     model_id: str = "",
     memory: str | int = "1GB",
+    rerun: Rerun | None = None,
+    classes: Sequence[str] | None = None,
 ) -> GivenTrace:
     """Return given attention weights as a trace.
 
@@ -90,13 +101,22 @@ def from_attentions(
         second_text: Index of the first token of the second text of a pair.
         model_id: A name to show.
         memory: Bytes of attention weights that the trace may keep; see `aw.trace`.
+        rerun: A function that runs your model on this input again, `rerun(weights, kept)`, and returns its
+            logits as a torch tensor, [class] or [token, vocabulary]. `weights` is a tensor like the given
+            attention [layer, head, query, key], to be used in the place of the model's own, or None; `kept`
+            is a tensor [key], 1 for tokens that stay and 0 for those to be removed, or None. With it metrics
+            of `aw.evaluate` that permute attention or remove tokens work on any model. Multiply embeddings by
+            `kept` as well, and gradients reach the tokens.
+        classes: Names of the classes whose logits `rerun` returns.
 
     Raises:
         ValueError: For an unsupported shape (the message lists the supported ones), empty or missing weights
             (says why), NaN or infinity (says where), a number of tokens that does not fit, a mapping with an
-            unknown name, a cache or file without some layer (named), or a damaged file.
+            unknown name, a cache or file without some layer (named), or a damaged file. If `rerun` gives
+            other logits with the given attention than with the model's own, or attention of several stacks.
         FileNotFoundError: If there is no file or folder of that name.
-        TypeError: For an unknown keyword (names the nearest), or labels that are not a list.
+        TypeError: For an unknown keyword (names the nearest), labels that are not a list, or a `rerun` that
+            is no function or returns no tensor.
 
     Example:
         >>> weights = np.tril(np.ones((2, 4, 3, 3)))  # layer, head, query, key
@@ -106,8 +126,41 @@ def from_attentions(
         >>> aw.rollout(trace).shape
         (2, 3, 3)
     """
+    if classes is not None and rerun is None:
+        raise ValueError("classes name the logits that rerun returns; give rerun, or leave them out.")
     if isinstance(words, str):
         require_rule(words)
+    made = _given(
+        attentions,
+        tokens,
+        query_tokens=query_tokens,
+        key_tokens=key_tokens,
+        words=words,
+        boundary=boundary,
+        second_text=second_text,
+        model_id=model_id,
+        memory=memory,
+    )
+    if rerun is None:
+        return made
+    from attnwidgets.tracing.given_rerun import with_rerun
+
+    return with_rerun(made, rerun, classes)
+
+
+def _given(
+    attentions: Any,
+    tokens: Sequence[str] | None,
+    *,
+    query_tokens: Sequence[str] | None,
+    key_tokens: Sequence[str] | None,
+    words: Any,
+    boundary: int | None,
+    second_text: int | None,
+    model_id: str,
+    memory: str | int,
+) -> GivenTrace:
+    """Return given attention, from any source, as a trace."""
     if isinstance(attentions, (str, Path)):
         given: dict[str, Any] = {
             "tokens": tokens,

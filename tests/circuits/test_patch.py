@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -213,9 +212,8 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     passes = []
     backward = suffix_runs.gradients
     monkeypatch.setattr(suffix_runs, "gradients", lambda *a: (passes.append(1), backward(*a))[1])
-    monkeypatch.setattr(import_module("attnwidgets.circuits.patch"), "_CHECKED", 0)
     with counted(LlamaDecoderLayer) as whole, pytest.raises(ValueError, match="checked is empty"):
-        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
+        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
     assert whole["tokens"] <= 2 * 6 * 20
     assert len(passes) == 1
 
@@ -373,3 +371,24 @@ def test_what_cannot_be_patched_is_said() -> None:
     pair_of_states = [aw.trace(bare, None, input_ids=ids) for ids in (CLEAN, CORRUPT)]
     with pytest.raises(ValueError, match="no head"):
         patch(*pair_of_states)
+
+
+def test_many_sets_at_once_are_each_as_alone() -> None:
+    clean, corrupt = pair("Llama")
+    sets = [[("mlp", 1, 5)], [("attention", 0, None), ("head", 1, 2)], [("state", 1, None)]]
+    for how in ("denoise", "noise"):
+        found = aw.circuits.patch_sets(clean, corrupt, sets, 7, foil=9, how=how, batch_size=2)
+        alone = [aw.circuits.patch_cells(clean, corrupt, cells, 7, foil=9, how=how) for cells in sets]
+        np.testing.assert_allclose(found.shares, [each.share for each in alone], atol=1e-9)
+        np.testing.assert_allclose(found.raw, [each.after - each.before for each in alone], atol=1e-9)
+        assert (found.before, found.source) == (alone[0].before, alone[0].source)
+        assert found.shares[2] == pytest.approx(1)
+
+
+def test_sets_that_are_empty_are_refused() -> None:
+    clean, corrupt = pair("Llama")
+    for sets, said in (([], "sets is empty"), ([[("state", 0, 1)], []], r"sets\[1\] is empty")):
+        with pytest.raises(ValueError, match=said):
+            aw.circuits.patch_sets(clean, corrupt, sets, 7)
+    with pytest.raises(ValueError, match="batch_size"):
+        aw.circuits.patch_sets(clean, corrupt, [[("state", 0, 1)]], 7, batch_size=0)

@@ -15,7 +15,7 @@ from attnwidgets.evaluate.examples.method_specs import function_of, name_of
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import require_trace
+from attnwidgets.explanations.results.trace_protocol import elements_of, require_trace, reruns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sized
@@ -207,11 +207,11 @@ def stack_of_axis(axis: TokenAxis, stack: str, trace: Trace, name: str, whose: s
         ValueError: If the explanation belongs to another input.
     """
     stack = stack if stack in trace.stacks else trace.default_stack
-    if stack == "cross":
+    if reruns_of(trace) is None and stack == "cross":
         # Cross-attention reads the encoder's tokens; only its queries are the decoder's.
         query, key = trace.axes("cross")
         stack = "decoder" if axis.tokens == query.tokens and query.tokens != key.tokens else "encoder"
-    tokens = trace.axes(stack)[0].tokens if stack in trace.stacks else ()
+    tokens = elements_of(trace, stack).tokens if stack in trace.stacks else ()
     if axis.tokens != tokens:
         raise ValueError(
             f"explanation {name!r} is of another input than {whose}: it has {len(axis)} tokens, "

@@ -6,6 +6,7 @@ Explanation.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,13 @@ from attnwidgets._selecting import pick
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list
 from attnwidgets.evaluate.scorecards.build import scored
-from attnwidgets.explanations.results.trace_protocol import require_trace, resolve_stack
+from attnwidgets.explanations.results.trace_protocol import require_trace, reruns_of, resolve_stack
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from torch import Tensor
 
     from attnwidgets.evaluate.arrays import Float
@@ -80,9 +83,6 @@ def attention_permutation(
         >>> card.metrics, card.methods
         (('total_variation', 'flipped'), ('permuted', 'uniform'))
     """
-    from attnwidgets.intervene.edit_attention import edit_attention
-    from attnwidgets.intervene.preview import preview
-
     traces = as_list(traces)
     if permutations < 1:
         raise ValueError(f"permutations must be at least 1, not {permutations}.")
@@ -90,13 +90,12 @@ def attention_permutation(
     for trace in progress(traces, "permuting attention"):
         require_trace(trace, "attention_permutation")
         name = resolve_stack(trace, stack)
-        heads = dict.fromkeys(_layers(trace, layer, name), "all")
+        layers = _layers(trace, layer, name)
         plain = _probabilities(trace, trace.logits)
         changed = []
         for draw in range(permutations + 1):
             kind = "uniform" if draw == permutations else "permuted"
-            change = edit_attention(trace, heads, kind, stack=name, seed=seed + draw)
-            changed.append(_probabilities(trace, preview(trace, change).logits))
+            changed.append(_probabilities(trace, _edited(trace, layers, kind, name, seed + draw)))
         moved = total_variation(np.stack(changed), plain)
         flipped = (np.argmax(changed, axis=-1) != plain.argmax()).astype(float)
         if len(plain) == 1:
@@ -118,6 +117,29 @@ def attention_permutation(
         paper="Jain and Wallace 2019, Attention is not Explanation",
         options={"permutations": permutations, "seed": seed, "layer": layer},
     )
+
+
+def _edited(trace: Trace, layers: tuple[int, ...], kind: str, stack: str, seed: int) -> Any:
+    """Return logits with all rows of some layers permuted or uniform."""
+    import torch
+
+    from attnwidgets.intervene.edit_attention import edit_attention, rearranged
+    from attnwidgets.intervene.preview import preview
+
+    given = reruns_of(trace)
+    if given is None:
+        change = edit_attention(trace, dict.fromkeys(layers, "all"), kind, stack=stack, seed=seed)
+        return preview(trace, change).logits
+    weights = given.weights.clone()
+    generator = torch.Generator().manual_seed(seed)
+    for layer in layers:
+        old = weights[layer]
+        readable = old > 0
+        noise = torch.rand(old.shape, generator=generator)
+        uniform = readable / readable.sum(-1, keepdim=True).clamp_min(1)
+        weights[layer] = uniform if kind == "uniform" else rearranged(old, readable, noise)
+    with torch.no_grad():
+        return given.answer(weights).cpu()
 
 
 @dataclass(frozen=True)
@@ -188,9 +210,6 @@ def adversarial_attention(
     """
     import torch
 
-    from attnwidgets.tracing.gradients.differentiable import differentiable
-    from attnwidgets.tracing.interventions import Intervention
-
     require_trace(trace, "adversarial_attention")
     if not 0 < epsilon <= 1:
         raise ValueError(f"epsilon must be above 0 and at most 1, not {epsilon}.")
@@ -207,16 +226,6 @@ def adversarial_attention(
         for number, weights in attention.items()
     }
 
-    class Given(Intervention):
-        """The rows that the search changes."""
-
-        def __init__(self) -> None:
-            where = frozenset((name, number) for number in layers)
-            super().__init__(trace, "adversarial_attention", "attention looked for", where)
-
-        def weigh(self, seen: Seen, weights: Tensor) -> Tensor:
-            return free[seen.layer].softmax(-1)[None].to(weights)
-
     target = resolve_target(trace, None, method="adversarial_attention")
     plain = torch.from_numpy(_probabilities(trace, trace.logits))
     if len(plain) == 1:
@@ -225,9 +234,9 @@ def adversarial_attention(
         layers, {n: w.double().numpy() for n, w in attention.items()}, 0.0, 0.0, epsilon
     )
     optimizer = torch.optim.Adam(list(free.values()), lr=rate)
-    with differentiable(trace, "adversarial_attention") as run, Given():
+    with _attending(trace, name, free) as run:
         for _ in progress(range(steps), "looking for other attention"):
-            logits = run().outputs.logits[0]
+            logits = run()
             row = logits if logits.dim() == 1 else logits[target.position]
             moved = (row.softmax(-1).double() - plain.to(row.device)).abs().sum() / 2
             distance = torch.stack([_divergence(free[n].softmax(-1), attention[n]) for n in layers]).mean()
@@ -242,6 +251,45 @@ def adversarial_attention(
                 logits_of_rows.grad = torch.nan_to_num(grad)
             optimizer.step()
     return best
+
+
+@contextmanager
+def _attending(trace: Trace, stack: str, free: Mapping[int, Tensor]) -> Iterator[Callable[[], Tensor]]:
+    """Yield a function that returns logits, with gradients, of the rows that `free` holds at the time."""
+    import torch
+
+    from attnwidgets.tracing.gradients.differentiable import differentiable
+    from attnwidgets.tracing.interventions import Intervention
+
+    given = reruns_of(trace)
+    if given is not None:
+
+        def answer() -> Tensor:
+            rows = [free[n].softmax(-1) if n in free else own for n, own in enumerate(given.weights)]
+            logits: Tensor = given.answer(torch.stack(rows))
+            if not logits.requires_grad:
+                raise ValueError(
+                    "adversarial_attention takes gradients, and rerun returned logits that do not depend on "
+                    "`weights` by differentiable steps: use them as they are, without torch.no_grad()."
+                )
+            return logits
+
+        with torch.enable_grad():
+            yield answer
+        return
+
+    class Given(Intervention):
+        """The rows that the search changes."""
+
+        def __init__(self) -> None:
+            where = frozenset((stack, number) for number in free)
+            super().__init__(trace, "adversarial_attention", "attention looked for", where)
+
+        def weigh(self, seen: Seen, weights: Tensor) -> Tensor:
+            return free[seen.layer].softmax(-1)[None].to(weights)
+
+    with differentiable(trace, "adversarial_attention") as run, Given():
+        yield lambda: run().outputs.logits[0]
 
 
 def _divergence(new: Tensor, old: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Jain and Wallace 2019, Attention is not Explanation, section 4.1 and algorithm 1
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from attnwidgets.evaluate.metrics.rank_measures import defined, kendall
 from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.protocol import RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import scored_explanations
+from attnwidgets.explanations.results.trace_protocol import elements_of, reruns_of
 from attnwidgets.explanations.targets.resolve import CLASSES, Target
 from attnwidgets.tracing.free_memory import forceable
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from attnwidgets.evaluate.removals.protocol import RemovalCase
     from attnwidgets.evaluate.removals.removal import Operator
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
+    from attnwidgets.tracing.given_rerun import GivenModel
     from attnwidgets.tracing.interventions import Seen
 
 PAPER = "Jain and Wallace 2019, Attention is not Explanation"
@@ -130,6 +133,10 @@ def _slopes(case: RemovalCase) -> Float:
             return weights.detach()
 
     trace, target = case.removal.trace, case.removal.target
+    if (given := reruns_of(trace)) is not None:
+        return case.removal.unit.membership(len(elements_of(trace, case.removal.stack))) @ _slopes_of_given(
+            given, target
+        )
     where = frozenset(
         (name, layer) for name, modules in sites(trace).items() for layer in range(len(modules))
     )
@@ -139,6 +146,24 @@ def _slopes(case: RemovalCase) -> Float:
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()
     return case.removal.unit.membership(len(tokens)) @ tokens
+
+
+def _slopes_of_given(given: GivenModel, target: Target) -> Float:
+    """Return |d target / d kept| of every token of a user's own model, its attention held fixed [token].
+
+    If embeddings are multiplied by `kept`, this is |gradient . embedding|.
+    """
+    import torch
+
+    kept = torch.ones(given.weights.shape[-1], dtype=given.weights.dtype).requires_grad_()
+    with torch.enable_grad():
+        score = target.score(SimpleNamespace(logits=given.answer(given.weights, kept)[None]))
+    if not score.requires_grad:
+        raise ValueError(
+            f"{_PURPOSE} takes gradients, and rerun returned logits that do not depend on `kept` by "
+            "differentiable steps: let it multiply embeddings by `kept`, without torch.no_grad()."
+        )
+    return torch.autograd.grad(score.sum(), kept)[0].double().abs().numpy()
 
 
 def _variations(case: RemovalCase) -> Float:

@@ -24,12 +24,13 @@ from attnwidgets.evaluate.removals.picture_operators import (
 from attnwidgets.evaluate.removals.picture_operators import refusal_of as refusal_of_pictures
 from attnwidgets.evaluate.removals.sound_operators import SOUND_OPERATORS, SoundOperator, silenced_inputs
 from attnwidgets.evaluate.removals.sound_operators import refusal_of as refusal_of_sound
+from attnwidgets.explanations.results.trace_protocol import elements_of, reruns_of
 from attnwidgets.explanations.targets.resolve import head_of, tokenizer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from attnwidgets.evaluate.arrays import Bools, Float, Indices, Order
     from attnwidgets.evaluate.removals.ordering import Questions, T
@@ -154,10 +155,9 @@ class Removal:
                 not suffice for a single input.
         """
         from attnwidgets.tracing.pass_memory import together
-        from attnwidgets.tracing.recording.borrow import unwrap
 
         require_operator(self.trace, self.operator, self.target, self.stack)
-        batch_size = together(unwrap(self.trace.model), self.trace, batch_size, graph=False)
+        batch_size = together(runs(self.trace), self.trace, batch_size, graph=False)
         with self._running() as run:
 
             def answers(removed: Bools) -> Answers:
@@ -174,9 +174,9 @@ class Removal:
     def distinct(self, removed: Bools) -> tuple[Bools, Indices]:
         """Return the distinct variants by token [distinct variant, token], and where each variant is."""
         distinct, variants = np.unique(np.asarray(removed, dtype=bool), axis=0, return_inverse=True)
-        return (distinct @ self.unit.membership(len(self.trace.axes(self.stack)[0]))) > 0, variants.reshape(
-            -1
-        )
+        return (
+            distinct @ self.unit.membership(len(elements_of(self.trace, self.stack)))
+        ) > 0, variants.reshape(-1)
 
     def readable(self, gone: Bools) -> Bools:
         """Return in which variants [variant, token] the target can be read [variant]."""
@@ -200,7 +200,6 @@ class Removal:
         """Return the model's inputs with tokens removed [variant, token]; not for operators on embeddings."""
         import torch
 
-        from attnwidgets.tracing.recording.borrow import unwrap
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
         if self.operator in PICTURE_OPERATORS:
@@ -230,13 +229,16 @@ class Removal:
             key: inputs[key].gather(1, order) for key in along if isinstance(inputs.get(key), torch.Tensor)
         }
         filled = ids.gather(1, order).masked_fill(~left, id_of(self.trace, "pad") or 0)
-        if mask_name in forward_parameters(unwrap(self.trace.model)):
+        if mask_name in forward_parameters(runs(self.trace)):
             moved[mask_name] = mask.gather(1, order) * left
         return inputs | moved | {name: filled}
 
     @property
     def _reads_here(self) -> bool:
         """Whether the rows of the logits are the tokens of this stack."""
+        query, key = self.trace.axes(self.stack)
+        if reruns_of(self.trace) is not None and query.tokens != key.tokens:
+            return False
         reads = "decoder" if "decoder_input_ids" in self.trace.inputs else self.trace.default_stack
         return reads == self.stack
 
@@ -247,7 +249,7 @@ class Removal:
 
         from attnwidgets.tracing.interventions import require_same_interventions
         from attnwidgets.tracing.pass_memory import room_for_pass
-        from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+        from attnwidgets.tracing.recording.borrow import borrowed
 
         trace, stack = self.trace, self.stack
         if self.operator in EMBEDDED:
@@ -267,7 +269,7 @@ class Removal:
                 yield embedded
             return
         require_same_interventions(trace, _PURPOSE)
-        model = unwrap(trace.model)
+        model = runs(trace)
         options = call_options(model)
         if self.target.hidden_states:
             options["output_hidden_states"] = True
@@ -280,20 +282,27 @@ class Removal:
         With "delete" a batch holds variants of similar length, so that little is padding; or of one length,
         if the model takes no mask or the target is a function that may read every row.
         """
-        from attnwidgets.tracing.recording.borrow import unwrap
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
         lengths = (~gone).sum(axis=1)
         order = np.argsort(lengths, kind="stable") if self.operator == "delete" else np.arange(len(gone))
         order = order[self.readable(gone)[order]]
         parts = [order]
-        takes = forward_parameters(unwrap(self.trace.model))
+        takes = forward_parameters(runs(self.trace))
         masked = _input_names(self.trace, self.stack)[1] in takes
         if self.operator == "delete" and not (masked and self.target.index is not None):
             parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
         return [
             part[start : start + batch_size] for part in parts for start in range(0, len(part), batch_size)
         ]
+
+
+def runs(trace: Trace) -> nn.Module:
+    """Return the module that runs a trace's input again: its model, or what stands for it in `rerun=`."""
+    from attnwidgets.tracing.recording.borrow import unwrap
+
+    given = reruns_of(trace)
+    return unwrap(trace.model) if given is None else given
 
 
 def call_options(model: Any) -> dict[str, Any]:
@@ -323,8 +332,11 @@ def possible_operators(trace: Trace, stack: str) -> tuple[Operator, ...]:
 
 def require_operator(trace: Trace, operator: str, target: Target, stack: str) -> None:
     """Raise ValueError if an operator cannot be used with a trace and a target."""
-    if trace.model is None:
-        raise ValueError("trace holds no model, and removal runs it; use aw.trace(model, tokenizer, text).")
+    if trace.model is None and reruns_of(trace) is None:
+        raise ValueError(
+            "trace holds no model, and removal runs it; use aw.trace(model, tokenizer, text), or give "
+            "aw.from_attentions a function, rerun=."
+        )
     require_choice("operator", operator, EVERY)
     able = possible_operators(trace, stack)
     if refusal := _refusal(trace, operator, stack):
@@ -357,21 +369,21 @@ def _moves_with_tokens(target: Target) -> bool:
 
 def _refusal(trace: Trace, operator: str, stack: str) -> str:
     """Return why a trace's model or tokenizer does not support an operator; "" if it does."""
-    from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
     if operator in _OF_MEDIA:
         return _OF_MEDIA[operator](trace, stack)
     if operator in EMBEDDED:
         bare = not trace.has_attention(stack) and "pixel_values" in trace.inputs
-        return "the model has no embeddings of patches" if bare else ""
+        of_function = "rerun= has no embeddings to replace" if reruns_of(trace) is not None else ""
+        return "the model has no embeddings of patches" if bare else of_function
     name, mask_name = _input_names(trace, stack)
     ids = trace.inputs.get(name)
-    if ids is None or ids.shape[1] != len(trace.axes(stack)[0]):
+    if ids is None or ids.shape[1] != len(elements_of(trace, stack)):
         return f"stack {stack!r} is not made of token ids"
     if operator in ("mask", "pad") and id_of(trace, operator) is None:
         return f"the tokenizer has no {operator} token"
-    if operator == "attention_mask" and mask_name not in forward_parameters(unwrap(trace.model)):
+    if operator == "attention_mask" and mask_name not in forward_parameters(runs(trace)):
         return f"{type(trace.model).__name__} takes no attention mask"
     return ""
 

@@ -80,6 +80,21 @@ def is_trace(given: Any) -> bool:
     return hasattr(given, "attention_layer")
 
 
+def reruns_of(trace: Any) -> Any:
+    """Return the user's model behind given attention (`rerun=`), or None."""
+    return getattr(trace, "reruns", None)
+
+
+def elements_of(trace: Any, stack: str) -> TokenAxis:
+    """Return the axis of the tokens that a stack reads and that can be removed.
+
+    These are its queries, which attend to themselves; of a user's own model what its attention reads.
+    """
+    query, key = trace.axes(stack)
+    read: TokenAxis = query if reruns_of(trace) is None else key
+    return read
+
+
 def require_trace(trace: Any, function: str) -> None:
     """Raise TypeError if `trace` is not a trace; the message says how to make one."""
     if is_trace(trace):
