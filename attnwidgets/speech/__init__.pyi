@@ -5,5 +5,7 @@ from .blank_out import BlankedOut as BlankedOut
 from .blank_out import blank_out as blank_out
 from .cue_contribution import SpokenCues as SpokenCues
 from .cue_contribution import cue_contribution as cue_contribution
+from .demo_sentences import SpokenSentence as SpokenSentence
+from .demo_sentences import demo_sentences as demo_sentences
 from .word_times import WordTime as WordTime
 from .word_times import WordTimes as WordTimes
