@@ -1,4 +1,4 @@
-"""The assignments in a live JupyterLab: run from top to bottom, answered as a student would, read and graded."""
+"""The assignments in a live JupyterLab: run, answered as a student would, read and graded."""
 
 from __future__ import annotations
 
@@ -33,6 +33,23 @@ def typed(kind, value):
     return str(value)
 
 
+def put_in_order(page, question, value):
+    """Name what is to be ordered, if nothing is there; then move each up to its place."""
+    places = question.locator(".aw-question-place")
+    if not places.count():
+        for one in value:
+            question.get_by_label("a name to add").fill(one)
+            page.keyboard.press("Enter")
+    for to, one in enumerate(value):
+        names = [" ".join(text.split()[1:-2]) for text in places.all_inner_texts()]
+        places.nth(names.index(one)).focus()
+        for _ in range(names.index(one) - to):
+            page.keyboard.press("Shift+ArrowUp")
+    take = question.get_by_role("button", name="Take this order")
+    if take.is_visible():
+        take.click()
+
+
 def answer(lab, question, record):
     """Answer a question by its fields and submit; several heads, which no line takes, by the line of code."""
     page, kind, value = lab.page, record["kind"], record["value"]
@@ -46,19 +63,7 @@ def answer(lab, question, record):
     elif kind == "text":
         question.locator("textarea").fill(value)
     elif kind == "order":
-        places = question.locator(".aw-question-place")
-        if not places.count():
-            for one in value:
-                question.get_by_label("a name to add").fill(one)
-                page.keyboard.press("Enter")
-        for to, one in enumerate(value):
-            names = [" ".join(text.split()[1:-2]) for text in places.all_inner_texts()]
-            places.nth(names.index(one)).focus()
-            for _ in range(names.index(one) - to):
-                page.keyboard.press("Shift+ArrowUp")
-        take = question.get_by_role("button", name="Take this order")
-        if take.is_visible():
-            take.click()
+        put_in_order(page, question, value)
     else:
         question.locator(".aw-question-line").fill(typed(kind, value))
     question.get_by_role("button", name="Submit").click()
