@@ -268,3 +268,16 @@ def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
     page = view.to_html(tmp_path / "page.html").read_text()
     assert "<img src=x" not in page
     assert view._repr_mimebundle_()[0]["image/png"]
+
+
+def test_what_is_not_a_number_is_neither_sent_nor_drawn_as_one(tmp_path):
+    found = concept_scores()
+    for values in (found.accuracy, found.p, found.by_run):
+        values[1] = np.nan  # as of a direction that was given, and of no gradient
+    view = found.view(concept="food")
+    data = asked(view, "concepts")
+    assert data["accuracy"][1] == data["p"][1] == data["scores"][1] == [None] * 3
+    assert view.layer in found.layers
+    for one in (view, gradients().view(), distilled(constant=True).view()):
+        assert one.save(tmp_path / "figure.png").stat().st_size > 1000
+        assert one.describe()
