@@ -106,7 +106,7 @@ def _claims():
 
 def _study():
     items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(2)]
-    return [aw.people.study("trust", items, ["none", "a"])]
+    return [aw.people.study("trust", items, ["none", "a"], consent="Do you agree?", checks=0)]
 
 
 OTHERS = {
