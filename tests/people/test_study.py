@@ -215,7 +215,9 @@ def test_every_kind_has_a_view_and_is_simulated(kind):
     assert len(responses.rows) == 6 * (6 + 2)
     assert set(responses.balance().values()) == {6 if kind == "forced_choice" else 2}
     assert len(responses.analyse(resamples=100).means) == len(made.cells)
-    assert made.question in made.view().describe()
+    view = made.view()
+    assert made.question in view.describe()
+    assert view._figure().get_size_inches()[1] > 1
 
 
 def test_scores_follow_the_side_on_which_something_stood():
