@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from attnwidgets.people.item import Item, Shown
 
 _TOLD = 0.9
-"""From this balanced accuracy on, the sign of the sum is taken to state the class."""
-_FEWEST = 4
+"""From this balanced accuracy on, the sum is taken to state the class."""
+_FEWEST, _ENOUGH = 4, 8
 
 
 def named(label: str, text: str) -> bool:
@@ -44,27 +44,30 @@ def refuse_named(
 def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown]) -> None:
     """Refuse signed explanations whose colours state the class.
 
-    They do where the sign of the sum of the shown values tells the predictions apart, whatever the words
-    are: explanations of one fixed class ("positive" in every item) do, those of each item's predicted class
-    do not.
+    They do where the sum of the shown values tells the predictions apart, whatever the words are:
+    explanations of one fixed class ("positive" in every item) do, those of each item's own prediction do not.
 
     Raises:
         ValueError: The message says in how many items, and what to do.
     """
     if not any(one.signed for one in shown):
         return
-    above = np.array([sum(one.values) > 0 for one in shown])
+    sums = np.array([sum(one.values) for one in shown])
     answers = np.array([str(item.prediction) for item in items])
     classes = sorted(set(answers.tolist()))
     if len(classes) < 2 or len(items) < _FEWEST:  # noqa: PLR2004 - there is nothing to tell apart
         return
+    # Of a few items, some threshold nearly always tells the classes apart by chance.
+    limits = sums if len(items) >= _ENOUGH else np.zeros(1)
     for label in classes:
-        own, other = above[answers == label], above[answers != label]
-        if (own.mean() + 1 - other.mean()) / 2 >= _TOLD:
-            right = int(own.sum() + (~other).sum())
+        own, other = sums[answers == label], sums[answers != label]
+        told = [((own >= limit).mean() + (other < limit).mean()) / 2 for limit in limits]
+        best = int(np.argmax(told))
+        if told[best] >= _TOLD:
+            right = int((own >= limits[best]).sum() + (other < limits[best]).sum())
             raise ValueError(
                 f"condition {condition!r} gives the answer away: in {right} of {len(items)} items the shown "
-                f"values sum to above zero exactly where the model answers {label!r}, so the colours state "
-                "the class. Explain each item's own prediction (target=None), or show amounts: "
+                f"values sum to more exactly where the model answers {label!r}, so the colours state the "
+                "class. Explain each item's own prediction (target=None), or show amounts: "
                 "study(..., signed=False)."
             )

@@ -339,9 +339,10 @@ def study(
     Raises:
         TypeError: An item or an explanation is none.
         ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; or, in
-            "forward", an explanation gives the answer away: it holds a label that is not in the text, or the
-            sign of the sum of its values tells the model's answers apart in 90 % of the items, so that the
-            colours state the class.
+            "forward", an explanation gives the answer away: it holds a label that is not in the text, or it
+            is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
+            0.9 or more (at the best threshold; of fewer than eight items, at zero), so that the colours state
+            the class.
 
     Source:
         Doshi-Velez and Kim 2017, "Towards a rigorous science of interpretable machine learning"; Hase and

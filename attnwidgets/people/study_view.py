@@ -133,17 +133,14 @@ class StudyView(StandaloneView):
         """Return what people are asked, in words."""
         study = self._study
         return (
-            f"{study.title}: {study.question} {len(study.items)} items in {len(study.conditions)} "
-            f"conditions, {len(study.practice)} practice items, {len(study.checks)} attention checks."
+            f"{study.question} A study of {len(study.items)} items in {len(study.conditions)} conditions, "
+            f"with {len(study.practice)} practice items and {len(study.checks)} attention checks."
         )
 
     def _still(self, theme: Theme) -> Sheet:
-        from attnwidgets.figures.sheet import Sheet, Words
+        from attnwidgets.people.still import sheet_of
 
-        del theme
-        first = self._study.items[0]
-        lines = [self._study.question, first.text, *self._study.labels]
-        return Sheet(self._study.title, [Words(line) for line in lines], self.describe())
+        return sheet_of(self._study, theme)
 
     def _names(self) -> tuple[str, str]:
         return self._study.title, self.describe()

@@ -10,6 +10,8 @@ import pytest
 import attnwidgets as aw
 from tests.people.made import WORDS, items, study
 
+from .stage import play
+
 PHONE = {"viewport": {"width": 360, "height": 720}}
 HOSTILE = [
     "</script><script>hacked=1</script>",
@@ -152,6 +154,33 @@ def test_nothing_goes_on_without_an_answer_and_no_name_is_a_code(page_of):
     page.keyboard.press("5")
     page.keyboard.press("Enter")
     assert place(page) == "2 of 10"
+
+
+def test_a_kernel_hears_nothing_before_consent_and_then_every_answer(open_page):
+    page, view = open_page(), study("trust").view()
+    play(page, view, kernel="refuses", cold=False)
+
+    def told():
+        return [one["args"] for one in page.evaluate("sent") if one.get("topic") == "responses"]
+
+    page.locator(".aw-study-code").fill("abcd1234")
+    assert told() == []
+    agree(page)
+    for count in range(3):
+        page.wait_for_function(
+            "(n) => sent.filter((one) => one.topic === 'responses').length === n", arg=count + 1
+        )
+        page.keyboard.press("4")
+        page.keyboard.press("Enter")
+    page.wait_for_function("sent.filter((one) => one.topic === 'responses').length === 4")
+    view._receive(**told()[-1])
+    assert [row["answer"] for row in view.responses.rows] == [4, 4, 4]
+    assert [row["score"] for row in view.responses.rows if row["role"] == "item"] == [4.0, 4.0, 4.0]
+    page.get_by_role("button", name="Withdraw").click()
+    page.get_by_role("button", name="Delete all answers?").click()
+    page.wait_for_function("sent.filter((one) => one.topic === 'responses').length === 5")
+    view._receive(**told()[-1])
+    assert view.responses is None
 
 
 def test_hostile_texts_stay_texts(page_of):

@@ -60,7 +60,7 @@ def test_the_readme_opens_with_three_pictures_that_follow_the_readers_theme(root
 
 PAGES = (
     *("tracing", "file_layout", "mixing", "heads", "own_methods", "zoo"),
-    *("circuits", "paths", "claims", "sentences", "concepts"),
+    *("circuits", "paths", "claims", "sentences", "concepts", "people"),
 )
 
 

@@ -106,8 +106,9 @@ def _claims():
 
 
 def _study():
-    items = [{"text": f"text {i}", "prediction": "yes", "explanations": {"a": "why"}} for i in range(2)]
-    return [aw.people.study("trust", items, ["none", "a"])]
+    items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
+    options = {"design": "between", "question": "How far?", "consent": "Do you agree?", "checks": 0}
+    return [aw.people.study("trust", items, ["none", "a"], **options)]
 
 
 OTHERS = {

@@ -201,7 +201,7 @@ export const renderStudyView = view((ctx, root, signal) => {
         "p.study-consent",
         isPage
           ? "This page cannot send anything: hand in the file, or paste the line into the form that you were given."
-          : "Your answers are in this notebook's kernel. Hand in the file, or paste the line, if you were asked to.",
+          : "While its kernel runs, this notebook has your answers. Hand in the file, or paste the line, if you were asked to.",
       ),
       h("p.study-consent", "Your code is ", h("b", now.code), "."),
       h("div.study-foot", file, copy.element),
