@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import attnwidgets as aw
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.axes import prefixed
 from tests.tracing import tiny
+from tests.tracing.test_media import processor
 from tests.tracing.tiny import SMALL, VOCAB
 
 RATE = 16_000
@@ -228,3 +230,37 @@ def test_a_sound_shorter_than_a_frame_is_refused_in_words() -> None:
         ValueError, match=r"audio has 15 samples .* one frame of the model reads 20 \(0.001 s\)"
     ):
         trace(tiny.wav2vec2(), None, audio=noise(15))
+
+
+def test_half_an_hour_is_cut_to_what_the_model_reads_and_that_is_said() -> None:
+    found = trace(tiny.whisper(), Bins(first=True), audio=torch.zeros(1_800 * 16_000))
+    assert found.warning == "sound cut from 1,800.0 to 1 seconds"
+    assert found.sound.seconds == 1_800
+    assert found.sound.heard == 1
+
+
+@pytest.mark.parametrize(
+    ("reader", "says"),
+    [
+        (
+            hf.Wav2Vec2FeatureExtractor(),
+            r"reads input_features, and Wav2Vec2FeatureExtractor makes input_values",
+        ),
+        (hf.WhisperFeatureExtractor(feature_size=128, chunk_length=1), r"reads 8 bands, .* makes 128\. Pass"),
+        (
+            processor("ViTImageProcessor"),
+            r"audio needs a processor of sound, and ViTImageProcessor\w* reads pict",
+        ),
+    ],
+)
+def test_a_processor_of_another_model_is_refused_in_words(reader: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        trace(tiny.whisper(), reader, audio=noise(9_000))
+
+
+def test_a_processor_of_sound_and_text_reads_no_picture() -> None:
+    reader = SimpleNamespace(feature_extractor=hf.WhisperFeatureExtractor(), tokenizer=None)
+    with pytest.raises(
+        ValueError, match="image needs a processor of pictures, and SimpleNamespace reads sound"
+    ):
+        trace(tiny.whisper(), reader, image=np.zeros((20, 20, 3), np.uint8))

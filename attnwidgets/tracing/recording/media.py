@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _RATE = 16_000
 _PICTURES = 4  # dimensions of a batch of pictures
+_SOUNDS = ("input_features", "input_values")  # what models call a spectrogram, and samples
 _FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
 
 
@@ -112,6 +113,7 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
         )
     read = dict(reader(wave.numpy(), sampling_rate=hertz, return_tensors="pt"))
     read.pop("attention_mask", None)
+    _require_fit(model, reader, read)
     hop = chunk = None
     if "input_features" in read:
         hop = int(getattr(reader, "hop_length", None) or hertz // _FRAMES)
@@ -150,6 +152,21 @@ def _require_enough(model: Any, wave: torch.Tensor, hertz: int) -> None:
         )
 
 
+def _require_fit(model: Any, reader: Any, read: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a processor makes something else of a sound than the model reads."""
+    wanted = getattr(model, "main_input_name", None)
+    bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
+    made = read.get("input_features")
+    if wanted in _SOUNDS and wanted not in read:
+        fault = f"{type(model).__name__} reads {wanted}, and {type(reader).__name__} makes {', '.join(read)}"
+    elif wanted == "input_features" and bins and int(bins) not in made.shape[1:]:  # type: ignore[union-attr]
+        count = getattr(reader, "feature_size", "others")
+        fault = f"{type(model).__name__} reads {bins} bands, and {type(reader).__name__} makes {count}"
+    else:
+        return
+    raise ValueError(f"audio cannot be read: {fault}. Pass the processor that was saved with the model")
+
+
 @contextmanager
 def told_of_picture(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
     """Raise ValueError with the picture's size and what to do, where a model fails at a picture alone."""
@@ -169,12 +186,15 @@ def told_of_picture(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _require_reader(processor: Any, kind: str, part: str) -> None:
-    """Raise a ValueError for a tokenizer, or what reads sound, in place of a processor of images or audio."""
-    if kind == "image" and hasattr(processor, "sampling_rate") and not hasattr(processor, part):
+    """Raise a ValueError for what reads text, or the other of picture and sound, in place of a processor."""
+    other = ("pictures", "sound") if kind == "image" else ("sound", "pictures")
+    reader = getattr(processor, "feature_extractor", processor)
+    sounds = hasattr(reader, "sampling_rate")
+    pictures = not sounds and "pixel_values" in (getattr(reader, "model_input_names", None) or ())
+    if not hasattr(processor, part) and (sounds if kind == "image" else pictures):
         raise ValueError(
-            f"image needs a processor of pictures, and {type(processor).__name__} reads sound; pass "
-            f"the model's "
-            "processor (transformers.AutoProcessor)"
+            f"{kind} needs a processor of {other[0]}, and {type(processor).__name__} reads {other[1]}; pass "
+            "the model's processor (transformers.AutoProcessor)"
         )
     if text_tokenizer(processor) is processor and not hasattr(processor, part):
         raise ValueError(
