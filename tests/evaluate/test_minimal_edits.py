@@ -40,7 +40,7 @@ def cases(shared: Path) -> tuple[list[str], list[Any]]:
 def test_the_best_edits_are_those_of_the_reference(shared: Path) -> None:
     model, tokenizer = aw.demo_model("classifier")
     for case in cases(shared)[1]:
-        words = sorted({word for _, word, _ in case["flips"]})[:6]
+        words = sorted({word for _, word, _ in case["flips"]})[:3]
         found = minimal_edits(model, tokenizer, case["text"], words)
         assert found.label == case["label"]
         assert -found.margin == pytest.approx(abs(case["margin"]), abs=1e-4)

@@ -76,7 +76,8 @@ def minimal_edits(
             or has spaces), the model returns no classes, or `by` is "surprisal" without `fluency`.
         TypeError: If text is no string.
 
-    Source: the search is exhaustive, unlike MiCE's; ../shared has its exact optima for the demo classifier.
+    Source: Ross et al. 2021 for the question; their search edits several words with a fine-tuned T5, this one
+    is exhaustive over single words.
 
     Example:
         >>> model, tokenizer = aw.demo_model("classifier")
@@ -206,7 +207,7 @@ def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size
 
         return np.array(
             [
-                float(surprisal(trace(model, tokenizer, one), pseudo=True).values.sum())
+                float(surprisal(trace(model, tokenizer, one), measure="nats", pseudo=True).values.sum())
                 for one in progress(texts, "surprisal")
             ]
         )
