@@ -136,7 +136,8 @@ class MinimalEdits(Table):
             for edit in self.flips[:_SHOWN]
         )
         head = "<tr><th>edited text</th><th>class</th><th>margin</th><th>surprisal, nats</th></tr>"
-        return f"<p>{html.escape(self._summary)}.</p><table>{head}{rows}</table><p>{html.escape(self.caveat)}</p>"
+        summary, caveat = html.escape(self._summary), html.escape(self.caveat)
+        return f"<p>{summary}.</p><table>{head}{rows}</table><p>{caveat}</p>"
 
 
 def _nats(edit: Edit) -> str:
