@@ -2,8 +2,8 @@
 
 python benchmarks/cue_models.py [--train 300] [--test 40] [--write]
 
-MiniLM learns to say, from the state of a masked target, whether the target is singular or plural, on sentences
-that are not scored. Its weights are not kept. With --write the table goes into cue_contribution.md.
+MiniLM learns to say, from the state of a masked target, whether the target is singular or plural, on
+sentences that are not scored. Its weights are not kept. With --write the table goes into cue_contribution.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ LABELS = ("singular", "plural")
 
 
 def split(n_train: int, n_test: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return sentences to learn from and sentences to score, none in both, equally many of every subset."""
+    """Return sentences to learn from and sentences to score, none in both, equally many of every subset.
+
+    The determiner sets have no label for number, and are left out.
+    """
     lines = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     train, test = [], []
     for subset in SUBSETS:
@@ -107,8 +110,12 @@ def tuned(
 def main() -> None:
     """Train, measure, print, and write the tables with `--write`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--train", type=int, default=300, metavar="N", help="sentences per subset, of five")
-    parser.add_argument("--test", type=int, default=40, metavar="N", help="sentences per subset, of five")
+    parser.add_argument(
+        "--train", type=int, default=300, metavar="N", help="sentences per subset that has labels"
+    )
+    parser.add_argument(
+        "--test", type=int, default=40, metavar="N", help="sentences per subset that has labels"
+    )
     parser.add_argument("--write", action="store_true", help=f"write the tables into {TABLES.name}")
     chosen = parser.parse_args()
     began = time.time()
@@ -127,14 +134,12 @@ def main() -> None:
     card = aw.evaluate.cue_contribution(models, tokenizer, test, ranked="others")
     command = f"python benchmarks/cue_models.py --train {chosen.train} --test {chosen.test} --write"
     said = ", ".join(f"{name} {share:.2f}" for name, share in right.items())
-    text = "\n\n".join(
-        [
-            f"{time.strftime('%Y-%m-%d')}, `{command}`: {(time.time() - began) / 60:.0f} minutes, of which "
-            f"{trained:.0f} to train on {len(train):,} sentences. Number of the masked target told right in "
-            f"{len(test)} others: {said} (a linear layer alone learns where the model is not fine-tuned).",
-            *(by_layer(card, metric, list(card.x)) for metric in card.metrics),
-        ]
+    note = (
+        f"{time.strftime('%Y-%m-%d')}, `{command}`: {(time.time() - began) / 60:.0f} minutes, of which "
+        f"{trained:.0f} to train on {len(train):,} sentences. Number of the masked target told right in "
+        f"{len(test)} others: {said} (a linear layer alone learns where the model is not fine-tuned)."
     )
+    text = "\n\n".join([note, *(by_layer(card, metric, list(card.x)) for metric in card.metrics)])
     print(text)
     if chosen.write:
         before, rest = TABLES.read_text(encoding="utf-8").split(MARKS[0])

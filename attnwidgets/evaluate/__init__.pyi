@@ -2,6 +2,8 @@
 
 from .comparing.compare import compare as compare
 from .comparing.comparison import Comparison as Comparison
+from .edits.edits_result import MinimalEdits as MinimalEdits
+from .edits.minimal_edits import minimal_edits as minimal_edits
 from .examples.example_scores import example_scores as example_scores
 from .examples.rationales import rationale_elements as rationale_elements
 from .metrics.agreement import agreement as agreement

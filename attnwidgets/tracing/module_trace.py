@@ -68,7 +68,8 @@ def trace_module(
     """Run a torch module once, so that relevance and gradients explain its outputs by its inputs.
 
     For exercises: a ReLU layer, 1 - ReLU(1 - x), a small network. `aw.lrp`, `aw.saliency`,
-    `aw.input_x_gradient` and `aw.integrated_gradients` accept the result; methods of attention do not.
+    `aw.input_x_gradient`, `aw.integrated_gradients` and `aw.deeplift` accept the result; methods of attention
+    do not.
 
     Args:
         module: The module; it runs on a batch of one and is left as it was.

@@ -27,6 +27,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "attention_norm": {"variant": ("attn", "res", "res_ln", "enc")},
     "chefer": {"rule": ("iccv2021", "cvpr2021"), "head_reduce": ("mean", "sum"), "order": _ORDERS},
     "decompx": {"bias": ("absdot", "abssim", "norm"), "activation": ("zero_origin", "linear_approximation")},
+    "deeplift": {"baseline": _BASELINES},
     "globenc": {"normalize": ("none", "row")},
     "input_x_gradient": {"reduce": ("sum", "l2", "l1")},
     "integrated_gradients": {"baseline": _BASELINES, "reduce": ("sum", "l2")},

@@ -1,0 +1,1 @@
+"""Edits of a text that change what a model answers."""
