@@ -18,10 +18,6 @@ import attnwidgets as aw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_LONG = (
-    "is a country in the west of Europe, with a long history. It has many old towns, rivers and hills, and "
-    "a lot of people like to travel there in summer. The capital of this country is"
-)
 TEXTS = (
     ("The capital of France is", "The capital of Italy is", " Paris", " Rome"),
     (
@@ -30,7 +26,6 @@ TEXTS = (
         " Mary",
         " John",
     ),
-    (f"France {_LONG}", f"Italy {_LONG}", " Paris", " Rome"),
 )
 ROUNDS = 3
 SAMPLE = 40  # cells that are patched by plain hooks, of which all would take too long
