@@ -1,11 +1,12 @@
 """What patching costs: a sweep over all states by reuse of the prefix, beside plain hooks; and an estimate.
 
-`python benchmarks/bench_patching.py` on SmolLM2-135M. CPU seconds of one thread are given in plain forward passes
-of the same text; *token passes* are counted: tokens x copies that go through blocks, by those of one pass.
+`python benchmarks/bench_patching.py` on SmolLM2-135M. CPU seconds of one thread are given in plain forward
+passes of the same text; *token passes* are counted: tokens x copies in blocks, by those of one pass.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,6 @@ import attnwidgets as aw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_LONG = (
-    "is a country in the west of Europe, with a long history. It has many old towns, rivers and hills, and a lot "
-    "of people like to travel there in summer. The capital of this country is"
-)
 TEXTS = (
     ("The capital of France is", "The capital of Italy is", " Paris", " Rome"),
     (
@@ -29,9 +26,9 @@ TEXTS = (
         " Mary",
         " John",
     ),
-    (f"France {_LONG}", f"Italy {_LONG}", " Paris", " Rome"),
 )
 ROUNDS = 3
+SAMPLE = 40  # cells that are patched by plain hooks, of which all would take too long
 
 
 @contextmanager
@@ -87,50 +84,51 @@ def plain_sweep(model: Any, clean: Any, corrupt: Any, cells: list[tuple[int, int
     return found
 
 
+def gradient(model: Any, ids: torch.Tensor) -> None:
+    """Run a forward and a backward pass down to the embeddings."""
+    with torch.enable_grad():
+        embeddings = model.get_input_embeddings()(ids).detach().requires_grad_()
+        torch.autograd.grad(model(inputs_embeds=embeddings).logits[0, -1, 0], embeddings)
+
+
+def row(model: Any, tokenizer: Any, texts: tuple[str, ...]) -> str:
+    """Return the figures of a pair of texts."""
+    clean, corrupt = (aw.trace(model, tokenizer, text) for text in texts[:2])
+    layers, n = len(model.model.layers), len(clean.tokens)
+
+    def sweep(**more: Any) -> Any:
+        return aw.circuits.patch(
+            clean, corrupt, texts[2], foil=texts[3], sites="state", batch_size=64, **more
+        )
+
+    with counted(model) as seen:
+        first = sweep().differs[0]
+    with counted(model) as of_estimate:
+        sweep(estimate=True)
+    forward = seconds(lambda: model(**clean.inputs), 7)
+    allowed = 1.1 * (forward + seconds(lambda: gradient(model, clean.inputs["input_ids"]), 7))
+    swept, estimated = seconds(sweep), seconds(lambda: sweep(estimate=True))
+    every = [(layer, token) for layer in range(layers) for token in range(n)]
+    cells = random.Random(0).sample(every, SAMPLE)
+    plain = seconds(lambda: plain_sweep(model, clean, corrupt, cells), 1) * len(every) / len(cells)
+    bound = (layers + 1) / 2 * (n - first) ** 2 / n
+    by_blocks = seen["calls"] / layers
+    passes = [count["tokens"] / (layers * n) for count in (seen, of_estimate)]
+    return (
+        f"{n}, {first} | {bound:.1f} | {passes[0]:.1f}, {swept / forward:.1f}, {by_blocks:.1f} | "
+        f"{plain / forward:.0f} | {allowed / forward:.1f}, {passes[1]:.1f}, {estimated / forward:.1f}"
+    )
+
+
 @torch.no_grad()
 def main() -> None:
     """Print a row for each pair of texts."""
     torch.set_num_threads(1)
-    model, tokenizer = aw.demo_model("decoder")
-    layers = len(model.model.layers)
-    print(
-        "tokens, differ from | bound | sweep: token passes, CPU, calls | plain hooks CPU | estimate: bound, CPU"
-    )
-    for clean_text, corrupt_text, target, foil in TEXTS:
-        clean, corrupt = (aw.trace(model, tokenizer, text) for text in (clean_text, corrupt_text))
-        options = {"foil": foil, "sites": "state"}
-        n = len(clean.tokens)
-        first = aw.circuits.patch(clean, corrupt, target, **options).differs[0]
-        m = n - first
-        forward = seconds(lambda clean=clean: model(**clean.inputs), 7)
-        with torch.enable_grad():
-
-            def both(clean: Any = clean) -> None:
-                embeddings = model.get_input_embeddings()(clean.inputs["input_ids"]).detach().requires_grad_()
-                logits = model(inputs_embeds=embeddings).logits[0, -1]
-                torch.autograd.grad(logits[0], embeddings)
-
-            with_gradient = seconds(both, 7)
-
-        def sweep(clean: Any = clean, corrupt: Any = corrupt, options: Any = options, **more: Any) -> Any:
-            return aw.circuits.patch(clean, corrupt, target, batch_size=64, **options, **more)  # noqa: B023
-
-        with counted(model) as seen:
-            sweep()
-        swept = seconds(sweep)
-        cells = [(layer, token) for layer in range(layers) for token in range(n)][:: max(1, n // 6)]
-        plain = seconds(lambda c=cells, x=clean, y=corrupt: plain_sweep(model, x, y, c), 1)
-        plain *= layers * n / len(cells)
-        with counted(model) as of_estimate:
-            sweep(estimate=True)
-        estimated = seconds(lambda run=sweep: run(estimate=True))
-        bound = (layers + 1) / 2 * m * m / n
-        allowed = 1.1 * (forward + with_gradient)
-        print(
-            f"{n}, {first} | {bound:.1f} | {seen['tokens'] / (layers * n):.1f}, {swept / forward:.1f}, "
-            f"{seen['calls'] / layers:.1f} | {plain / forward:.0f} | {allowed / forward:.1f}, "
-            f"{of_estimate['tokens'] / (layers * n):.1f}, {estimated / forward:.1f}"
-        )
+    model = aw.demo_model("decoder")
+    print("tokens, differ from | bound | sweep: token passes, CPU, calls of every block", end=" | ")
+    print("plain hooks: CPU | estimate: allowed CPU, token passes, CPU")
+    for texts in TEXTS:
+        print(row(*model, texts), flush=True)
 
 
 main()

@@ -31,6 +31,7 @@ from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.cache_names import cache_parameter, cache_returned
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.top_logits import label_of, probabilities
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -233,7 +234,8 @@ class SuffixRuns:
         inputs = self._pair.clean.inputs
         return (
             self._pair.first > 0
-            and {"past_key_values", "use_cache"} <= takes
+            and cache_parameter(takes) is not None
+            and "use_cache" in takes
             and "input_ids" in inputs
             and set(inputs) <= CUT
             and not self._targets.hidden_states
@@ -248,7 +250,7 @@ class SuffixRuns:
             outputs = self._pair.clean.call(
                 self._twin, inputs, {"return_dict": True, "use_cache": True}, self._wide
             )
-        cache = getattr(outputs, "past_key_values", None)
+        cache = cache_returned(outputs)
         if (
             cache is not None
             and hasattr(cache, "layers")
@@ -324,8 +326,9 @@ class SuffixRuns:
         options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in takes:
             options["use_cache"] = self._cache is not None
-        if self._cache is not None:
-            options["past_key_values"] = cache_copies(self._cache, copies)
+        name = cache_parameter(takes)
+        if self._cache is not None and name is not None:
+            options[name] = cache_copies(self._cache, copies)
         if self._targets.hidden_states:
             options["output_hidden_states"] = True
         if self._only_last and "logits_to_keep" in takes:

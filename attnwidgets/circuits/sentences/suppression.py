@@ -13,6 +13,7 @@ from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT, cache_copies
 from attnwidgets.intervene.preview import preview
 from attnwidgets.intervene.suppress import suppress
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.cache_names import NAMES, cache_parameter, cache_returned
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 
 if TYPE_CHECKING:
@@ -122,12 +123,14 @@ class _Suffixes:
 
     def _whole_cache(self) -> Any:
         takes, inputs = forward_parameters(self._model), self._trace.inputs
-        fits = {"past_key_values", "use_cache"} <= takes and "input_ids" in inputs and set(inputs) <= CUT
+        fits = (
+            cache_parameter(takes) and "use_cache" in takes and "input_ids" in inputs and set(inputs) <= CUT
+        )
         if not fits or self._stack_name != "self":
             return None
         with recording(self._twin):
             outputs = self._trace.call(self._twin, inputs, {"return_dict": True, "use_cache": True}, {})
-        cache = getattr(outputs, "past_key_values", None)
+        cache = cache_returned(outputs)
         whole = cache is not None and hasattr(cache, "crop") and hasattr(cache, "layers")
         # A sliding window has dropped keys that an earlier place needs.
         return cache if whole and not any(getattr(cache, "is_sliding", [False])) else None
@@ -139,7 +142,8 @@ class _Suffixes:
             name: value[:, start:] if name in BY_TOKEN else value
             for name, value in self._trace.inputs.items()
         }
-        options = {"return_dict": True, "use_cache": True, "past_key_values": cache}
+        name = cache_parameter(forward_parameters(self._model)) or NAMES[0]
+        options = {"return_dict": True, "use_cache": True, name: cache}
         with recording(self._twin):
             outputs = self._trace.call(self._twin, inputs, options, {})
         logits: torch.Tensor = outputs.logits[0].detach().cpu()

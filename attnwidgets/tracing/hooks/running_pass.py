@@ -12,6 +12,7 @@ import torch
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.block_names import block_lists, word_embeddings
+from attnwidgets.tracing.recording.cache_names import cache_given
 from attnwidgets.tracing.recording.call_scope import own_method
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -82,7 +83,7 @@ class PassWatch:
             return
         self.calls += 1
         given = dict(zip(self._names, args, strict=False)) | kwargs
-        self._past = _cache_length(given.get("past_key_values"))
+        self._past = _cache_length(cache_given(given))
         names = ("input_ids", "attention_mask", "position_ids")
         ids, mask, positions = (_table(given.get(name)) for name in names)
         if positions is None and mask is not None and self._past == 0:
