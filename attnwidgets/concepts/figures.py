@@ -28,7 +28,7 @@ def concept_figure(shown: ConceptScores, *, columns: int) -> Figure:
     known = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
     if known:
         fits = [Line(shown.concepts[row], shown.accuracy[row]) for row in known]
-        parts.append(Lines(fits, shown.layers, "layer", "accuracy on held-out texts", tall=1.2))
+        parts.append(Lines(fits, shown.layers, "layer", "accuracy, held out", tall=1.2))
     strong = [
         f"{name} at {', '.join(str(layer) for layer, on in zip(shown.layers, marks, strict=True) if on)}"
         for name, marks in zip(shown.concepts, shown.significant, strict=True)
@@ -56,6 +56,7 @@ def influence_figure(shown: Influence, test: int, *, k: int, columns: int) -> Fi
             top=top,
             form="{:.2g}",
             title=word,
+            letters=60,
         )
         for word, side in sides.items()
         if side
