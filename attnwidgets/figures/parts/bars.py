@@ -71,7 +71,8 @@ class Bars:
         names = [printable(bar.name, self.letters) for bar in self.bars]
         room = min(0.4 * box.width, max((width_of(name, SMALL) for name in names), default=0.0))
         right = max((width_of(text, SMALL) for text in texts), default=0.0)
-        start, end = room + 2 * PAD, box.width - right - 2 * PAD
+        # Drawn on whole pixels, letters are a bit wider than measured.
+        start, end = 1.05 * room + 2 * PAD, box.width - right - 2 * PAD
         zero = (start + end) / 2 if signed else start
         unit = (end - zero) / longest
         top = 0.0
