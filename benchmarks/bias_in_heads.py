@@ -204,7 +204,7 @@ def main() -> None:
         print(f"{len(found)} of {len(order)}: total {found[-1]['total']:+.3f}", flush=True)
     means = np.mean([each["indirect of heads"] for each in found], axis=0)
     strongest = np.argsort(-np.abs(means).ravel())[:CHECKED]
-    heads = [tuple(int(at) for at in np.unravel_index(place, means.shape)) for place in strongest]
+    heads = [(int(place) // means.shape[1], int(place) % means.shape[1]) for place in strongest]
     true = np.array([checked(model, tokenizer, pair, heads) for pair in order[: len(found)]])
     text = tables(found, heads, true, len(every))
     print(text)

@@ -27,7 +27,7 @@ def concept_sheet(shown: ConceptScores) -> Sheet:
     known = [row for row in range(len(shown.concepts)) if not np.isnan(shown.accuracy[row]).all()]
     if known:
         fits = [Line(shown.concepts[row], shown.accuracy[row]) for row in known]
-        parts.append(Lines(fits, shown.layers, "layer", "accuracy on held-out texts", tall=1.2))
+        parts.append(Lines(fits, shown.layers, "layer", "accuracy, held out", tall=1.2))
     strong = [
         f"{name} at {', '.join(str(layer) for layer, on in zip(shown.layers, marks, strict=True) if on)}"
         for name, marks in zip(shown.concepts, shown.significant, strict=True)
@@ -53,6 +53,7 @@ def influence_sheet(shown: Influence, test: int, *, k: int) -> Sheet:
             top=top,
             form="{:.2g}",
             title=word,
+            letters=60,
         )
         for word, side in sides.items()
         if side

@@ -25,7 +25,7 @@ SMALL, READING = 7.0, 8.0
 """Sizes of type in points: labels, notes and values; titles and the text that is explained."""
 LINE = 0.15
 """Height of a line of small type in inches."""
-_SURE = 0.97  # letters are a bit wider where they are drawn on whole pixels
+_SURE = 0.95  # letters are a bit wider where they are drawn on whole pixels
 _MARGIN = 0.08
 _GAP = 0.12
 _LONGEST = 900  # characters of a title or a note

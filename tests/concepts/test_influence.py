@@ -105,7 +105,7 @@ def test_helpful_and_harmful_texts_are_told_apart(found) -> None:
     assert (found.leverage > 0).all()
     assert (found.leverage < 1).all()
     words = " ".join(text.get_text() for axes in found.figure(0).axes for text in axes.texts)
-    assert found.helpful(0, 1)[0].text[:10] in words
+    assert found.helpful(0, 1)[0].text[:18] in words, "a sentence is cut where there is no room, not before"
     row = found.to_rows()[230]
     assert (row["test"], row["train"], row["influence"]) == (1, 4, found.values[1, 4])
 

@@ -46,12 +46,14 @@ class Bars:
         top: The longest possible value; None: the largest one.
         form: How numbers are written.
         title: A line above them.
+        letters: Number of letters after which names are cut.
     """
 
     bars: Sequence[Bar]
     top: float | None = None
     form: str = "{:.2f}"
     title: str = ""
+    letters: int = 24
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
@@ -66,9 +68,11 @@ class Bars:
         finite = values[np.isfinite(values)]
         longest = self.top or float(np.max(np.abs(finite), initial=0.0)) or 1.0
         signed = bool((finite < 0).any())
-        room = min(0.4 * box.width, max((width_of(printable(b.name), SMALL) for b in self.bars), default=0.0))
+        names = [printable(bar.name, self.letters) for bar in self.bars]
+        room = min(0.4 * box.width, max((width_of(name, SMALL) for name in names), default=0.0))
         right = max((width_of(text, SMALL) for text in texts), default=0.0)
-        start, end = room + 2 * PAD, box.width - right - 2 * PAD
+        # Drawn on whole pixels, letters are a bit wider than measured.
+        start, end = 1.05 * room + 2 * PAD, box.width - right - 2 * PAD
         zero = (start + end) / 2 if signed else start
         unit = (end - zero) / longest
         top = 0.0
@@ -78,9 +82,9 @@ class Bars:
             top = ROW
         for number, (bar, text) in enumerate(zip(self.bars, texts, strict=True)):
             y = top + (number + 0.5) * ROW
-            name = fitting(printable(bar.name), room + 0.01, SMALL, bold=bar.bold)
+            name = fitting(names[number], room + 0.01, SMALL, bold=bar.bold)
             color = theme.quiet if bar.quiet else theme.ink
-            pen.text(axes, start - PAD, y, name, ha="right", color=color, bold=bar.bold)
+            pen.text(axes, start - PAD, y, name, ha="right", color=color, bold=bar.bold, limit=self.letters)
             pen.text(axes, box.width, y, text, ha="right", color=color, limit=60)
             thick = 0.09 if bar.before is None else 0.05
             shift = 0.0 if bar.before is None else 0.028
