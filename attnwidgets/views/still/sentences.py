@@ -97,9 +97,14 @@ def sentence_sheet(view: Any, theme: Theme) -> Sheet:
         Scale(colours, norm, source.title),
     ]
     name = shown.numbers[chosen]
-    for words, own, other in ((f"{name} depends on", 0, 1), (f"what depends on {name}", 1, 0)):
-        found = [(link[other], link[2]) for link in shown.links if link[own] == chosen][:_LISTED]
-        bars = [Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in found]
+    lists = {
+        f"{name} depends on": [(key, value) for query, key, value in shown.links if query == chosen],
+        f"what depends on {name}": [(query, value) for query, key, value in shown.links if key == chosen],
+    }
+    for words, found in lists.items():
+        bars = [
+            Bar(f"{shown.numbers[place]} {shown.labels[place]}", value) for place, value in found[:_LISTED]
+        ]
         if bars:
             parts.append(Bars(bars, top=top, title=words))
     distance = view.options["distance"]
