@@ -92,7 +92,7 @@ def test_numbers_without_their_model_are_refused_with_the_reason(method) -> None
 
 
 @named(ON_THE_MODEL)
-@pytest.mark.parametrize("family", ["MPNet", "GPT-J"])
+@pytest.mark.parametrize("family", ["MPNet", "GPT-Neo"])
 def test_a_model_that_hides_its_attention_is_refused_with_the_reason(method, family: str) -> None:
     with pytest.raises(ValueError, match=rf"{method.name}.*outside transformers' attention interface"):
         method.function(OUTSIDE[family].traced())

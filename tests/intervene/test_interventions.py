@@ -389,7 +389,7 @@ def test_a_matrix_that_looks_ahead_is_refused_when_it_runs() -> None:
 
 
 def test_a_model_that_interventions_do_not_reach_says_so() -> None:
-    model = tiny.build(tiny.OUTSIDE["GPT-J"])
+    model = tiny.build(tiny.OUTSIDE["GPT-Neo"])
     with pytest.raises(ValueError, match="outside"), aw.ablate_heads(model, (0, 0)):
         model(input_ids=torch.tensor([IDS]))
     assert model(input_ids=torch.tensor([IDS])).logits.shape[1] == 6

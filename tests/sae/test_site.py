@@ -40,7 +40,7 @@ def seen(module: nn.Module, side: str):
     handle.remove()
 
 
-@pytest.mark.parametrize("family", [*tiny.TEXT, "MPNet", "GPT-J"])
+@pytest.mark.parametrize("family", [*tiny.TEXT, "MPNet", "GPT-Neo"])
 def test_the_residual_stream_is_what_the_model_calls_its_hidden_states(family):
     model = tiny.build((tiny.TEXT | tiny.OUTSIDE)[family])
     with torch.no_grad():

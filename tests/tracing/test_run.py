@@ -329,7 +329,7 @@ def test_nothing_is_printed(bert: Any, gpt: Any, capfd: pytest.CaptureFixture[st
     trace(*bert, ["the cat", "a b"])
     trace(*gpt, "the cat", max_new_tokens=2)
     trace(*gpt, "cat " * 60, truncation=True)
-    trace(tiny.build(tiny.OUTSIDE["GPT-J"]), None, [5, 6])
+    trace(tiny.build(tiny.OUTSIDE["GPT-Neo"]), None, [5, 6])
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == ("", "")
 

@@ -122,8 +122,15 @@ OUTSIDE = {
         "DebertaV2", "ForMaskedLM", relative_attention=True, pos_att_type=["p2c", "c2p"]
     ),
     "MPNet": lambda: _plain("MPNet", "ForMaskedLM"),
-    "GPT-J": lambda: hf.GPTJForCausalLM(
-        hf.GPTJConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=64)
+    "GPT-Neo": lambda: hf.GPTNeoForCausalLM(
+        hf.GPTNeoConfig(
+            vocab_size=VOCAB,
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global"], 2]],
+            max_position_embeddings=64,
+        )
     ),
 }
 
