@@ -26,7 +26,7 @@ from attnwidgets.people.leaks import refuse_coloured, refuse_named
 from attnwidgets.people.schedule import Turn, balanced_codes, place_of_code, turns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from attnwidgets.people.agents import Agent
     from attnwidgets.people.plan import Plan
@@ -54,7 +54,9 @@ class Study:
         notes: What to know before it is shown to people.
     """
 
-    def __init__(self, kind: str, items: Sequence[Any], conditions: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self, kind: str, items: Sequence[Any], conditions: Sequence[str], options: Mapping[str, Any]
+    ) -> None:
         require_choice("kind", kind, KINDS)
         self.kind = kind
         self.seed = int(options["seed"])
@@ -357,10 +359,9 @@ def study(
         <Study forward of 2 items in none, lrp; each person every condition; 0 practice items, ...>
     """
     require_choice("design", design, ("within", "between"))
-    made = Study(
-        kind, items, conditions, labels=labels, design=design, practice=practice, checks=checks,
-        question=question, consent=consent, title=title, signed=signed, seed=seed,
-    )  # fmt: skip
+    options = {"labels": labels, "design": design, "practice": practice, "checks": checks, "seed": seed}
+    options |= {"question": question, "consent": consent, "title": title, "signed": signed}
+    made = Study(kind, items, conditions, options)
     for note in made.notes:
         warnings.warn(f"aw.people.study: {note}.", stacklevel=2)
     return made

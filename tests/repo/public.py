@@ -8,8 +8,8 @@ import attnwidgets as aw
 
 # Modules of functions: aw.evaluate.faithfulness, aw.targets.token, ...
 NAMESPACES = (
-    *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "speech", "vision"),
-    "zoo",
+    *("targets", "evaluate", "statistics", "ask", "circuits", "concepts", "course", "people", "speech"),
+    *("vision", "zoo"),
 )
 
 

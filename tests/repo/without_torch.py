@@ -87,6 +87,15 @@ def save(path, found):
     np.savez(path, **found)
 
 
+def study():
+    """Return a study of people of one question."""
+    import attnwidgets as aw
+
+    items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
+    options = {"design": "between", "question": "How far?", "consent": "Do you agree?", "checks": 0}
+    return aw.people.study("trust", items, ["none", "a"], **options)
+
+
 def views(folder):
     """Yield every view that needs no model, of given and of loaded numbers."""
     import attnwidgets as aw
@@ -113,6 +122,8 @@ def views(folder):
     yield aw.ScorecardView(saved["scorecard"])
     for name in ("patching", "lens", "claims"):
         yield saved[name].view()
+    yield aw.SentenceView(one)
+    yield aw.people.StudyView(study())
     yield aw.ask.head("Which head?", view=aw.Explorer(one), id="q")
     for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
         yield view(saved["features"])

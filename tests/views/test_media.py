@@ -82,7 +82,7 @@ def test_the_spectrogram_travels_as_far_as_the_sound():
 
 
 def test_media_have_the_fields_of_wire(root, trace):
-    wire = (root / "js" / "src" / "wire" / "wire.ts").read_text(encoding="utf-8")
+    wire = (root / "js" / "src" / "wire" / "mediaState.ts").read_text(encoding="utf-8")
     media = {
         "Picture": {"picture": Picture(noise(4, 4))},
         "Sound": {"sound": Sound(np.zeros(9, np.float32), 9, 1.0)},
