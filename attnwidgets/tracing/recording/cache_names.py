@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-NAMES = ("past_key_values", "cache")
+# The later name first: where it is there, transformers warns of the earlier one.
+NAMES = ("cache", "past_key_values")
 
 
 def cache_parameter(takes: Collection[str]) -> str | None:
