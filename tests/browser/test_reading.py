@@ -20,11 +20,14 @@ FOCUS = """() => {
   const box = el.getBoundingClientRect();
   const { left, right } = box;
   const [top, bottom] = [box.top + scrollY, box.bottom + scrollY];
+  let list = el.parentElement;
+  while (list !== root && list.scrollHeight <= list.clientHeight + 1) list = list.parentElement;
+  const [inside, down] = [[...root.querySelectorAll("*")].indexOf(list), list.scrollTop];
   const seen = [el, el.closest("label")].some((one) => one && getComputedStyle(one).outlineStyle !== "none"
     && parseFloat(getComputedStyle(one).outlineWidth) > 0);
   const name = `${el.localName}.${el.className} ${el.ariaLabel ?? el.textContent.slice(0, 20)}`;
   const view = [...document.querySelectorAll(".aw-root")].indexOf(root);
-  return { view, name, left, right, top, bottom, seen };
+  return { view, name, left, right, top, bottom, inside, down, seen };
 }"""
 
 # Text whose colour is too near to what lies behind it. A token's fill lies beside it.
@@ -120,7 +123,15 @@ def tabbed(page):
 
 
 def goes_back(one, two):
-    """Whether the second element stands before the first one, read in rows, or in columns of rows."""
+    """Whether the second element stands before the first one, read in rows, or in columns of rows.
+
+    A list that scrolls moves what has the focus into sight: places in it are those in the whole list.
+    """
+    if one["inside"] == two["inside"]:
+        one, two = (
+            {**place, "top": place["top"] + place["down"], "bottom": place["bottom"] + place["down"]}
+            for place in (one, two)
+        )
     shared = min(one["bottom"], two["bottom"]) - max(one["top"], two["top"])
     height = min(one["bottom"] - one["top"], two["bottom"] - two["top"])
     if shared > height / 2:
