@@ -329,12 +329,11 @@ def _samples(
     if len(inputs) > 1:
         raise ValueError(f"give one input, not {' and '.join(inputs)}")
     if image is not None:
-        if text is not None and not isinstance(text, str):
-            raise ValueError(
-                "text with an image must be one string; of several captions, trace each beside the picture: "
-                "[aw.trace(model, processor, caption, image=image) for caption in captions]"
-            )
-        return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
+        if text is None or isinstance(text, str):
+            return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
+        if not text or not all(isinstance(caption, str) for caption in text):
+            raise ValueError(f"text with an image must be a string or a list of captions, not {text!r:.80}")
+        return [image_sample(tokenizer, image, well_formed(caption)) for caption in text], False
     if audio is not None:
         return [audio_sample(model, tokenizer, audio, rate)], True
     if not inputs:
