@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FEW_BYTES = 300_000
 """A page holds the maps of every patch if they take no more than this; of others those that are named."""
 _MOST_SPECIAL = 8
+_OF_AN_ANSWER = 250  # bytes of a page that say what an answer is about, at most
 
 
 def picture_handlers(view: View, trace: Any, queries: Sequence[int] = ()) -> dict[str, Handler]:
@@ -124,6 +125,9 @@ def _arguments(view: View, source: Source, side: str, queries: Sequence[int]) ->
         wanted += queries
         each = len(source.layers) * len(source.heads or (0,)) * len(key.labels)
         wanted += range(len(places.labels)) if each * len(places.labels) <= FEW_BYTES else ()
+    elif not query.patches:  # words apart from the picture: which of them read a patch
+        each = len(source.layers) * len(source.heads or (0,)) * len(query.labels) + _OF_AN_ANSWER
+        wanted += key.patches if each * len(key.patches) <= FEW_BYTES else ()
     for index in dict.fromkeys(wanted):
         yield _asked(source, side, index)
 
