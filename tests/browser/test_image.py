@@ -9,6 +9,7 @@ import torch
 import attnwidgets as aw
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES, _model
+from tests.vision import planted
 from tests.vision.test_captions import traced as traced_captions
 
 GRID = (4, 6)
@@ -139,6 +140,18 @@ def test_norms_stand_beside_the_picture_where_there_is_room(trace, page_of):
     median = np.median(states[2][0, 1:].norm(dim=-1).numpy())
     assert f"after layer 1, median {median:.4g}" in norms.inner_text()
     assert norms.locator("rect").count() > 5
+
+
+def test_registers_are_switched_on_in_the_norms(page_of):
+    full = aw.trace(planted.models()[0], None, image=planted.picture())
+    view = aw.ImageView(full, registers=[(planted.LAYER, planted.UNIT)], layer=3, head=0)
+    norms = page_of(view, viewport={"width": 1240, "height": 720}).locator(".aw-image-norms")
+    assert "outliers: patch" in norms.inner_text()
+    norms.locator(".aw-segment", has_text="with test-time registers").click()
+    norms.get_by_text("no outliers").wait_for()
+    assert "[REG0]" in norms.inner_text()
+    norms.locator(".aw-segment", has_text="as it is").click()
+    norms.get_by_text("outliers: patch").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -108,7 +108,7 @@ export const renderImageView = view((ctx, root, signal) => {
     (layer, head) => reading.pointMap(layer, head),
   );
   const column = createColumn(signal, picture, (at) => showMap(shown?.layer ?? 0, at));
-  const norms = createNorms(ctx, signal, answers, picture);
+  const norms = createNorms(ctx, signal, answers, picture, () => draw());
   const panes = { heads: "all heads", norms: "norms" };
   /** Buttons that show one thing in place of another where there is no room for both. */
   const swaps = [
