@@ -199,6 +199,15 @@ def test_maps_of_a_picture_are_shown_on_it(trace):
     assert explorer.store.media is not None
 
 
+def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
+    one = PICTURES["CLIP"]
+    recorded = one.trace_of(tiny.build(one.make), one.picture().sigmoid())
+    explorer = aw.Explorer(recorded)
+    assert (explorer.selection.stack, explorer.selection.unit) == ("vision", "patch")
+    assert {source.stack for source in explorer.sources()} == {"vision", "text"}
+    assert explorer._shows_picture
+
+
 def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
     explorer = aw.Explorer(given())
     assert "image" not in explorer.PARTS
