@@ -1,12 +1,12 @@
 """A picture and its captions: where each caption, or each word of one, is seen in the picture.
 
-Models that compare (CLIP, SigLIP) have no attention between words and patches. What links them is the similarity
-of two vectors, and Chefer's rule follows it into the picture.
+Models that compare (CLIP, SigLIP) have no attention between words and patches. What links them is the
+similarity of two vectors, and Chefer's rule follows it into the picture.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from attnwidgets.explanations.attribution.chefer import PAPER, chefer
 from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
+from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of, require_trace
 from attnwidgets.explanations.targets.resolve import compares
 from attnwidgets.tracing.gradients.differentiable import differentiable
 from attnwidgets.tracing.prediction import Prediction
@@ -46,18 +46,34 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
 
     Returns:
         Attributions [caption, token], not negative; the targets are the captions. `.predictions` are the
-        probabilities of the captions among each other (softmax; each on its own where the model was trained so,
-        as SigLIP was), `.provenance["logits_per_image"]` the similarities in the order of the captions.
+        probabilities of the captions among each other (softmax; each on its own where the model was trained
+        so, as SigLIP was), `.provenance["logits_per_image"]` the similarities in the order of the captions.
 
     Raises:
         ValueError: If there is no trace, or they are not of one model and one picture.
         UnsupportedModelError: If the model compares no picture with a caption.
-        TypeError: If one of them is no trace.
+        TypeError: If `traces` is one trace, or one of them is none.
         IndexError: If there is no layer `start_layer`.
 
     Source: Chefer et al. 2021 (ICCV), equations 5 and 6; the authors' notebook for CLIP.
+
+    Example:
+        >>> import torch, transformers
+        >>> small = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
+        >>> text = {**small, "vocab_size": 40_000}
+        >>> seen = {**small, "image_size": 32, "patch_size": 8}
+        >>> config = transformers.ChineseCLIPConfig(text_config=text, vision_config=seen)
+        >>> model = transformers.ChineseCLIPModel(config).eval()
+        >>> size = {"height": 32, "width": 32}
+        >>> reader = transformers.ChineseCLIPImageProcessor(size=size, crop_size=size)
+        >>> processor = transformers.ChineseCLIPProcessor(reader, aw.demo_model("classifier")[1])
+        >>> picture = np.zeros((40, 40, 3), "uint8")
+        >>> traces = aw.trace(model, processor, ["a cat", "a dog"], image=picture)
+        >>> aw.vision.captions(traces).targets
+        ('a cat', 'a dog')
     """
-    traces = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    if is_trace(traces):
+        raise TypeError("vision.captions compares traces of several captions: give a list of them.")
     if not traces:
         raise ValueError("traces is empty: aw.trace(model, processor, captions, image=picture) returns them.")
     for trace in traces:
@@ -72,7 +88,7 @@ def captions(traces: Sequence[Trace], *, start_layer: int = 0) -> Attributions:
         chefer(trace, stack="vision", start_layer=start_layer)
         for trace in progress(traces, "captions of the picture")
     ]
-    logits = torch.stack([_similarity(trace) for trace in traces])
+    logits = torch.stack([cast("Tensor", trace.logits)[0].double() for trace in traces])
     names = tuple(trace.axes("text")[0].text for trace in traces)
     apart = getattr(first.model, "logit_bias", None) is not None
     shares = logits.sigmoid() if apart else logits.softmax(-1)
@@ -109,8 +125,8 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
 
     Returns:
         MixingMap [1, word, token] over the patches of the picture, not negative. Rows have no common sum: a
-        word that brings nothing has a row near zero. `.provenance["brought"]` is the similarity that each word
-        brings.
+        word that brings nothing has a row near zero. `.provenance["brought"]` is the similarity that each
+        word brings.
 
     Raises:
         UnsupportedModelError: If the model compares no picture with a caption.
@@ -119,6 +135,21 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
 
     Source: Chefer et al. 2021 (ICCV), equations 5 and 6, of a difference of similarities; the difference is
     ours.
+
+    Example:
+        >>> import torch, transformers
+        >>> small = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2}
+        >>> text = {**small, "vocab_size": 40_000}
+        >>> seen = {**small, "image_size": 32, "patch_size": 8}
+        >>> config = transformers.ChineseCLIPConfig(text_config=text, vision_config=seen)
+        >>> model = transformers.ChineseCLIPModel(config).eval()
+        >>> size = {"height": 32, "width": 32}
+        >>> reader = transformers.ChineseCLIPImageProcessor(size=size, crop_size=size)
+        >>> processor = transformers.ChineseCLIPProcessor(reader, aw.demo_model("classifier")[1])
+        >>> picture = np.zeros((40, 40, 3), "uint8")
+        >>> trace = aw.trace(model, processor, "a black cat", image=picture)
+        >>> aw.vision.caption_words(trace).query.tokens
+        ('a', 'black', 'cat')
     """
     _require_caption(trace, "vision.caption_words")
     unit = trace.axes("text")[0].units["word"]
@@ -154,19 +185,13 @@ def _require_caption(trace: Any, name: str) -> None:
     require_trace(trace, name)
     if not compares(trace):
         raise UnsupportedModelError(
-            f"{name} needs a model that compares a picture with a caption (CLIP, SigLIP), and its trace of both: "
-            "aw.trace(model, processor, caption, image=picture)."
+            f"{name} needs a model that compares a picture with a caption (CLIP, SigLIP), and its trace of "
+            "both: aw.trace(model, processor, caption, image=picture)."
         )
 
 
-def _similarity(trace: Trace) -> Tensor:
-    logits = trace.logits
-    assert logits is not None  # _require_caption
-    return logits[0].double()
-
-
 def _parts(trace: Trace, spans: Sequence[Sequence[int]]) -> tuple[list[Tensor], Tensor]:
-    """Return what each word brings to the caption's vector, scaled as similarities are, and the picture's vector."""
+    """Return what each word brings to the caption's vector, times the model's scale, and the picture's."""
     scale = getattr(trace.model, "logit_scale", None)
     factor = 1.0 if scale is None else float(scale.detach().exp())
     with differentiable(trace, "vision.caption_words", back=False) as model:

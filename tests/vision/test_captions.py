@@ -130,6 +130,9 @@ def test_what_cannot_be_compared_is_refused(traces: list[Any]) -> None:
     with pytest.raises(ValueError, match="captions of one picture"):
         aw.vision.captions([traces[0], other])
     plain = aw.trace(vit(), None, image=noise(32, 32))
-    for call in (aw.vision.captions, aw.vision.caption_words):
-        with pytest.raises(UnsupportedModelError, match="compares a picture with a caption"):
-            call(plain)
+    with pytest.raises(UnsupportedModelError, match="compares a picture with a caption"):
+        aw.vision.captions([plain])
+    with pytest.raises(UnsupportedModelError, match="compares a picture with a caption"):
+        aw.vision.caption_words(plain)
+    with pytest.raises(TypeError, match="give a list of them"):
+        aw.vision.captions(traces[0])

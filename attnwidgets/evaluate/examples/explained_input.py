@@ -105,7 +105,7 @@ def explained(
 
 
 def _by_patch(single: Attributions) -> Attributions:
-    """Return an explanation by token as one by patch, where every token is an element of the picture's unit."""
+    """Return an explanation by token as one by patch, where tokens are the elements of the picture."""
     patches, tokens = (single.axis.units.get(name) for name in ("patch", "token"))
     same = patches is not None and tokens is not None and patches.spans == tokens.spans
     return single.to("patch") if same and single.unit == "token" else single

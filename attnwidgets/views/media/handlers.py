@@ -33,9 +33,9 @@ def picture_handlers(
       reads; `computed` is how many layers are, None if all are there from the start.
     - "readers" (the same with side "key"), a job: who reads an element.
     - "layer" (source, layer), a job: computes a layer of a method that is computed layer by layer.
-    - "norms" (stack, registers: whether with test-time registers), a job that runs the model: layers, outlier,
-      the multiple of the median from which on a patch is one, and the labels of added registers; buffers norms
-      [layer, token] and those of the added registers [layer, register] (float32).
+    - "norms" (stack, registers: whether with test-time registers), a job that runs the model: layers, and
+      outlier, the multiple of the median from which on a patch is one, and registers, the labels of those
+      added; buffers norms [layer, token] and those of the added registers [layer, register] (float32).
 
     Args:
         view: The view.
@@ -60,7 +60,9 @@ def picture_handlers(
             raise ValueError("norms need the trace, and this view was given a map.")
         if registers and not neurons:
             raise ValueError("norms with registers need the neurons: ImageView(trace, registers=neurons).")
-        values, added = norms_with_registers(trace, stack, neurons) if registers else (token_norms(trace, stack), ())
+        values, added = (
+            norms_with_registers(trace, stack, neurons) if registers else (token_norms(trace, stack), ())
+        )
         count = values.shape[1] - len(added)
         meta = {"layers": len(values), "outlier": OUTLIER, "registers": list(added)}
         return meta, [part.astype("<f4").tobytes() for part in (values[:, :count], values[:, count:])]

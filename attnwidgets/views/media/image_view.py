@@ -36,8 +36,8 @@ class ImageView(View):
     that reads a picture, and in cross-attention, words stand above the picture: click a word to see where it
     looks, or a patch to see which words read it.
 
-    Norms are those of the states after each layer (Darcet et al. 2024), computed when they are first shown. With
-    `registers`, a switch shows them as they are and with test-time registers.
+    Norms are those of the states after each layer (Darcet et al. 2024), computed when they are first shown.
+    With `registers`, a switch shows them as they are and with test-time registers.
 
     A page without a kernel holds what class and register tokens read and what is pinned; of small models what
     every patch reads.
@@ -46,12 +46,12 @@ class ImageView(View):
         shown: A trace of a picture; a MixingMap or Attributions of one, which is drawn on the picture as long
             as its trace is in memory.
         queries: Patches, as (row, column), whose maps a page holds as well; "all" for every patch.
-        registers: Register neurons, as `aw.vision.find_register_neurons` returns them or as (layer, unit), for norms
-            with `aw.vision.test_time_registers`.
+        registers: Register neurons, as `aw.vision.find_register_neurons` returns them or as (layer, unit),
+            for norms with `aw.vision.test_time_registers`.
 
     Raises:
-        ValueError: `shown` has no patches, `queries` names one that is not there, or `registers` a unit that is not,
-            or they are given without a trace that has its model.
+        ValueError: `shown` has no patches, `queries` names one that is not there, `registers` a unit that is
+            not, or there is no trace with its model for them.
     """
 
     _VIEW = "ImageView"
@@ -89,8 +89,10 @@ class ImageView(View):
         self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
         self.pictured = self._trace or with_media(self._trace_id)
         if self._registers:
-            if getattr(self.pictured, "model", None) is None:
-                raise ValueError("ImageView(registers=...) runs the model again: give the trace, with its model.")
+            if self.pictured is None or self.pictured.model is None:
+                raise ValueError(
+                    "ImageView(registers=...) runs the model again: give the trace, with its model."
+                )
             test_time_registers(self.pictured, self._registers)
 
     def _own_options(self) -> dict[str, Any]:
