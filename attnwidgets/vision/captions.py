@@ -160,7 +160,9 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
     for part in progress(parts, "words of the caption"):
         found = chefer(trace, _along(part), stack="vision", start_layer=start_layer)
         # What the row keeps of itself is no word's.
-        rows.append(np.asarray(found.values) - np.eye(len(found.values))[found.provenance["options"]["row"]])
+        row = found.provenance["options"]["row"]
+        itself = np.eye(len(found.values))
+        rows.append(np.asarray(found.values) - (itself.mean(axis=0) if row is None else itself[row]))
     key = trace.axes("vision")[1]
     return MixingMap(
         np.stack(rows),

@@ -82,6 +82,18 @@ def test_captions_of_siglip_are_probable_each_on_its_own() -> None:
     assert [shares[i] for i in range(2)] == pytest.approx(logits.sigmoid().tolist(), rel=1e-5)
 
 
+def test_without_a_class_token_all_rows_are_read() -> None:
+    trace = traced("SigLIP")[0]
+    found = aw.chefer(trace, stack="vision")
+    assert "the mean over the rows of patches" in found.warning
+    np.testing.assert_allclose(found.values, found.map.layer(-1).mean(0), rtol=1e-6)
+    first = aw.chefer(trace, stack="vision", row=0)
+    np.testing.assert_allclose(first.values, found.map.layer(-1)[0], rtol=1e-6)
+    words = aw.vision.caption_words(trace)
+    assert words.layer(0).shape == (3, 4)
+    assert words.layer(0).min() > -1e-9
+
+
 def test_a_word_is_seen_where_the_similarity_that_it_brings_is(traces: list[Any]) -> None:
     trace = traces[1]
     found = aw.vision.caption_words(trace)
