@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-OUTLIER = 2.0
-"""A patch is an outlier above so many times the median of its layer; thresholds in use differ by model."""
+OUTLIER = 3.0
+"""A patch is an outlier above so many times the median of its layer, as in `aw.vision.outlier_tokens`."""
 
 
 def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
