@@ -151,6 +151,13 @@ class Explorer(Intervening):
         self.show_text(str(text) if index is None else int(index))
         return {"shown": texts.shown}, []
 
+    def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
+        super()._take(shown, methods, units)
+        if self.pictured is not None and not units_on_grid(self._explanations[0]):
+            # Of a picture and a caption that are read apart, the picture is shown first.
+            on_grid = [one for one in self._explanations if units_on_grid(one)]
+            self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
+
     def _first_unit(self) -> str:
         main = self._explanations[0]
         on_grid = units_on_grid(main) if self.pictured is not None else []

@@ -1,5 +1,7 @@
 # The public names of aw.vision, each loaded on first use.
 
+from .captions import caption_words as caption_words
+from .captions import captions as captions
 from .class_attention import class_attention as class_attention
 from .grad_cam import grad_cam as grad_cam
 from .priors import PRIORS as PRIORS

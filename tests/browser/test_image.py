@@ -9,6 +9,8 @@ import torch
 import attnwidgets as aw
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES, _model
+from tests.vision import planted
+from tests.vision.test_captions import traced as traced_captions
 
 GRID = (4, 6)
 
@@ -140,6 +142,18 @@ def test_norms_stand_beside_the_picture_where_there_is_room(trace, page_of):
     assert norms.locator("rect").count() > 5
 
 
+def test_registers_are_switched_on_in_the_norms(page_of):
+    full = aw.trace(planted.models()[0], None, image=planted.picture())
+    view = aw.ImageView(full, registers=[(planted.LAYER, planted.UNIT)], layer=3, head=0)
+    norms = page_of(view, viewport={"width": 1240, "height": 720}).locator(".aw-image-norms")
+    assert "outliers: patch" in norms.inner_text()
+    norms.locator(".aw-segment", has_text="with test-time registers").click()
+    norms.get_by_text("no outliers").wait_for()
+    assert "[REG0]" in norms.inner_text()
+    norms.locator(".aw-segment", has_text="as it is").click()
+    norms.get_by_text("outliers: patch").wait_for()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [480, 760, 1200])
 def test_it_fits_one_screen_in_every_width(trace, page_of, shots, width, scheme):
@@ -190,3 +204,31 @@ def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
     assert "Where does “[CLS]” look?" in page.locator(".aw-answer").inner_text().replace(
         "\u2068", ""
     ).replace("\u2069", "")
+
+
+def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_of):
+    recorded = traced_captions("CLIP")[1]
+    found = aw.vision.caption_words(recorded)
+    page = page_of(aw.ImageView(found))
+    words = page.locator(".aw-image-word")
+    assert words.all_inner_texts() == ["the", "unbelievable", "cat"]
+    two = (2, 2)
+    for row, column in ((0, 1), (1, 0)):  # one patch after the other
+        box = page.locator(".aw-image-plot").bounding_box()
+        page.mouse.click(
+            box["x"] + (column + 0.5) * box["width"] / two[1], box["y"] + (row + 0.5) * box["height"] / two[0]
+        )
+        page.mouse.move(2, 2)
+        assert page.locator(".aw-image-query").inner_text() == f"patch {row},{column}"
+        values = [float(word.get_attribute("title").split()[-1]) for word in words.all()]
+        np.testing.assert_allclose(values, found.layer(0)[:, 1 + 2 * row + column], rtol=6e-3)
+        spot = page.locator(".aw-image-query-spot").bounding_box()
+        assert spot["x"] == pytest.approx(box["x"] + column * box["width"] / 2, abs=3)
+        assert spot["width"] == pytest.approx(box["width"] / 2, abs=5)
+    words.nth(1).click()
+    row = found.layer(0)[1, 1:]
+    share = np.round(255 * np.clip((row / row.max() - 0.04) * 1.6, 0, 0.94)).reshape(two)
+    data = page.locator(".aw-image-plot .aw-image-heat").evaluate(
+        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    assert np.abs(np.array(data[3::4]).reshape(two) - share).max() <= 4

@@ -65,7 +65,8 @@ def test_a_transcriber_is_asked_in_words_of_sound() -> None:
         aw.saliency(found)
 
 
-def test_several_captions_are_refused_with_what_to_do() -> None:
+def test_captions_that_are_no_strings_are_refused() -> None:
     one = PICTURES["CLIP"]
-    with pytest.raises(ValueError, match="trace each beside the picture"):
-        aw.trace(tiny.build(one.make), tiny.wordpiece(), ["a cat", "a dog"], image=one.picture())
+    for wrong in ([], ["a cat", 3]):
+        with pytest.raises(ValueError, match="a string or a list of captions"):
+            aw.trace(tiny.build(one.make), tiny.wordpiece(), wrong, image=one.picture())

@@ -12,9 +12,11 @@ import attnwidgets as aw
 from attnwidgets.views.media.handlers import FEW_BYTES
 from attnwidgets.views.media.norms import OUTLIER
 from attnwidgets.views.wire.codec import dequantise
+from attnwidgets.vision.token_norms import TIMES
 from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES, _model
 from tests.views.test_html import read
+from tests.vision import planted
 
 GRID = (4, 6)
 
@@ -140,12 +142,37 @@ def test_a_page_of_a_heatmap_holds_no_picture(trace, tmp_path):
 
 def test_norms_are_those_of_hidden_states(trace):
     view = aw.ImageView(trace)
-    meta, [data] = view._requests.answer("norms", {"stack": "self"})
+    meta, [data, _] = view._requests.answer("norms", {"stack": "self"})
     norms = np.frombuffer(data, "<f4").reshape(meta["layers"], -1)
     with torch.no_grad():
         states = trace.model(trace.inputs["pixel_values"], output_hidden_states=True).hidden_states
-    assert meta["outlier"] == OUTLIER
+    assert meta["outlier"] == OUTLIER == TIMES
     np.testing.assert_allclose(norms[0], states[1][0].norm(dim=-1).numpy(), rtol=1e-5)
+
+
+def test_norms_with_test_time_registers_are_those_of_the_pass_with_them():
+    full = aw.trace(planted.models()[0], None, image=planted.picture())
+    neurons = [(planted.LAYER, planted.UNIT)]
+    view = aw.ImageView(full, registers=neurons)
+    assert view.options["registers"]
+    meta, [data, added] = view._requests.answer("norms", {"stack": "self", "registers": True})
+    with aw.vision.test_time_registers(full, neurons):
+        expected = aw.vision.token_norms(full.rerun()).values
+    assert meta["registers"] == ["[REG0]"]
+    norms = np.frombuffer(data, "<f4").reshape(meta["layers"], -1)
+    np.testing.assert_allclose(norms, expected[:, :-1], rtol=1e-5)
+    np.testing.assert_allclose(np.frombuffer(added, "<f4"), expected[:, -1], rtol=1e-5)
+    without, [data, _] = view._requests.answer("norms", {"stack": "self"})
+    assert without["registers"] == []
+    assert np.frombuffer(data, "<f4").max() > 10 * norms.max()
+    assert full.rerun().tokens == full.tokens
+
+
+def test_registers_that_cannot_be_are_refused(trace):
+    with pytest.raises(ValueError, match="neurons names unit 999"):
+        aw.ImageView(trace, registers=[(0, 999)])
+    with pytest.raises(ValueError, match="norms with registers need the neurons"):
+        aw.ImageView(trace)._requests.answer("norms", {"stack": "self", "registers": True})
 
 
 def test_attributions_have_a_map_for_every_target_in_one_scale_of_signs(trace):
@@ -171,6 +198,15 @@ def test_maps_of_a_picture_are_shown_on_it(trace):
     assert "image" in explorer.runtime.parts
     assert explorer.selection.unit == "patch"
     assert explorer.store.media is not None
+
+
+def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
+    one = PICTURES["CLIP"]
+    recorded = one.trace_of(tiny.build(one.make), one.picture().sigmoid())
+    explorer = aw.Explorer(recorded)
+    assert (explorer.selection.stack, explorer.selection.unit) == ("vision", "patch")
+    assert {source.stack for source in explorer.sources()} == {"vision", "text"}
+    assert explorer._shows_picture
 
 
 def test_an_explorer_of_a_text_has_no_part_for_pictures(given):

@@ -108,6 +108,14 @@ def test_the_right_patch_first_beats_chance_the_middle_and_the_edges(examples: A
     assert aw.evaluate.aopc(card).mean[0, 0, 0] == pytest.approx(deletion.mean())
 
 
+def test_methods_by_token_and_by_patch_are_scored_together() -> None:
+    trace = aw.trace(vit(), None, image=noise(32, 32))
+    both = {"chefer": "chefer", "grad_cam": "grad_cam"}
+    card = aw.evaluate.faithfulness(trace, both, operator="blur", metrics="deletion", draws=2)
+    named = aw.evaluate.faithfulness(trace, both, operator="blur", metrics="deletion", draws=2, unit="patch")
+    assert np.array_equal(card.mean, named.mean)
+
+
 def test_abpc_is_the_area_between_both_orders_of_removal(examples: Any) -> None:
     trace = examples[0][0]
     shares = tuple(np.linspace(0, 1, 9))

@@ -85,6 +85,9 @@ def explained(
         for name, source in sources.items():
             single = require_single(source(number, trace), name)
             singles[name] = single if unit is None else single.to(unit)
+        if unit is None and {single.unit for single in singles.values()} == {"token", "patch"}:
+            # Of a picture, both are the same elements: methods differ in the name only.
+            singles = {name: _by_patch(single) for name, single in singles.items()}
         stacks = {
             name: stack_of_axis(single.axis, single.stack, trace, name, f"traces[{number}]")
             for name, single in singles.items()
@@ -99,6 +102,13 @@ def explained(
         values = {name: np.asarray(single.values, dtype=np.float64) for name, single in singles.items()}
         inputs.append(ExplainedInput(trace, values, singles[first].source_unit, stacks[first]))
     return inputs
+
+
+def _by_patch(single: Attributions) -> Attributions:
+    """Return an explanation by token as one by patch, where tokens are the elements of the picture."""
+    patches, tokens = (single.axis.units.get(name) for name in ("patch", "token"))
+    same = patches is not None and tokens is not None and patches.spans == tokens.spans
+    return single.to("patch") if same and single.unit == "token" else single
 
 
 def watched(inputs: Sequence[ExplainedInput]) -> Iterable[ExplainedInput]:

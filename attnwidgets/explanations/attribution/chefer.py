@@ -61,6 +61,9 @@ class _Rules:
         return step @ before if self.order == "output_first" else before @ step
 
 
+_WITHOUT_CLASS = "no class token is read, so this is the mean over the rows of patches"
+
+
 @method(
     "chefer",
     question="For this prediction",
@@ -113,7 +116,8 @@ def chefer(
             and
             activations pass it on, each factor of a product gets half).
         row: The token from which the target is read. By default the position at which a token is predicted;
-            for a class, the last token if attention is causal, else the first ([CLS]).
+            for a class, the last token if attention is causal, else the first ([CLS]). Where a picture is
+            read without a class token (SigLIP, I-JEPA), the mean over the rows of its patches.
         clamp: Whether to set negative products to zero; lectures also show them kept.
         head_reduce: "mean" as published, or "sum".
         identity: Whether to use R + A' R (the residual connection), or A' R alone.
@@ -183,7 +187,7 @@ def chefer(
         title="Chefer's relevance",
         paper=PAPER,
         options=options,
-        notes=targets.notes,
+        notes=(*targets.notes, "" if row is not None else _WITHOUT_CLASS),
         facts={"steps": _departures(options, key_unit.name)},
     )
     query, key = trace.axes(source)
@@ -197,8 +201,14 @@ def chefer(
         stochastic=False,
         **(common | {"stack": source}),
     )
+    last = by_layer[-1]
     attributions = Attributions(
-        by_layer[-1][row], axis=key, unit=own, map=layers, **targets.names(), **common
+        last.mean(axis=0) if row is None else last[row],
+        axis=key,
+        unit=own,
+        map=layers,
+        **targets.names(),
+        **common,
     )
     return attributions if unit is None else attributions.to(unit)
 
@@ -260,13 +270,16 @@ def _normalized(relevance: Float) -> Float:
     return shares(relevance - identity) + identity
 
 
-def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None) -> int:
-    """Return the number of the query from which the target is read."""
+def _resolve_row(trace: Trace, targets: TargetSet, source: str, row: int | None) -> int | None:
+    """Return the number of the query from which the target is read; None for the mean over patches."""
     count = len(trace.axes(source)[0])
     if row is None:
         position = targets.targets[0].position
         if position is not None:
             return position
+        patches = trace.axes(source)[0].units.get("patch")
+        if patches is not None and patches.cells and None not in patches.cells:
+            return None
         return count - 1 if source == "cross" or trace.is_causal(source) else 0
     if not -count <= row < count:
         raise IndexError(f"row {row} is out of range: the tokens are 0 to {count - 1}.")

@@ -101,7 +101,7 @@ def class_target(trace: Trace, value: str | int, name: str, method: str) -> Targ
             )
     if not 0 <= value < len(labels):
         raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
-    title = "similarity" if _compares(trace) else "class"
+    title = "similarity" if compares(trace) else "class"
     return Target(labels[value], title, lambda outputs: head_of(outputs)[:, value], None, value)
 
 
@@ -112,12 +112,12 @@ def class_names(trace: Trace) -> tuple[str, ...]:
         return ()
     names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
     given: tuple[str, ...] = getattr(trace, "output_names", ())
-    if _compares(trace):
+    if compares(trace):
         given = (trace.axes("text")[0].text,)
     return given or tuple(str(names.get(index, index)) for index in range(len(logits)))
 
 
-def _compares(trace: Trace) -> bool:
+def compares(trace: Trace) -> bool:
     """Return whether a model compares a picture with a caption, as CLIP does."""
     return trace.logits is not None and len(trace.logits) == 1 and {"text", "vision"} <= set(trace.stacks)
 

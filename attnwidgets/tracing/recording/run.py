@@ -185,7 +185,7 @@ def trace(
         force: Also run a text that needs more memory than is free.
 
     Returns:
-        A Trace; for a list of texts or several rows of ids, a list of them.
+        A Trace; for a list of texts, several captions of a picture or several rows of ids, a list of them.
 
     Raises:
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
@@ -329,12 +329,7 @@ def _samples(
     if len(inputs) > 1:
         raise ValueError(f"give one input, not {' and '.join(inputs)}")
     if image is not None:
-        if text is not None and not isinstance(text, str):
-            raise ValueError(
-                "text with an image must be one string; of several captions, trace each beside the picture: "
-                "[aw.trace(model, processor, caption, image=image) for caption in captions]"
-            )
-        return [image_sample(tokenizer, image, None if text is None else well_formed(text))], True
+        return _captioned(tokenizer, image, text), text is None or isinstance(text, str)
     if audio is not None:
         return [audio_sample(model, tokenizer, audio, rate)], True
     if not inputs:
@@ -357,6 +352,17 @@ def _samples(
     if words is not None or isinstance(text, str):
         return [_one(reader, text, text_pair, words, options)], True
     return _many(reader, text, text_pair, options), False
+
+
+def _captioned(processor: Any, image: Any, text: Any) -> list[Sample]:
+    """Return a picture with nothing, one text, or each of several captions."""
+    captions = [text] if text is None or isinstance(text, str) else list(text)
+    if not captions or not all(isinstance(caption, str) for caption in captions if text is not None):
+        raise ValueError(f"text with an image must be a string or a list of captions, not {text!r:.80}")
+    return [
+        image_sample(processor, image, None if caption is None else well_formed(caption))
+        for caption in captions
+    ]
 
 
 def _limit(model: Any, reader: Any, room: int) -> int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
 from attnwidgets.views.heads.handlers import PAGE_CELLS, source_of
-from attnwidgets.views.media.norms import OUTLIER, token_norms
+from attnwidgets.views.media.norms import OUTLIER, norms_with_registers, token_norms
 from attnwidgets.views.media.patches import opening_element, sides_of
 from attnwidgets.views.media.rows import packed_values
 from attnwidgets.views.wire.handlers import Handler
@@ -21,22 +21,27 @@ if TYPE_CHECKING:
 FEW_BYTES = 300_000
 """A page holds the maps of every patch if they take no more than this; of others those that are named."""
 _MOST_SPECIAL = 8
+_OF_AN_ANSWER = 250  # bytes of a page that say what an answer is about, at most
 
 
-def picture_handlers(view: View, trace: Any, queries: Sequence[int] = ()) -> dict[str, Handler]:
+def picture_handlers(
+    view: View, trace: Any, queries: Sequence[int] = (), neurons: Sequence[Any] = ()
+) -> dict[str, Handler]:
     """Return the handlers of a view that shows a picture.
 
     - "reads" (source, side "query", index, computed), answered at once: `packed_values` of what an element
       reads; `computed` is how many layers are, None if all are there from the start.
     - "readers" (the same with side "key"), a job: who reads an element.
     - "layer" (source, layer), a job: computes a layer of a method that is computed layer by layer.
-    - "norms" (stack), a job that runs the model: layers, and outlier, the multiple of the median from which
-      on a patch is one; buffer norms [layer, token] (float32).
+    - "norms" (stack, registers: whether with test-time registers), a job that runs the model: layers, and
+      outlier, the multiple of the median from which on a patch is one, and registers, the labels of those
+      added; buffers norms [layer, token] and those of the added registers [layer, register] (float32).
 
     Args:
         view: The view.
         trace: The trace whose picture it is; None if it is not at hand.
         queries: Elements whose maps a page holds, beside those of class and register tokens.
+        neurons: Register neurons whose activations are moved, for norms with test-time registers.
     """
 
     def maps(source: str, side: str, index: int, computed: int | None = None) -> Answer:
@@ -50,11 +55,17 @@ def picture_handlers(view: View, trace: Any, queries: Sequence[int] = ()) -> dic
         view.store.announce()
         return {"ready": list(requested.ready)}, []
 
-    def norms(stack: str) -> Answer:
+    def norms(stack: str, registers: bool = False) -> Answer:
         if trace is None:
             raise ValueError("norms need the trace, and this view was given a map.")
-        values = token_norms(trace, stack)
-        return {"layers": len(values), "outlier": OUTLIER}, [values.astype("<f4").tobytes()]
+        if registers and not neurons:
+            raise ValueError("norms with registers need the neurons: ImageView(trace, registers=neurons).")
+        values, added = (
+            norms_with_registers(trace, stack, neurons) if registers else (token_norms(trace, stack), ())
+        )
+        count = values.shape[1] - len(added)
+        meta = {"layers": len(values), "outlier": OUTLIER, "registers": list(added)}
+        return meta, [part.astype("<f4").tobytes() for part in (values[:, :count], values[:, count:])]
 
     def listed(side: str) -> Iterator[dict[str, Any]]:
         for source in shown_sources(view):
@@ -64,7 +75,7 @@ def picture_handlers(view: View, trace: Any, queries: Sequence[int] = ()) -> dic
         "reads": Handler(maps, for_page=lambda: listed("query"), prefetched=lambda: _first(view)),
         "readers": Handler(maps, runs_model=True, for_page=lambda: listed("key")),
         "layer": Handler(compute, runs_model=True),
-        "norms": Handler(norms, runs_model=True, for_page=lambda: _norms_of_page(view, trace)),
+        "norms": Handler(norms, runs_model=True, for_page=lambda: _norms_of_page(view, trace, neurons)),
     }
 
 
@@ -124,14 +135,19 @@ def _arguments(view: View, source: Source, side: str, queries: Sequence[int]) ->
         wanted += queries
         each = len(source.layers) * len(source.heads or (0,)) * len(key.labels)
         wanted += range(len(places.labels)) if each * len(places.labels) <= FEW_BYTES else ()
+    elif not query.patches:  # words apart from the picture: which of them read a patch
+        each = len(source.layers) * len(source.heads or (0,)) * len(query.labels) + _OF_AN_ANSWER
+        wanted += key.patches if each * len(key.patches) <= FEW_BYTES else ()
     for index in dict.fromkeys(wanted):
         yield _asked(source, side, index)
 
 
-def _norms_of_page(view: View, trace: Any) -> Iterator[dict[str, Any]]:
+def _norms_of_page(view: View, trace: Any, neurons: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield the stacks whose norms a page holds: those of a trace with a model that attend to themselves."""
     if trace is None or getattr(trace, "model", None) is None:
         return
     sources = [source for source in shown_sources(view) if not source.of_targets]
     for stack in dict.fromkeys(one.stack for one in sources if one.explanation.query == one.explanation.key):
         yield {"stack": stack}
+        if neurons:
+            yield {"stack": stack, "registers": True}

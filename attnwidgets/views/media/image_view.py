@@ -10,6 +10,7 @@ from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.media.handlers import picture_handlers
 from attnwidgets.views.media.patches import units_on_grid
+from attnwidgets.vision.test_time_registers import test_time_registers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ class ImageView(View):
     looks, or a patch to see which words read it.
 
     Norms are those of the states after each layer (Darcet et al. 2024), computed when they are first shown.
+    With `registers`, a switch shows them as they are and with test-time registers.
 
     A page without a kernel holds what class and register tokens read and what is pinned; of small models what
     every patch reads.
@@ -44,9 +46,12 @@ class ImageView(View):
         shown: A trace of a picture; a MixingMap or Attributions of one, which is drawn on the picture as long
             as its trace is in memory.
         queries: Patches, as (row, column), whose maps a page holds as well; "all" for every patch.
+        registers: Register neurons, as `aw.vision.find_register_neurons` returns them or as (layer, unit),
+            for norms with `aw.vision.test_time_registers`.
 
     Raises:
-        ValueError: `shown` has no patches, or `queries` names one that is not there.
+        ValueError: `shown` has no patches, `queries` names one that is not there, `registers` a unit that is
+            not, or there is no trace with its model for them.
     """
 
     _VIEW = "ImageView"
@@ -62,12 +67,15 @@ class ImageView(View):
         shown: Any,
         *,
         queries: Sequence[tuple[int, int]] | str = (),
+        registers: Sequence[Any] = (),
         methods: Sequence[str] = (),
         **options: Unpack[PaletteOptions],
     ) -> None:
         self._queries = queries
+        self._registers = tuple(registers)
         super().__init__(shown, methods=methods, **options)
-        self.add_options(canNorm=self.pictured is not None and self.pictured.model is not None)
+        has_model = self.pictured is not None and self.pictured.model is not None
+        self.add_options(canNorm=has_model, registers=bool(self._registers))
 
     def _take(self, shown: Any, methods: Sequence[str], units: Sequence[str]) -> None:
         super()._take(shown, methods, units)
@@ -80,6 +88,12 @@ class ImageView(View):
         # The map that it opens with, before others of the same trace, such as those of a text.
         self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
         self.pictured = self._trace or with_media(self._trace_id)
+        if self._registers:
+            if self.pictured is None or self.pictured.model is None:
+                raise ValueError(
+                    "ImageView(registers=...) runs the model again: give the trace, with its model."
+                )
+            test_time_registers(self.pictured, self._registers)
 
     def _own_options(self) -> dict[str, Any]:
         on_grid = {one.stack or "self" for one in self._explanations if units_on_grid(one)}
@@ -112,7 +126,7 @@ class ImageView(View):
         return found
 
     def _handlers(self) -> Mapping[str, Handler]:
-        return picture_handlers(self, self.pictured, self._elements())
+        return picture_handlers(self, self.pictured, self._elements(), self._registers)
 
     def describe(self) -> str:
         """Return one or two sentences on the map that is shown over the picture."""

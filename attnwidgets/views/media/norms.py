@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-OUTLIER = 2.0
-"""A patch is an outlier above so many times the median of its layer; thresholds in use differ by model."""
+OUTLIER = 3.0
+"""A patch is an outlier above so many times the median of its layer, as in `aw.vision.outlier_tokens`."""
 
 
 def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
@@ -33,3 +35,21 @@ def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
     blocks = captured(trace, stack, "token norms")
     norms = [block.output[0].float().norm(dim=-1).cpu().numpy() for block in blocks.layers]
     return np.asarray(np.stack(norms), dtype=np.float32)
+
+
+def norms_with_registers(
+    trace: Any, stack: str, neurons: Sequence[Any]
+) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """Return `token_norms` with test-time registers, [layer, token], the added ones last, and their labels.
+
+    Args:
+        trace: A recorded trace with its model.
+        stack: Name of a stack that attends to itself.
+        neurons: Units as pairs (layer, unit).
+    """
+    from attnwidgets.vision.test_time_registers import test_time_registers
+
+    with test_time_registers(trace, neurons):
+        clean = trace.rerun()
+        norms = token_norms(clean, stack)
+    return norms, clean.axes(stack)[0].tokens[len(trace.axes(stack)[0]) :]

@@ -35,7 +35,7 @@ import { only, view } from "../base/view.ts";
 import { setAttributes, svg } from "../charts/svg.ts";
 import { createAtlas } from "./atlas.ts";
 import { createColumn, type Entry } from "./column.ts";
-import { type Chosen, chosenElement, elementName, isOfPicture } from "./elements.ts";
+import { type Chosen, chosenElement, elementName, isOfPicture, placesOf } from "./elements.ts";
 import { outline, overlayCss, overMap, paintHeat, type Shade, topPatches } from "./heat.ts";
 import { createNorms } from "./norms.ts";
 import { createPicture } from "./picture.ts";
@@ -108,7 +108,7 @@ export const renderImageView = view((ctx, root, signal) => {
     (layer, head) => reading.pointMap(layer, head),
   );
   const column = createColumn(signal, picture, (at) => showMap(shown?.layer ?? 0, at));
-  const norms = createNorms(ctx, signal, answers, picture);
+  const norms = createNorms(ctx, signal, answers, picture, () => draw());
   const panes = { heads: "all heads", norms: "norms" };
   /** Buttons that show one thing in place of another where there is no room for both. */
   const swaps = [
@@ -198,7 +198,9 @@ export const renderImageView = view((ctx, root, signal) => {
     const at = Math.max(0, rows.layers.indexOf(layer));
     const target = Math.max(0, ctx.cell("pinned")?.query ?? 0);
     const place = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : placeOf(source, head);
-    shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place) };
+    const other = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
+    const { grid, patches } = placesOf(rows.patches.length ? other : own);
+    shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place), grid, patches };
     return null;
   };
   // For an answer in words beside it, which would ask for a whole matrix.
@@ -265,7 +267,7 @@ export const renderImageView = view((ctx, root, signal) => {
 
   /** The size of the picture in px: whole px a patch where it fits. */
   const fit = (): void => {
-    const [rows, cols] = shown?.rows.grid ?? [0, 0];
+    const [rows, cols] = shown?.grid ?? [0, 0];
     if (!rows || !cols || width <= 0) return;
     const ratio = picture.ratio() ?? rows / cols;
     if (!isFitted(rows, cols, ratio, column.element.hidden, ...room, root.dataset.size)) return;
@@ -289,7 +291,7 @@ export const renderImageView = view((ctx, root, signal) => {
     if (isBelow(wide, high, picture.ratio()) && wide > 0) picture.draw(below, wide, high);
     setStyles(plot, { "--aw-heat": heat.value });
     setFlag(plot, "data-smooth", isSmooth);
-    const grid = `${rows.grid[0]} × ${rows.grid[1]} values`;
+    const grid = `${now.grid[0]} × ${now.grid[1]} values`;
     assign(smoothLabel, { title: `${grid}, interpolated` });
     smoothLabel.dataset.values = `: ${grid}`;
     if (!isPainted(values, JSON.stringify(shade), around.value)) return;

@@ -5,6 +5,7 @@ import { printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { createProgress, failed, missingAnswer } from "../base/missing.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
 import { placesOf } from "./elements.ts";
 import { overMap, paintHeat } from "./heat.ts";
@@ -19,6 +20,8 @@ export interface Norms {
 interface NormsMeta {
   layers: number;
   outlier: number;
+  /** Names of the registers that were added. */
+  registers: readonly string[];
 }
 
 const [BINS, HISTOGRAM, FOOT] = [24, 40, 18];
@@ -38,14 +41,22 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 ? (sorted[half] as number) : ((sorted[half - 1] as number) + (sorted[half] as number)) / 2;
 };
 
-export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answers, picture: Picture): Norms {
+export function createNorms(
+  ctx: ViewContext,
+  signal: AbortSignal,
+  answers: Answers,
+  picture: Picture,
+  again: () => void,
+): Norms {
   const [title, about, verdict] = [h("b", "norms"), h("span.where"), h("span.image-verdict")];
   const [below, heat] = [h("canvas.image-below"), h("canvas.image-heat")];
   const plot = h("div.image-norms-plot", { role: "img" }, below, heat);
   const chart = svg("svg", { role: "img" });
   const progress = createProgress(signal);
   const body = h("div.image-norms-body", plot, h("div.image-head", h("b", "how many patches"), verdict), chart);
-  const element = h("div.image-norms", h("div.image-head", title, about), progress.element, body);
+  const registers = createSegments("registers", { off: "as it is", on: "with test-time registers" }, signal, again);
+  registers.element.hidden = !(ctx.options as { registers?: boolean }).registers;
+  const element = h("div.image-norms", h("div.image-head", title, about), registers.element, progress.element, body);
   const isOther = createWatch();
 
   const paint = (
@@ -119,7 +130,8 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
   return {
     element,
     show(stack, axis, layer, width, tall) {
-      const args = { stack };
+      const isOn = registers.value() === "on";
+      const args = { stack, ...(isOn && { registers: true }) };
       const answer = answers.get<NormsMeta>("norms", args, true);
       progress.show(answer ? null : missing(args));
       body.hidden = !answer;
@@ -127,7 +139,7 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
       const { cells, grid, patches: order, others: rest } = placesOf(axis);
       const [rows, cols] = grid;
       const ratio = picture.ratio() ?? rows / (cols || 1);
-      const side = Math.max(80, Math.min(LARGEST, width, (tall - 130) / ratio));
+      const side = Math.max(80, Math.min(LARGEST, width, (tall - (registers.element.hidden ? 130 : 166)) / ratio));
       const [wide, high] = [Math.round(side), Math.round(side * ratio)];
       const dimmed = picture.dimmed(wide * 2, high * 2);
       if (!isOther(answer, axis, layer, wide, dimmed, width, ctx.theme, ctx.options.indexBase)) return;
@@ -135,7 +147,12 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
       const place = Math.min(layer, answer.meta.layers - 1);
       const norm = (i: number): number => bytes.getFloat32(4 * (place * cells.length + i), true);
       const patches = order.map(norm);
-      const special = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
+      const added = answer.meta.registers.map((name, i, { length }) => {
+        const values = answer.buffers[1] as DataView;
+        return [name, values.getFloat32(4 * (place * length + i), true)] as const;
+      });
+      const own = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
+      const special = [...own, ...added];
       [below.width, below.height] = [wide * 2, high * 2];
       if (dimmed) below.getContext("2d")?.drawImage(dimmed, 0, 0);
       setStyles(plot, { width: `${wide}px`, height: `${high}px` });
@@ -152,7 +169,7 @@ export function createNorms(ctx: ViewContext, signal: AbortSignal, answers: Answ
       verdict.title = `${found.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
     },
   };
-  function missing(args: { stack: string }): ReturnType<typeof missingAnswer> {
+  function missing(args: Record<string, unknown>): ReturnType<typeof missingAnswer> {
     const why = answers.failure("norms", args);
     return why ? failed("norms", why) : missingAnswer(answers, "norms", args, "norms");
   }

@@ -24,7 +24,13 @@ export interface Shown {
   layer: number;
   head: HeadKey;
   values: Float32Array;
+  /** Rows and columns of the picture, and the element of each of its patches. */
+  grid: readonly [number, number];
+  patches: readonly number[];
 }
+
+/** Whether words are read that stand apart from the picture: those that read a patch of it. */
+const ofWords = ({ rows }: Shown): boolean => rows.patches.length === 0;
 
 /** What is read is a part of. */
 export interface Surroundings {
@@ -69,6 +75,11 @@ export function createReading(
     const otherSide = chosen.side === "query" ? "key" : "query";
     const pinned = source.kind === "attributions" ? null : ctx.cell("pinned");
     const pin = pinned?.[otherSide] ?? -1;
+    if (ofWords(now)) {
+      const rest = rows.rest(now.layer, now.head);
+      const most = rest.reduce((best, value, i) => (Math.abs(value) > Math.abs(rest[best] as number) ? i : best), 0);
+      return pin >= 0 ? { element: pin, how: "pinned" } : { element: rows.others[most] ?? -1, how: "strongest" };
+    }
     if (reading >= 0) {
       const element = rows.patches[reading] ?? -1;
       return { element, how: element === pin ? "pinned" : "" };
@@ -83,7 +94,7 @@ export function createReading(
   };
 
   const spot = (el: HTMLElement, cell: number): void => {
-    const [rows, cols] = current()?.rows.grid ?? [1, 1];
+    const [rows, cols] = current()?.grid ?? [1, 1];
     const [wide, high] = [size()[0] / cols, size()[1] / rows];
     if (cell < 0) place(el, -1, -1, 0, 0);
     else place(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
@@ -103,13 +114,14 @@ export function createReading(
     spot(query, targets ? -1 : (placesOf(own).cells[chosen.index] ?? -1));
     spot(pinnedKey, how ? cell : -1);
     setFlag(pinnedKey, "data-pinned", how === "pinned");
-    spot(hovered, how ? -1 : cell);
+    spot(hovered, ofWords(shown) ? reading : how ? -1 : cell);
     copy?.show();
     if (frame().readout.isSilent || element < 0) return;
     const exact = exactOf(shown, element, how === "pinned");
     const at = rows.others.indexOf(element);
     const value = cell >= 0 ? (values[cell] as number) : rows.rest(shown.layer, shown.head)[at];
-    const peak = how === "strongest" ? Math.sign(value ?? 0) * rows.peak(shown.layer, shown.head) : undefined;
+    const peak =
+      how === "strongest" && cell >= 0 ? Math.sign(value ?? 0) * rows.peak(shown.layer, shown.head) : undefined;
     const number =
       (exact ?? peak) === undefined || Number.isNaN(exact ?? peak)
         ? `≈ ${printed(value ?? Number.NaN, false)}`
@@ -173,7 +185,7 @@ export function createReading(
   // ---- pointer and keys ----
 
   const cellAt = (event: MouseEvent): number => {
-    const [rows, cols] = current()?.rows.grid ?? [0, 0];
+    const [rows, cols] = current()?.grid ?? [0, 0];
     const at = spotAt(event, plot, rows, cols);
     return at ? at[0] * cols + at[1] : -1;
   };
@@ -182,10 +194,14 @@ export function createReading(
     reading = cell;
     const shown = current();
     if (!shown) return;
-    const { chosen, rows, source } = shown;
-    const element = rows.patches[cell] ?? -1;
+    const { chosen, patches, source } = shown;
+    const element = patches[cell] ?? -1;
     const row = source.kind === "attributions" ? -1 : chosen.index;
-    const over = chosen.side === "query" ? { query: row, key: element } : { query: element, key: row };
+    const over = ofWords(shown)
+      ? { query: -1, key: element }
+      : chosen.side === "query"
+        ? { query: row, key: element }
+        : { query: element, key: row };
     selection.hover(cell < 0 ? null : { unit: source.unit, ...over });
     point();
   };
@@ -194,6 +210,10 @@ export function createReading(
     const shown = current();
     if (!shown || cell < 0) return;
     const { chosen, rows, source } = shown;
+    if (ofWords(shown)) {
+      lookAt(cell);
+      return;
+    }
     const element = rows.patches[cell] as number;
     const pair =
       chosen.side === "query" ? { query: chosen.index, key: element } : { query: element, key: chosen.index };
@@ -203,8 +223,8 @@ export function createReading(
   const lookAt = (cell: number): void => {
     const shown = current();
     if (!shown || cell < 0) return;
-    const { source, rows, chosen } = shown;
-    const element = rows.patches[cell] as number;
+    const { source, patches, chosen } = shown;
+    const element = patches[cell] as number;
     if (source.kind === "attributions") return;
     look(source.query === source.key ? chosen.side : "key", element);
   };
@@ -223,7 +243,7 @@ export function createReading(
   const step = (rows: number, cols: number) => (): void => {
     const shown = current();
     if (!shown) return;
-    const [down, across] = shown.rows.grid;
+    const [down, across] = shown.grid;
     const from = Math.max(0, cursor());
     const row = Math.max(0, Math.min(down - 1, Math.floor(from / across) + rows));
     const col = Math.max(0, Math.min(across - 1, (from % across) + cols));
@@ -232,7 +252,8 @@ export function createReading(
   };
   const cursor = (): number => {
     const shown = current();
-    return shown ? (reading >= 0 ? reading : shown.rows.patches.indexOf(readElement(shown).element)) : -1;
+    if (!shown || reading >= 0) return shown ? reading : -1;
+    return shown.patches.indexOf(ofWords(shown) ? shown.chosen.index : readElement(shown).element);
   };
   keyboard(
     plot,
