@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from attnwidgets.intervene.activation_sites import Site
 
 
+_TOGETHER = 8
+"""Checked cells in one call, sorted by layer: each call starts at the first layer of its own cells."""
+
+
 def estimated(
     runs: SuffixRuns, pair: Pair, sites: Sequence[Site], base: int, checked: int, batch_size: int
 ) -> tuple[dict[Site, NDArray[np.float64]], list[CheckedCell]]:
@@ -90,7 +94,7 @@ def _checked(
     gap = after - before
     defined = abs(gap) > UNDEFINED * max(1.0, abs(before), abs(after))
     unit = gap if defined else float("nan")
-    exact = runs.scores(base, [(cell,) for cell, _ in cells], batch_size) - before
+    exact = runs.scores(base, [(cell,) for cell, _ in cells], min(batch_size, _TOGETHER)) - before
     return [
         CheckedCell(
             cell.site,

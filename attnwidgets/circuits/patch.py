@@ -136,10 +136,10 @@ def patch(
             raise ValueError("estimate needs texts of as many tokens; leave it out, or align.")
         columns = [_aligned(pair, targets, target, foil, direction, chosen) for direction in directions]
         return BothWays(*columns) if how == "both" else columns[0]
-    with SuffixRuns(pair, targets, chosen, "circuits.patch") as runs:
+    bases = [DIRECTIONS.index(direction) ^ 1 for direction in directions]
+    with SuffixRuns(pair, targets, chosen, "circuits.patch", bases if estimate else ()) as runs:
         results = []
-        for direction in directions:
-            base = DIRECTIONS.index(direction) ^ 1
+        for direction, base in zip(directions, bases, strict=True):
             more: dict[str, Any] = {}
             if estimate:
                 raw, more["checked"] = estimated(runs, pair, chosen, base, checked, batch_size)

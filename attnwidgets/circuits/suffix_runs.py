@@ -93,13 +93,22 @@ class SuffixRuns:
         targets: The target, with its foil.
         sites: Sites whose activations are recorded.
         purpose: Name of the public function, for messages.
+        slopes_of: Runs of which `gradients` is asked, 0 for the clean one, 1 for the corrupt one: they are
+            differentiated as they are recorded.
 
     Attributes:
         first: Position of the first token that runs; 0 if there is no cache to be used.
         recorded: The clean run and the corrupt one.
     """
 
-    def __init__(self, pair: Pair, targets: TargetSet, sites: Iterable[Site], purpose: str) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        targets: TargetSet,
+        sites: Iterable[Site],
+        purpose: str,
+        slopes_of: Iterable[int] = (),
+    ) -> None:
         self._pair, self._targets, self._purpose = pair, targets, purpose
         self._model = unwrap(pair.clean.model)
         self._twin = self._model
@@ -109,6 +118,9 @@ class SuffixRuns:
         self._points = points_of(pair.clean, {("state", 0), *self._wanted}, pair.stack)
         self._heads = [layer for site, layer in self._wanted if site == "head"]
         self._slots = {place: _Slot() for place in self._wanted}
+        self._slopes: dict[int, dict[tuple[Site, int], Tensor] | None] = dict.fromkeys(slopes_of)
+        if self._slopes:
+            require_gradients(self._model, purpose)
         names = block_names(pair.clean, self._model).get(pair.stack, ())
         # A block shared by several layers counts its calls, and another stack runs in between.
         alone = len(pair.clean.stacks) == 1 and len(set(names)) == len(names)
@@ -184,24 +196,13 @@ class SuffixRuns:
     def gradients(self, base: int) -> dict[tuple[Site, int], Tensor]:
         """Return the target's gradient at the activations of one run, shaped as `Recorded.activations`.
 
-        Raises:
-            ValueError: If the model cannot be differentiated.
+        Args:
+            base: One of the runs of `slopes_of`.
         """
-        require_gradients(self._model, self._purpose)
-        kept: dict[tuple[Site, int], Tensor] = {}
-
-        def keep(site: Site, layer: int, activations: Tensor) -> Tensor:
-            if not activations.requires_grad:
-                # Here gradients end.
-                activations = activations.detach().clone().requires_grad_()
-            kept[site, layer] = activations
-            # The model may write into what it is given.
-            return activations.clone()
-
-        with torch.enable_grad(), self._reading(keep):
-            score = self._score(self._call(base, 1))
-            tensors = [kept[place] for place in self._wanted]
-            return dict(zip(self._wanted, gradients(score, tensors), strict=True))
+        found = self._slopes[base]
+        if found is None:  # never: runs are recorded on entering
+            raise AssertionError
+        return found
 
     def equal(self, cell: Cell) -> bool:
         """Return whether a cell holds the same in both runs."""
@@ -266,23 +267,38 @@ class SuffixRuns:
         return None if clean is None or corrupt is None else (clean, corrupt)
 
     def _record(self, side: int) -> Recorded | None:
-        activations: dict[tuple[Site, int], Tensor] = {}
+        kept: dict[tuple[Site, int], Tensor] = {}
         blocks: list[Any] = []
+        is_differentiated = side in self._slopes
 
-        def keep(site: Site, layer: int, given: Tensor) -> None:
-            activations[site, layer] = given.detach().clone()
+        def keep(site: Site, layer: int, given: Tensor) -> Tensor | None:
+            if not is_differentiated:
+                kept[site, layer] = given.detach().clone()
+                return None
+            if not given.requires_grad:
+                # Here gradients end.
+                given = given.detach().clone().requires_grad_()
+            kept[site, layer] = given
+            # The model may write into what it is given.
+            return given.clone()
 
         def store(*given: Any) -> None:
-            blocks.append(copies_of(given[-1], 1))
+            blocks.append(copies_of(_detached(given[-1]), 1))
 
         with ExitStack() as exits:
             for name in self._blocks:
                 exits.callback(self._twin.get_submodule(name).register_forward_hook(store).remove)
             exits.enter_context(self._reading(keep))
+            exits.enter_context(torch.set_grad_enabled(is_differentiated))
             outputs = self._call(side, 1)
-        if not self._as_traced(side, outputs):
-            return None
-        return Recorded(float(self._score(outputs).double()[0]), blocks, activations)
+            if not self._as_traced(side, outputs):
+                return None
+            score = self._score(outputs)
+            if is_differentiated:
+                found = gradients(score, [kept[place] for place in self._wanted])
+                self._slopes[side] = dict(zip(self._wanted, found, strict=True))
+        activations = {place: tensor.detach() for place, tensor in kept.items()}
+        return Recorded(float(score.detach().double()[0]), blocks, activations)
 
     def _as_traced(self, side: int, outputs: Any) -> bool:
         """Return whether a run's logits are those of its trace."""
@@ -366,6 +382,13 @@ def cache_copies(cache: Any, copies: int) -> Any:
     duplicate.layers = [copy.copy(layer) for layer in cache.layers]
     duplicate.batch_repeat_interleave(copies)
     return duplicate
+
+
+def _detached(outputs: Any) -> Any:
+    """Return what a block returned, apart from the graph."""
+    if isinstance(outputs, torch.Tensor):
+        return outputs.detach()
+    return type(outputs)(map(_detached, outputs)) if type(outputs) in (tuple, list) else outputs
 
 
 class _Slot:

@@ -39,8 +39,21 @@ _HOOKS = {"state": "hook_resid_pre", "attention": "hook_attn_out", "mlp": "hook_
 _BLOCKS = {"self": "blocks", "encoder": "encoder", "decoder": "decoder"}
 
 
-def site_of(model: nn.Module, site: Site, layer: int, stack: str) -> HookPoint:
+def site_of(
+    model: nn.Module,
+    site: Site,
+    layer: int,
+    stack: str,
+    lists: Mapping[str, nn.ModuleList] | None = None,
+) -> HookPoint:
     """Return the hook point of a site other than "head".
+
+    Args:
+        model: The model without wrappers.
+        site: The site.
+        layer: Number of the layer.
+        stack: Name of the stack.
+        lists: The model's lists of blocks, if they are known already (`block_lists`).
 
     Raises:
         UnsupportedModelError: If the family of models is not described there, or the stack has no such sites.
@@ -51,7 +64,7 @@ def site_of(model: nn.Module, site: Site, layer: int, stack: str) -> HookPoint:
             "Site 'head' is known of every stack."
         )
     try:
-        return resolve_hook_point(model, f"{_BLOCKS[stack]}.{layer}.{_HOOKS[site]}")
+        return resolve_hook_point(model, f"{_BLOCKS[stack]}.{layer}.{_HOOKS[site]}", lists=lists)
     except ValueError as error:
         raise UnsupportedModelError(f"site {site!r} of layer {layer} is not found: {error}") from error
 
@@ -61,7 +74,10 @@ def points_of(
 ) -> dict[tuple[Site, int], HookPoint]:
     """Return the hook points of sites in layers of a model, or of a trace's model; heads have none."""
     inner = unwrap(model.model if is_trace(model) else model)
-    return {(site, layer): site_of(inner, site, layer, stack) for site, layer in wanted if site != "head"}
+    lists = block_lists(inner)
+    return {
+        (site, layer): site_of(inner, site, layer, stack, lists) for site, layer in wanted if site != "head"
+    }
 
 
 class ActivationIntervention(Intervention):
@@ -130,8 +146,8 @@ def _hooks(
     def remember(states: Tensor) -> None:
         shape[:] = states.shape[:-1]
 
-    blocks = {blocks_around(model, point) for point in points}
-    for module in blocks:
+    lists = tuple(block_lists(model))  # walks all modules: once, not for every point
+    for module in {block_around(lists, point) for point in points}:
         undo.callback(Hook(model, HookPoint("block", module, "input"), remember, own=own).remove)
 
     def hook(point: HookPoint, change: Callable[[Tensor], Tensor | None]) -> None:
@@ -146,10 +162,9 @@ def _hooks(
     return hook
 
 
-def blocks_around(model: nn.Module, point: HookPoint) -> str:
-    """Return the path of the block that a hook point is in, or is."""
-    lists = (path for path in block_lists(model) if point.module.startswith(f"{path}."))
-    path = next(lists)
+def block_around(lists: Iterable[str], point: HookPoint) -> str:
+    """Return the path of the block that a hook point is in, or is, from the paths of lists of blocks."""
+    path = next(path for path in lists if point.module.startswith(f"{path}."))
     return f"{path}.{point.module.removeprefix(f'{path}.').split('.')[0]}"
 
 

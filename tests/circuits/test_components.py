@@ -124,6 +124,46 @@ def test_an_edge_is_the_slope_of_its_path():
         assert edges.scores[tuple(places)] == pytest.approx(path.after - path.before, rel=2e-2)
 
 
+def test_integrated_gradients_are_means_over_points_that_leave_the_clean_end_out():
+    """The last MLP and the first one to the output, by plain passes from embeddings between the runs."""
+    clean, corrupt = pair("GPT-2")
+    model, body = clean.model, clean.model.transformer
+    written: list[list[torch.Tensor]] = []
+    embedded: list[torch.Tensor] = []
+    states: list[torch.Tensor] = []
+    with torch.no_grad():
+        for trace in (clean, corrupt):
+            row: list[torch.Tensor] = []
+            hooks = [
+                block.mlp.register_forward_hook(lambda *given, row=row: row.append(given[2]))
+                for block in body.h
+            ]
+            ids = trace.inputs["input_ids"]
+            embedded.append(body.wte(ids))
+            model(ids)
+            written.append(row)
+            for hook in hooks:
+                hook.remove()
+
+    def keep(_, given):
+        states.append(given[0].detach().requires_grad_())
+        return (states[-1],)
+
+    hook = body.ln_f.register_forward_pre_hook(keep)
+    slopes = []
+    for step in range(3):
+        point = embedded[1] + step / 3 * (embedded[0] - embedded[1])
+        logits = model(inputs_embeds=point).logits[0, -1]
+        slopes.append(torch.autograd.grad(logits[5] - logits[7], states[-1])[0])
+    hook.remove()
+    mean = torch.stack(slopes).mean(0)
+    edges = aw.circuits.edge_attribution(clean, corrupt, 5, foil=7, steps=3)
+    names = list(map(str, edges.senders))
+    for layer in range(2):
+        expected = float(((written[1][layer] - written[0][layer]) * mean).sum())
+        assert edges.scores[names.index(f"MLP {layer}"), -1] == pytest.approx(expected, abs=1e-9)
+
+
 def test_edges_of_a_known_circuit_make_the_circuit():
     clean, corrupt = key_pair()
     edges = aw.circuits.edge_attribution(clean, corrupt, "c", foil="a")

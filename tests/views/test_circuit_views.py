@@ -150,6 +150,35 @@ def test_a_claim_is_written_that_can_be_checked(both, pair, monkeypatch):
     assert claims.result().mean == pytest.approx(both.denoise.heads[1, 0])
 
 
+def test_a_claim_of_two_places_is_about_the_head_between_them(both, pair, monkeypatch):
+    view = both.view(cells=[("state", 1, 6), ("attention", 1, 11)])
+    assert not [one for one in view._expressions() if one["of"] == "claim"], "one layer"
+    view = both.view(cells=[("attention", 1, 11), ("state", 0, 6)])
+    (place,) = [one for one in view._expressions() if one["of"] == "claim"]
+    names = {"model": pair[0].model, "tokenizer": pair[0].tokenizer}
+    code, claims = evaluated(view, monkeypatch, place, **names)
+    assert "head 1.0 moves changed to last" in code
+    assert claims.result().mean == pytest.approx(both.denoise.heads[1, 0])
+    place = {"of": "claim", "cells": [["state", 0, 7, None], ["attention", 1, 10, None]]}
+    code, claims = evaluated(view, monkeypatch, place, **names)
+    assert "head 1.0 attends from later to earlier" in code, "the texts are the same there"
+    assert (claims.result().texts[0].source, claims.result().texts[0].target) == ((10,), (7,))
+
+
+def test_a_role_is_a_word_of_the_text_or_places_in_it(pair):
+    from attnwidgets.views.circuits.claim_of_cells import between, role_entry
+
+    tokenizer, text = pair[0].tokenizer, "fadebcfadeb"
+    assert role_entry(tokenizer, text, (6,)) == "c"
+    assert role_entry(tokenizer, text, (7,)) == [(6, 7)], "the second f"
+    assert role_entry(tokenizer, text, (1, 6)) == [(0, 1), (5, 6)]
+    states = aw.circuits.patch(*pair, "c", foil="a", sites="state")
+    with pytest.raises(LookupError, match="heads were not patched"):
+        between(states, [("state", 0, 6, None), ("state", 1, 11, None)])
+    with pytest.raises(LookupError, match="a later one in a later layer"):
+        between(states, [("state", 1, 6, None), ("state", 0, 11, None)])
+
+
 def test_its_table_and_its_words_are_the_results(both):
     view = both.view()
     rows = list(csv.DictReader(io.StringIO(asked(view, "csv", method="attention")[0])))

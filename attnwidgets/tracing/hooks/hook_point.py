@@ -121,13 +121,16 @@ _IN_BLOCK = re.compile(r"(blocks|encoder|decoder)\.(\d+)\.((?:.+\.)?hook_\w+)")
 _EMBEDDING = "hook_embed"
 
 
-def resolve_hook_point(model: nn.Module, name: str, *others: str) -> HookPoint:
+def resolve_hook_point(
+    model: nn.Module, name: str, *others: str, lists: Mapping[str, nn.ModuleList] | None = None
+) -> HookPoint:
     """Return the hook point of a name in a model; of several names, the first that exists.
 
     Args:
         model: The model without wrappers (`attnwidgets.tracing.recording.borrow.unwrap`).
         name: A module's path or a hook name; see the module's docstring.
         others: Names to try if that one does not exist.
+        lists: The model's lists of blocks, if they are known already (`block_lists`).
 
     Raises:
         ValueError: If there is no such module, block or hook; the message lists those that exist.
@@ -139,7 +142,7 @@ def resolve_hook_point(model: nn.Module, name: str, *others: str) -> HookPoint:
             '"blocks.5.hook_resid_post" or a module of the model.'
         )
     try:
-        return _by_hook(model, name) or _by_module(model, name)
+        return _by_hook(model, name, lists) or _by_module(model, name)
     except ValueError:
         points = _existing(model, others)
         if not points:
@@ -156,7 +159,9 @@ def _existing(model: nn.Module, names: Iterable[str]) -> list[HookPoint]:
     return points
 
 
-def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
+def _by_hook(
+    model: nn.Module, name: str, known: Mapping[str, nn.ModuleList] | None = None
+) -> HookPoint | None:
     if name == _EMBEDDING:
         ask = getattr(model, "get_input_embeddings", None)
         embedding = ask() if callable(ask) else None
@@ -176,16 +181,17 @@ def _by_hook(model: nn.Module, name: str) -> HookPoint | None:
             f"site {name!r}: hook {hook!r} is not known.{suggest(hook, _HOOK_NAMES)} There are "
             f"{listed(_HOOK_NAMES)}; any module can be named by its path in the model."
         )
-    path, block, call = _block(model, stack, number, name)
+    path, block, call = _block(block_lists(model) if known is None else known, model, stack, number, name)
     if hook in _ENDS:
         return HookPoint(name, path, _ENDS[hook], call, residual=True, block=number)
     inner, side = _described(model, path, block, hook, name)
     return HookPoint(name, inner, side, call, residual=hook in _RESIDUAL, block=number)
 
 
-def _block(model: nn.Module, stack: str, number: int, name: str) -> tuple[str, nn.Module, int | None]:
+def _block(
+    lists: Mapping[str, nn.ModuleList], model: nn.Module, stack: str, number: int, name: str
+) -> tuple[str, nn.Module, int | None]:
     """Return a block's path, the block, and the index of its call if blocks share one module."""
-    lists = block_lists(model)
     if stack != "blocks":
         lists = {path: blocks for path, blocks in lists.items() if stack in path.split(".")}
     if len(lists) != 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.circuits.circuit_view import CircuitView
+from attnwidgets.views.circuits.claim_of_cells import between, is_between, role_entry
 from attnwidgets.views.circuits.payloads import NAMED, outcomes_of, patching_answer
 from attnwidgets.views.wire.handlers import Handler
 
@@ -238,21 +240,39 @@ class PatchView(CircuitView):
     def _numbers(self) -> Kinds:
         return {"share": self._share_paths, "claim": self._claim_paths}
 
-    def _claim_paths(self, layer: int, head: int) -> Iterator[Path]:
-        """Yield the code that checks whether a head carries the difference, on this pair to begin with."""
+    def _claim_paths(
+        self, layer: int = 0, head: int = 0, cells: Sequence[Sequence[Any]] = ()
+    ) -> Iterator[Path]:
+        """Yield the code that checks a claim about a head, on this pair to begin with.
+
+        The head carries the difference to the last token; or, between two places of `cells`, it is the one
+        that carries most there: it moves the difference from one token to the other, or, where the texts
+        are the same at the earlier one, attends to it.
+        """
         import attnwidgets
 
-        main, pair = self._main, self._main.pair
+        pair = self._main.pair
         if pair is None:
             raise LookupError("this result was loaded without its traces, which a claim is checked on.")
+        if pair.clean.tokenizer is None:
+            raise LookupError("claims are checked on texts, and these traces are of token ids.")
+        last, differs = len(self._main.clean_tokens) - 1, self._main.differs
+        start, end = differs[0], last
+        if cells:
+            (layer, head), (start, end) = between(self._main, cells)
+        entry = partial(role_entry, pair.clean.tokenizer, pair.clean.text)
+        moves = not cells or start in differs
+        roles: dict[str, Any] = {"changed": [entry(differs)]} if moves else {"earlier": [entry((start,))]}
+        later = "last" if end == last else "later"
+        if end != last:
+            roles["later"] = [entry((end,))]
+        verb = f"moves changed to {later}" if moves else f"attends from {later} to earlier"
         told = [one for one in (pair.target, pair.foil) if isinstance(one, str)]
         texts = (pair.clean.text, pair.corrupt.text, *(told if len(told) == len(("target", "foil")) else ()))
-        words = "".join(main.clean_tokens[at] for at in main.differs).strip("␣▁ ")
-        said = f"head {layer}.{head} moves changed to last"
-        start = f".circuits.claim({said!r}).check("
-        after = f", [{texts!r}], roles={{'changed': [{words!r}]}}).view()"
-        yield attnwidgets, start, pair.clean.model, ", ", pair.clean.tokenizer, after
-        yield (f"aw{start}model, tokenizer{after}",)
+        code = f".circuits.claim({f'head {layer}.{head} {verb}'!r}).check("
+        after = f", [{(texts if moves else texts[0])!r}], roles={roles!r}).view()"
+        yield attnwidgets, code, pair.clean.model, ", ", pair.clean.tokenizer, after
+        yield (f"aw{code}model, tokenizer{after}",)
 
     def _share_paths(
         self, direction: Direction, estimate: bool, cells: Sequence[Sequence[Any]]
@@ -284,6 +304,8 @@ class PatchView(CircuitView):
         now = self._now()
         if len(now["cells"]) == 1 and now["cells"][0][0] == "head" and self._main.pair is not None:
             yield {"of": "claim", "layer": now["cells"][0][1], "head": now["cells"][0][3]}
+        if self._main.pair is not None and is_between(now["cells"]):
+            yield {"of": "claim", "cells": now["cells"]}
         if now["cells"]:
             options: dict[str, Any] = self.options or self._options
             estimate = bool(options["estimate"])

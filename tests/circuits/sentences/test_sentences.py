@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,8 +14,11 @@ from scipy.stats import kurtosis
 
 import attnwidgets as aw
 from attnwidgets.circuits.sentences.receiver_heads import normalised_kurtosis
+from attnwidgets.circuits.sentences.resampling import _first_sentence
 from tests.circuits.made import counted
 from tests.tracing import tiny
+
+long_work = importlib.import_module("attnwidgets.circuits.sentences.sentence_attribution")
 
 PARTS = [(0, 3), (3, 5), (5, 7)]
 
@@ -86,6 +91,59 @@ def test_no_layer_is_built_for_sentence_sums():
     assert not trace._kept
 
 
+def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
+    model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=32)
+    trace = aw.trace(model, tokenizer, "fadebcfadebfad")
+    parts = [(0, 4), (4, 9), (9, 12), (12, 15)]
+    with pytest.warns(UserWarning, match=r"up to 64 new tokens in 2 generations of 2, and 6 forward passes"):
+        found = aw.circuits.sentence_attribution(trace, "resample", unit=parts, samples=2, seed=3)
+    ids = trace.input_ids.tolist()
+    before = trace.logits.log_softmax(-1)
+    expected = np.zeros((4, 4))
+    for number, (start, stop) in enumerate(parts[1:3], 1):
+        prefix = aw.trace(model, tokenizer, input_ids=ids[:start])
+        size = stop - start
+        written = aw.continuations(
+            prefix, "sample", 2, max_new_tokens=2 * size + 8, temperature=0.6, top_p=0.95, seed=3 + number
+        )
+        for one in written:
+            new = list(one.ids)[:size]  # no letter ends a sentence
+            after = aw.trace(model, tokenizer, input_ids=[*ids[:start], *new, *ids[stop:]]).logits
+            after = after[start + len(new) :].log_softmax(-1)
+            kl = torch.nn.functional.kl_div(after, before[stop:], log_target=True, reduction="none").sum(-1)
+            for row, (first, last) in enumerate(parts):
+                if first >= stop:
+                    expected[row, number] += float(kl[first - stop : last - stop].mean()) / 2
+    np.testing.assert_allclose(found.values[0], expected, atol=1e-5)
+    assert expected.any()
+    with pytest.warns(UserWarning, match="new tokens"):
+        again = aw.circuits.sentence_attribution(trace, "resample", unit=parts, samples=2, seed=3)
+    np.testing.assert_array_equal(again.values, found.values)
+
+
+def test_a_sentence_that_is_written_ends_where_a_sentence_ends():
+    class Letters:
+        def decode(self, ids):
+            return "".join(map(chr, ids))
+
+    written = list(map(ord, "So it is. And"))
+    assert bytes(_first_sentence(written, 5, Letters())) == b"So it is."
+    assert bytes(_first_sentence(written[:6], 4, Letters())) == b"So i"
+    assert _first_sentence(written, 3, None) == written[:3]
+
+
+def test_what_takes_long_says_so_before_it_starts(monkeypatch):
+    monkeypatch.setattr(long_work, "LONG_WORK", 1)
+    trace = trace_of("Llama", 20)
+    started = []
+    monkeypatch.setattr(long_work, "effects", lambda *_: started.append(1))
+    said = pytest.raises(UserWarning, match="suppressing 3 sentences takes about 3 forward passes of 20 tok")
+    with warnings.catch_warnings(), said:
+        warnings.simplefilter("error")
+        aw.circuits.sentence_attribution(trace, unit=[(0, 8), (8, 14), (14, 20)])
+    assert not started
+
+
 def test_maps_of_sentences_are_saved_and_drawn(tmp_path):
     found = aw.circuits.sentence_attribution(trace_of("Llama"), unit=PARTS)
     again = aw.load(found.save(tmp_path / "map.safetensors"))
@@ -148,6 +206,12 @@ def test_what_has_no_sentences_is_said():
         aw.circuits.sentence_attribution(trace, unit="sentences")
     with pytest.raises(ValueError, match="Did you mean 'attention'"):
         aw.circuits.sentence_attribution(trace, "attentions")
+    with pytest.raises(ValueError, match="samples must be 1 or more"):
+        aw.circuits.sentence_attribution(trace, "resample", samples=0)
+    with pytest.raises(ValueError, match="as_published is of"):
+        aw.circuits.sentence_attribution(trace, "resample", as_published=True)
+    with pytest.raises(ValueError, match='BertForMaskedLM does not continue texts here; method="suppress"'):
+        aw.circuits.sentence_attribution(trace_of("BERT"), "resample", unit=PARTS)
     with pytest.raises(TypeError, match="not a trace"):
         aw.circuits.sentence_attribution("text")
     with pytest.raises(TypeError, match="takes a trace or several"):
