@@ -105,7 +105,8 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
             rows.append(numbers[key])
         unique = np.array(list(dict.fromkeys(rows)))
         if len(unique) < len(rows):
-            notes.append(f"{name} holds {len(rows) - len(unique)} text(s) twice, which count once")
+            twice = len(rows) - len(unique)
+            notes.append(f"{name} holds {'one text' if twice == 1 else f'{twice} texts'} twice: counted once")
         if len(unique) < _LEAST:
             raise ValueError(
                 f"{purpose}: {name} holds {len(unique)} text; a direction needs at least {_LEAST}."
@@ -143,7 +144,9 @@ def _about(name: str, own: Rows, pool: Rows, among: list[Any]) -> list[str]:
         notes.append(f"{name} has {len(own)} texts: with fewer than {FEW} its direction is hardly determined")
     shared = len(np.intersect1d(own, pool))
     if shared:
-        notes.append(f"{shared} text(s) of {name} are also random ones, and are left out there")
+        one = f"1 text of {name} is also a random one, and is"
+        many = f"{shared} texts of {name} are also random ones, and are"
+        notes.append(f"{one if shared == 1 else many} left out there")
     if len(among) >= _SAME * len(own):
         notes.append(
             f"{len(among)} of {len(own)} texts of {name} are examples: a concept that is the class says only "

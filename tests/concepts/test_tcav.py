@@ -288,5 +288,10 @@ def test_what_makes_a_concept_doubtful_is_said() -> None:
     texts = [f"text {at}" for at in range(30)]
     notes = " ".join(concept_sets({"few": texts[:4]}, texts, texts[:4], "test").notes)
     assert "few has 4 texts" in notes
-    assert "4 text(s) of few are also random" in notes
+    assert "4 texts of few are also random" in notes
     assert "4 of 4 texts of few are examples" in notes
+    (note,) = concept_sets({"c": [*texts[:9], *texts[8:10]]}, [texts[0], "x", "y"], [], "test").notes[1:]
+    assert note == "1 text of c is also a random one, and is left out there"
+    assert concept_sets({"c": texts[:9] * 2}, ["x", "y"], [], "test").notes[0] == (
+        "concepts['c'] holds 9 texts twice: counted once"
+    )
