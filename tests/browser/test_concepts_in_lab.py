@@ -1,4 +1,4 @@
-"""Studies, concepts and training texts in a live JupyterLab: answers reach Python, and texts open in linked views."""
+"""In a live JupyterLab the answers of a study reach Python, and texts of concepts open in linked views."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 CELLS = (
     """import attnwidgets as aw
-from tests.people.made import study
-view = study("trust", checks=1).view("abcd1234")
+why = (["a", "plain", "text"], [0.1, -0.2, 0.9])
+items = [{"text": "a plain text", "prediction": "yes", "explanations": {"lrp": why}} for _ in range(4)]
+view = aw.people.StudyView(aw.people.study("trust", items, ["none", "lrp"], checks=1), code="abcd1234")
 view""",
     """model, tokenizer = aw.demo_model("classifier")
 train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:4]
@@ -55,10 +56,11 @@ def test_answers_of_a_study_reach_python(lab, notebook):
 def test_a_text_of_a_concept_opens_in_the_linked_views(lab, notebook):
     row = notebook.locator(f"{OUTPUT} .aw-concept-row").first
     row.locator(".aw-concept-open").click()
-    lab.until("explorer.trace.text == scores.sort('film', concepts.layer)[0].text", True)
+    wanted = lab.ask("scores.sort('film', concepts.layer)[0].text")
+    lab.until("explorer.trace.text", wanted)
 
 
 def test_a_training_text_opens_in_the_linked_views(lab, notebook):
     row = notebook.locator(f"{OUTPUT} .aw-taught-side").first.locator(".aw-taught-row").first
     row.locator(".aw-concept-open").click()
-    lab.until("explorer.trace.text == taught.helpful(0, 1)[0].text", True)
+    lab.until("explorer.trace.text", lab.ask("taught.helpful(0, 1)[0].text"))
