@@ -148,9 +148,9 @@ def _about_all(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]
         few = _spoken(len(pool), "random text")
         notes.append(f"{few}: every run draws nearly the same, and the band is narrow")
     pairs = [
-        (*names, len(both))
-        for names in combinations(rows, 2)
-        if len(both := np.intersect1d(*(rows[name] for name in names)))
+        (name, other, len(shared))
+        for name, other in combinations(rows, 2)
+        if len(shared := np.intersect1d(rows[name], rows[other]))
     ]
     if pairs:
         name, other, both = pairs[0]
