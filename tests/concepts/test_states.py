@@ -118,6 +118,24 @@ def test_pictures_are_read_as_traces() -> None:
     np.testing.assert_allclose(found.values[1, 0], hidden[0].mean(0).detach(), atol=1e-5)
 
 
+def test_sounds_are_read_as_traces_of_either_stack() -> None:
+    torch.manual_seed(1)
+    model = tiny.wav2vec2()
+    traces = [aw.trace(model, None, audio=torch.randn(120 + 40 * more)) for more in range(2)]
+    found = aw.concepts.states(traces, at="mean", layers=-1)
+    for row, trace in enumerate(traces):
+        hidden = model(**trace.inputs, output_hidden_states=True).hidden_states[-1]
+        np.testing.assert_allclose(found.values[row, 0], hidden[0].mean(0).detach(), atol=1e-5)
+    whisper = tiny.whisper()
+    heard = [aw.trace(whisper, None, audio=torch.randn(1, 8, 40), max_new_tokens=3) for _ in range(2)]
+    own = aw.concepts.states(heard, at="mean", layers=1, stack="encoder")
+    encoder = whisper.model.encoder(heard[1].inputs["input_features"], output_hidden_states=True)
+    np.testing.assert_allclose(own.values[1, 0], encoder.hidden_states[1][0].mean(0).detach(), atol=1e-5)
+    written = aw.concepts.states(heard, at="last", layers=0, stack="decoder")
+    assert written.lengths.tolist() == [len(each.axes("decoder")[0]) for each in heard]
+    assert (written.positions == written.lengths - 1).all()
+
+
 def test_a_table_names_the_texts_and_a_selection_keeps_them(classifier) -> None:
     found = aw.concepts.states(*classifier, TEXTS, layers=[0, 3], target="negative")
     rows = found.to_rows()
