@@ -54,8 +54,7 @@ def test_answers_of_a_study_reach_python(lab, notebook):
 
 
 def test_a_text_of_a_concept_opens_in_the_linked_views(lab, notebook):
-    row = notebook.locator(f"{OUTPUT} .aw-concept-row").first
-    row.locator(".aw-concept-open").click()
+    notebook.locator(f"{OUTPUT} .aw-concept-row .aw-concept-text").first.click()
     wanted = lab.ask("scores.sort('film', concepts.layer)[0].text")
     lab.until("explorer.trace.text", wanted)
 
