@@ -130,7 +130,10 @@ def _hooks(
     def remember(states: Tensor) -> None:
         shape[:] = states.shape[:-1]
 
-    blocks = {blocks_around(model, point) for point in points}
+    lists = tuple(
+        block_lists(model)
+    )  # once: a model has hundreds of modules, and points are as many as blocks
+    blocks = {block_around(lists, point) for point in points}
     for module in blocks:
         undo.callback(Hook(model, HookPoint("block", module, "input"), remember, own=own).remove)
 
@@ -146,10 +149,9 @@ def _hooks(
     return hook
 
 
-def blocks_around(model: nn.Module, point: HookPoint) -> str:
-    """Return the path of the block that a hook point is in, or is."""
-    lists = (path for path in block_lists(model) if point.module.startswith(f"{path}."))
-    path = next(lists)
+def block_around(lists: Iterable[str], point: HookPoint) -> str:
+    """Return the path of the block that a point is in, or is; `lists` are the paths of lists of blocks."""
+    path = next(path for path in lists if point.module.startswith(f"{path}."))
     return f"{path}.{point.module.removeprefix(f'{path}.').split('.')[0]}"
 
 
