@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+# The first cell does all work, so that views open while the kernel is idle.
 CELLS = (
     """import attnwidgets as aw
-why = (["a", "plain", "text"], [0.1, -0.2, 0.9])
-items = [{"text": "a plain text", "prediction": "yes", "explanations": {"lrp": why}} for _ in range(4)]
-view = aw.people.StudyView(aw.people.study("trust", items, ["none", "lrp"], checks=1), code="abcd1234")
-view""",
-    """model, tokenizer = aw.demo_model("classifier")
+model, tokenizer = aw.demo_model("classifier")
 train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:4]
-explorer = aw.Explorer(aw.trace(model, tokenizer, train[0].text))
-explorer""",
-    """texts = [one.text for one in train]
+trace = aw.trace(model, tokenizer, train[0].text)
+texts = [one.text for one in train]
 scores = aw.concepts.tcav(
     model, tokenizer, {"film": [one for one in texts if "film" in one] + texts[:2]}, tests, "negative",
     random=texts[2:], layers=[2, 4], runs=2, permutations=19,
 )
-concepts = scores.view(linked=explorer)
-concepts""",
-    """taught = aw.concepts.influence(model, tokenizer, train, tests)
-influence = taught.view(linked=explorer)
-influence""",
+taught = aw.concepts.influence(model, tokenizer, train, tests)
+why = (["a", "plain", "text"], [0.1, -0.2, 0.9])
+items = [{"text": "a plain text", "prediction": "yes", "explanations": {"lrp": why}} for _ in range(4)]""",
+    """view = aw.people.StudyView(aw.people.study("trust", items, ["none", "lrp"], checks=1), code="abcd1234")
+view""",
+    "explorer = aw.Explorer(trace)\nexplorer",
+    "concepts = scores.view(linked=explorer)\nconcepts",
+    "influence = taught.view(linked=explorer)\ninfluence",
 )
 OUTPUT = ".jp-OutputArea"
 
