@@ -42,7 +42,7 @@ class Read:
 
     Attributes:
         index: Its number among the inputs.
-        length: Number of its tokens in the default stack.
+        length: Number of its tokens in the stack that is read.
         sample: Its ids and their characters in the text; None for a trace that was given.
         trace: Its trace; None where texts share batches.
     """
@@ -90,6 +90,7 @@ class Inputs:
         model: The model, unwrapped.
         names: The inputs as shown: the texts, as given.
         reads: The inputs as the model reads them.
+        stack: The stack whose tokens are counted; None: the default one.
         batched: Whether inputs share batches.
     """
 
@@ -98,6 +99,7 @@ class Inputs:
     ) -> None:
         given = texts_of(texts, purpose)
         self.purpose = purpose
+        self.stack: str | None = None
         if is_trace(given[0]):
             _require_one_model(given, purpose)
             self.first = given[0]
@@ -141,6 +143,18 @@ class Inputs:
             reads.append(replace(read, trace=own))
         self.reads, self.batched = tuple(reads), False
 
+    def read_in(self, stack: str) -> None:
+        """Count the tokens of a stack from now on: a decoder has others than the text that is given."""
+        self.stack = stack
+        reads = []
+        for read in self.reads:
+            own = read
+            if read.trace is not None:
+                sample = None if stack == "decoder" else read.sample
+                own = replace(read, length=len(read.trace.axes(stack)[0]), sample=sample)
+            reads.append(own)
+        self.reads = tuple(reads)
+
     def trace_of(self, read: Read) -> Trace:
         """Return the trace of an input; for texts in batches the first one's, whose targets are theirs."""
         return read.trace or self.first
@@ -176,7 +190,9 @@ class Inputs:
         if "use_cache" in forward_parameters(self.model):
             options["use_cache"] = False
         order = sorted(self.reads, key=lambda read: read.length)
-        longer = order[-1].length / len(self.first.axes()[0])  # than the text whose memory is estimated
+        longer = order[-1].length / len(
+            self.first.axes(self.stack)[0]
+        )  # than the text whose memory is estimated
         size = 1
         if self.batched:
             size = max(
@@ -192,7 +208,7 @@ class Inputs:
                 return self.first.call(twin, inputs, options | more, wide)
 
             trace = self.trace_of(part[-1])
-            alike = ceil(len(part) * part[-1].length / len(trace.axes()[0]))
+            alike = ceil(len(part) * part[-1].length / len(trace.axes(self.stack)[0]))
             with room_for_pass(self.model, trace, self.purpose, alike):
                 yield Batch(part, inputs, call)
 

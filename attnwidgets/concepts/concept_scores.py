@@ -224,7 +224,9 @@ class ConceptScores(Table, Viewable):
 
     def __repr__(self) -> str:
         sizes = f"[concept {len(self.concepts)}, layer {len(self.layers)}]"
-        how = f"{self.cav.replace('_', ' ')}, {self.by_run.shape[2]} run(s), {len(self.examples)} examples"
+        runs, examples = self.by_run.shape[2], len(self.examples)
+        how = f"{self.cav.replace('_', ' ')}, {runs} run{'s' * (runs != 1)}, "
+        how += f"{examples} example{'s' * (examples != 1)}"
         lines = [f"ConceptScores of {self.target} {sizes} at {self.at}, {how}"]
         marks = self.significant
         for row, name in enumerate(self.concepts):

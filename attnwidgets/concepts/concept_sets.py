@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +106,8 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
             rows.append(numbers[key])
         unique = np.array(list(dict.fromkeys(rows)))
         if len(unique) < len(rows):
-            notes.append(f"{name} holds {len(rows) - len(unique)} text(s) twice, which count once")
+            twice = len(rows) - len(unique)
+            notes.append(f"{name} holds {_spoken(twice, 'text')} twice: counted once")
         if len(unique) < _LEAST:
             raise ValueError(
                 f"{purpose}: {name} holds {len(unique)} text; a direction needs at least {_LEAST}."
@@ -125,6 +127,7 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
     )
     pool = np.unique(np.concatenate(drawn)) if drawn else rows_of(random, "random")
     shown = {text if isinstance(text, str) else id(text) for text in examples}
+    notes += _about_all(rows, pool, len(shown))
     for name, own in rows.items():
         notes += _about(
             name, own, pool, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown]
@@ -136,6 +139,28 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
     return ConceptSets(tuple(texts), rows, vectors, pool, drawn, tuple(notes))
 
 
+def _about_all(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]:
+    """Return what a reader must know about the sets together."""
+    notes = []
+    if examples < FEW:
+        notes.append(f"{_spoken(examples, 'example')}: a score is a share of few, and hardly determined")
+    if len(pool) < FEW:
+        few = _spoken(len(pool), "random text")
+        notes.append(f"{few}: every run draws nearly the same, and the band is narrow")
+    pairs = [
+        (name, other, len(shared))
+        for name, other in combinations(rows, 2)
+        if len(shared := np.intersect1d(rows[name], rows[other]))
+    ]
+    if pairs:
+        name, other, both = pairs[0]
+        more = f" (and so in {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
+        is_one = "is one" if both == 1 else "are"
+        said = f"{_spoken(both, 'text')} of {name} {is_one} of {other}, too{more}"
+        notes.append(f"{said}: their directions are alike by that")
+    return notes
+
+
 def _about(name: str, own: Rows, pool: Rows, among: list[Any]) -> list[str]:
     """Return what a reader must know about a concept's texts."""
     notes = []
@@ -143,13 +168,19 @@ def _about(name: str, own: Rows, pool: Rows, among: list[Any]) -> list[str]:
         notes.append(f"{name} has {len(own)} texts: with fewer than {FEW} its direction is hardly determined")
     shared = len(np.intersect1d(own, pool))
     if shared:
-        notes.append(f"{shared} text(s) of {name} are also random ones, and are left out there")
+        one = f"1 text of {name} is also a random one, and is"
+        many = f"{shared} texts of {name} are also random ones, and are"
+        notes.append(f"{one if shared == 1 else many} left out there")
     if len(among) >= _SAME * len(own):
         notes.append(
             f"{len(among)} of {len(own)} texts of {name} are examples: a concept that is the class says only "
             "that the model knows its class"
         )
     return notes
+
+
+def _spoken(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _are_sets(random: Any) -> bool:

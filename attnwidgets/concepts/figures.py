@@ -66,7 +66,12 @@ def additive_sheet(shown: Additive) -> Sheet:
     """Return shares of the variance, and what each level of every slot adds: bars, or a line for numbers."""
     ranked = sorted(shown.shares.items(), key=lambda item: -item[1])[:10]
     parts: list[Part] = [
-        Bars([Bar(name, share) for name, share in ranked], 1.0, "{:.3f}", "share of the variance")
+        Bars(
+            [Bar(name.replace(" x ", " × "), share) for name, share in ranked],
+            1.0,
+            "{:.3f}",
+            "share of the variance",
+        )
     ]
     top = max((float(np.abs(shape).max()) for shape in shown.shapes.values()), default=1.0)
     for name, shape in shown.shapes.items():

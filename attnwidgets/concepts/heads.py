@@ -137,7 +137,7 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
     labels: list[Any] = [getattr(text, "label", None) for text in texts] if given is None else list(given)
     if len(labels) != len(texts):
         raise ValueError(f"{purpose}: {name} has {len(labels)} labels, and there are {len(texts)} texts.")
-    if missing := [at for at, label in enumerate(labels) if label is None]:
+    if missing := [at for at, label in enumerate(labels) if label is None or label != label]:  # noqa: PLR0124 - NaN
         raise ValueError(
             f"{purpose}: {name}[{missing[0]}] has no label ({len(missing)} of {len(labels)} have none); give "
             "labels, or leave these texts out."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 PURPOSE = "concepts.influence"
+_FEW = 10  # training texts below which a head is mostly its penalty
 _TWO = 2  # classes, which share one output
 
 
@@ -110,8 +112,9 @@ def influence(
     if not l2 > 0:
         raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
     with forced(force):
-        learnt = Inputs(model, tokenizer, texts_of(train, PURPOSE, "train"), PURPOSE)
-        shown = Inputs(learnt.first.model, learnt.first.tokenizer, texts_of(tests, PURPOSE, "tests"), PURPOSE)
+        read, asked = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
+        learnt = Inputs(model, tokenizer, read, PURPOSE)
+        shown = Inputs(learnt.first.model, learnt.first.tokenizer, asked, PURPOSE)
         if of == "gradients":
             return _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
         reading = read_head(learnt, batch_size=batch_size)
@@ -120,7 +123,7 @@ def influence(
         y = labels_of(labels, train, classes, PURPOSE, "labels")
         given = test_labels if test_labels is not None or _labelled(tests) else _predicted(test_reading)
         y_tests = labels_of(given, tests, classes, PURPOSE, "test_labels")
-        return of_features(
+        found = of_features(
             reading,
             y,
             test_reading,
@@ -132,6 +135,7 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
+        return replace(found, notes=(*_about(read, asked), *found.notes))
 
 
 def of_features(
@@ -276,6 +280,25 @@ def _predicted(reading: HeadReading) -> Float:
 
 def _spelled(labels: Float, classes: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(classes[int(label)]) if classes else f"{label:g}" for label in labels)
+
+
+def _about(train: Sequence[Any], tests: Sequence[Any]) -> tuple[str, ...]:
+    """Return what a reader must know of the texts: few, or the same ones twice."""
+    notes = []
+    if len(train) < _FEW:
+        notes.append(f"{len(train)} training texts: a head of so few is mostly its penalty")
+    if not isinstance(train[0], str):  # what traces of pictures are called is no text
+        return tuple(notes)
+    known, copies = len(set(tests) & set(train)), len(train) - len(set(train))
+    if known:
+        are = "1 test is a training text" if known == 1 else f"{known} tests are training texts"
+        notes.append(f"{are}, whose own influence is among the others")
+    if copies:
+        are = "text is a copy" if copies == 1 else "texts are copies"
+        notes.append(
+            f"{copies} training {are} of another: without one of them, the other still teaches the same"
+        )
+    return tuple(notes)
 
 
 def _notes(agreement: float, *, normalize: bool) -> tuple[str, ...]:

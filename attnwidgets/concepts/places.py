@@ -30,7 +30,7 @@ def _ordinary(inputs: Inputs, read: Read) -> list[int]:
     if read.sample is not None and read.sample.text is not None:
         special = read.sample.text.special
     else:
-        special = inputs.trace_of(read).axes()[0].units["token"].special
+        special = inputs.trace_of(read).axes(inputs.stack)[0].units["token"].special
     return [number for number, is_special in enumerate(special) if not is_special]
 
 
@@ -102,7 +102,7 @@ def _spans(inputs: Inputs, read: Read) -> tuple[tuple[int, int], ...]:
     if read.sample is None or read.sample.text is None:
         raise ValueError(
             f"at[{read.index}]: words and characters are found in texts, and {inputs.names[read.index]!r} "
-            "was given as a trace; give the number of a token."
+            "was given as a trace, or is not what this stack reads; give the number of a token."
         )
     return read.sample.text.spans
 

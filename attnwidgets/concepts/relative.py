@@ -30,7 +30,8 @@ def relative(scores: ConceptScores, concept: str, other: str) -> ConceptScores:
     if not len(first) or not len(second):
         raise ValueError(f"concepts {concept!r} and {other!r} hold the same texts; nothing tells them apart.")
     shared = len(np.intersect1d(sets.rows[concept], sets.rows[other]))
-    notes = (f"{shared} text(s) of both concepts are left out",) if shared else ()
+    left = "1 text of both concepts is" if shared == 1 else f"{shared} texts of both concepts are"
+    notes = (f"{left} left out",) if shared else ()
     name = f"{concept} rather than {other}"
     pair = ConceptSets(sets.texts, {name: first}, {}, second, (second,), notes)
     settings = replace(scores._settings, runs=1)  # noqa: SLF001

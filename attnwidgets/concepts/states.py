@@ -137,6 +137,7 @@ def states_of(
     targets = TextTargets(inputs, target, foil) if back else None
     if targets is not None and not targets.shared:
         inputs.run_alone()
+    inputs.read_in(name)
     rows = rows_of(inputs, at)
     first = np.cumsum([0, *map(len, rows)])
     collected = _Collected(int(first[-1]), chosen, byte_budget(memory), back=back)

@@ -135,6 +135,65 @@ class States(Table):
             _folder=None,
         )
 
+    def features(self, sae: Any, *, layer: int | None = None) -> States:
+        """Return the activations of a sparse autoencoder's features in place of the states.
+
+        Gradients become those by the activations: how the target changes when a feature is turned up, which
+        moves the state along its decoder direction. What the autoencoder does not reconstruct stays as it is.
+
+        Args:
+            sae: The autoencoder, or any object with its arrays: `aw.load_sae`, `aw.SAE`.
+            layer: The layer that it reads (layer l is the input of block l); None where there is only one.
+
+        Returns:
+            `States` [text, 1, feature], raw activations. Of a state that is a mean over tokens they are the
+            features of the mean; `aw.concepts.states(..., at="tokens")` has the states of single tokens.
+
+        Raises:
+            ValueError: If there are several layers and none is chosen, or states have another width than
+                the autoencoder reads.
+            IndexError: If there is no such layer.
+
+        Example:
+            >>> model, tokenizer = aw.demo_model("classifier")
+            >>> texts = [each.text for each in aw.demo_texts("train")[:20]]
+            >>> states = aw.concepts.states(model, tokenizer, texts, layers=[3], at="cls")
+            >>> states.features(aw.concepts.directions(states, 8, method="pca")).shape
+            (20, 1, 16)
+        """
+        import torch
+
+        from attnwidgets.sae.sae import as_sae
+
+        if layer is None and len(self.layers) > 1:
+            known = ", ".join(map(str, self.layers))
+            raise ValueError(f"states has layers {known}: choose the one that the SAE reads with layer=.")
+        number = self.layers[position(self.layers[0] if layer is None else layer, self.layers, "layer")]
+        coder = as_sae(sae)
+        h = torch.tensor(np.asarray(self.layer(number))).to(coder.W_enc)
+        with torch.no_grad():
+            active = coder.encode(h)
+        slopes = None
+        if self.gradients is not None:
+            back = torch.tensor(np.asarray(self.gradient(number))).to(coder.W_enc)
+            with torch.enable_grad():
+                moved = active.clone().requires_grad_()
+                (slopes,) = torch.autograd.grad(coder.decode(moved, h), moved, back)
+
+        def kept(values: Any) -> Float:
+            return _frozen(values.float().cpu().numpy()[:, None])
+
+        several = self.at in ("mean", "given places")
+        note = "features are those of the mean state, not the mean of the tokens' features"
+        return replace(
+            self,
+            values=kept(active),
+            gradients=None if slopes is None else kept(slopes),
+            layers=(number,),
+            notes=(*self.notes, *[note] * several),
+            _folder=None,
+        )
+
     def _columns(self) -> Iterator[Columns]:
         """Yield text, its number, layer, length of the state, of the gradient, and the target's value."""
         number, layer = (index.reshape(-1) for index in np.indices(self.shape[:2]))

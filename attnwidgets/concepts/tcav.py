@@ -109,7 +109,8 @@ def tcav(
         `ConceptScores` [concept, layer]; `.notes` says what a reader must know.
 
     Raises:
-        ValueError: If a set has fewer than two texts, no random text is left, or an option is unknown.
+        ValueError: If a set has fewer than two texts, no random text is left, there is no target, or an
+            option is unknown.
         TypeError: If `concepts` is no mapping.
         IndexError: If there is no such layer.
 
@@ -131,6 +132,10 @@ def tcav(
         raise ValueError(
             "at 'tokens' has several states for a text, and a concept is in one; take 'mean', 'cls' or "
             "'last'."
+        )
+    if target is None and foil is None:
+        raise ValueError(
+            f"{PURPOSE}: target is None; name the class whose score a concept may raise, such as 'negative'."
         )
     _require_counts(runs=runs, folds=folds, permutations=permutations)
     shown = texts_of(examples, PURPOSE, "examples")

@@ -133,8 +133,10 @@ class StudyView(StandaloneView):
         """Return what people are asked, in words."""
         study = self._study
         return (
-            f"{study.question} A study of {len(study.items)} items in {len(study.conditions)} conditions, "
-            f"with {len(study.practice)} practice items and {len(study.checks)} attention checks."
+            f"{study.question} A study of {_spoken(len(study.items), 'item')} in "
+            f"{_spoken(len(study.conditions), 'condition')}, "
+            f"with {_spoken(len(study.practice), 'practice item')} and "
+            f"{_spoken(len(study.checks), 'attention check')}."
         )
 
     def _still(self, theme: Theme) -> Sheet:
@@ -147,6 +149,10 @@ class StudyView(StandaloneView):
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._study!r})"
+
+
+def _spoken(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _item(

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type Concepts, nearestPlace, pWords, scoreWords } from "../src/views/concepts/concepts.ts";
 import { nearestPoint, signedWords, topOf } from "../src/views/concepts/influence.ts";
 import { inWords, openingCode } from "../src/views/concepts/opening.ts";
-import { levelName, lossWords, percent, type Shapes } from "../src/views/concepts/shapes.ts";
+import { levelName, lossWords, percent, type Shapes, slotNames } from "../src/views/concepts/shapes.ts";
 
 const CONCEPTS: Concepts = {
   concepts: ["negation"],
@@ -66,6 +66,7 @@ test("what a sum over slots loses is the first number", () => {
   assert.equal(lossWords({ ...shapes, estimated: true, fidelities: [0.5, null] })[0], "about 50.0 %");
   assert.equal(lossWords({ ...shapes, fidelities: [null, null] })[0], "");
   assert.equal(lossWords({ ...shapes, fidelities: [1 + 1e-15, null] })[0], "0.0 %");
+  assert.equal(slotNames("how x adj"), "how × adj");
   assert.equal(percent(0.0001), "< 0.1 %");
   assert.equal(percent(null), "–");
   assert.equal(levelName("very "), "very");

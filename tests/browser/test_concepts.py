@@ -138,7 +138,7 @@ def test_levels_pairs_and_texts_are_chosen(page_of):
     page.locator(".aw-pair-cell").nth(3).click()
     cell = f"{student.pairs['how', 'adj'][1, 0]:+.4f}".replace("-", "−")
     assert f"adds {cell} beyond" in readout(page, "shapes")
-    page.locator(".aw-shape-share", has_text="how x adj").click()
+    page.locator(".aw-shape-share", has_text="how × adj").click()
     assert "of the variance" in readout(page, "shapes")
     row = page.locator(".aw-shape-row").first
     assert row.locator(".aw-concept-text").inner_text() == student.worst(1)[0].text

@@ -212,6 +212,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
             {"labels": ["positive", None, "negative", None, "positive", "negative"]},
             r"labels\[1\] has no label \(2 of 6",
         ),
+        ({"labels": [1, 0, float("nan"), 1, 0, 1]}, r"labels\[2\] has no label"),
         ({"labels": ["positiv"] * 6}, "Did you mean 'positive'"),
         ({"labels": [2] * 6}, "the classes are"),
         ({"train": []}, "train is empty"),
@@ -224,6 +225,17 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
             aw.concepts.influence(model, tokenizer, options.pop("train"), options.pop("tests"), **options)
     with pytest.raises(ValueError, match="flipped is empty"):
         aw.concepts.mislabelled(aw.concepts.influence(model, tokenizer, train, tests), [])
+
+
+def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    train, tests = list(aw.demo_texts("train")[:5]), list(aw.demo_texts("test")[:1])
+    notes = aw.concepts.influence(model, tokenizer, [*train, train[0]], [*tests, *train[:2]]).notes
+    assert notes == (
+        "6 training texts: a head of so few is mostly its penalty",
+        "2 tests are training texts, whose own influence is among the others",
+        "1 training text is a copy of another: without one of them, the other still teaches the same",
+    )
 
 
 def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:

@@ -118,6 +118,24 @@ def test_pictures_are_read_as_traces() -> None:
     np.testing.assert_allclose(found.values[1, 0], hidden[0].mean(0).detach(), atol=1e-5)
 
 
+def test_sounds_are_read_as_traces_of_either_stack() -> None:
+    torch.manual_seed(1)
+    model = tiny.wav2vec2()
+    traces = [aw.trace(model, None, audio=torch.randn(120 + 40 * more)) for more in range(2)]
+    found = aw.concepts.states(traces, at="mean", layers=-1)
+    for row, trace in enumerate(traces):
+        hidden = model(**trace.inputs, output_hidden_states=True).hidden_states[-1]
+        np.testing.assert_allclose(found.values[row, 0], hidden[0].mean(0).detach(), atol=1e-5)
+    whisper = tiny.whisper()
+    heard = [aw.trace(whisper, None, audio=torch.randn(1, 8, 40), max_new_tokens=3) for _ in range(2)]
+    own = aw.concepts.states(heard, at="mean", layers=1, stack="encoder")
+    encoder = whisper.model.encoder(heard[1].inputs["input_features"], output_hidden_states=True)
+    np.testing.assert_allclose(own.values[1, 0], encoder.hidden_states[1][0].mean(0).detach(), atol=1e-5)
+    written = aw.concepts.states(heard, at="last", layers=0, stack="decoder")
+    assert written.lengths.tolist() == [len(each.axes("decoder")[0]) for each in heard]
+    assert (written.positions == written.lengths - 1).all()
+
+
 def test_a_table_names_the_texts_and_a_selection_keeps_them(classifier) -> None:
     found = aw.concepts.states(*classifier, TEXTS, layers=[0, 3], target="negative")
     rows = found.to_rows()
@@ -128,6 +146,32 @@ def test_a_table_names_the_texts_and_a_selection_keeps_them(classifier) -> None:
     some = found.select([2, 0], layers=3)
     assert some.texts == (TEXTS[2], TEXTS[0])
     assert np.array_equal(some.values[:, 0], found.layer(3)[[2, 0]])
+
+
+@pytest.mark.parametrize("normalised", ["none", "layer_norm"])
+def test_features_of_an_autoencoder_are_states_with_gradients_along_their_directions(
+    classifier, normalised
+) -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(384, 32), torch.randn(32, 384), torch.randn(384) / 9, torch.zeros(32)
+    sae = aw.SAE(*weights, normalize_activations=normalised)
+    found = aw.concepts.states(*classifier, TEXTS, layers=[2, 3], at="cls", target="negative")
+    active = found.features(sae, layer=3)
+    h = torch.tensor(found.layer(3))
+    assert (active.shape, active.layers, active.texts) == ((3, 1, 32), (3,), found.texts)
+    np.testing.assert_allclose(active.values[:, 0], sae.encode(h).detach(), atol=1e-5)
+    # A feature turned up by a little moves the state along its direction, and the target by the gradient.
+    ((before,), (after,)) = (sae.decode(sae.encode(h)[[1]] + step, h[[1]]) for step in (0, torch.eye(32)[5]))
+    along = found.gradient(3)[1] @ (after - before).detach().numpy()
+    assert active.gradients[1, 0, 5] == pytest.approx(along, rel=1e-4, abs=1e-5)
+    assert "mean state" in repr(aw.concepts.states(*classifier, TEXTS, layers=3).features(sae))
+    with pytest.raises(ValueError, match="layers 2, 3: choose the one that the SAE reads"):
+        found.features(sae)
+    with pytest.raises(ValueError, match="384 wide, but the SAE reads states of width 8"):
+        found.features(aw.SAE(torch.ones(8, 2), torch.ones(2, 8), torch.zeros(8), torch.zeros(2)), layer=2)
+    labels = ["no", "yes", "no"] * 8
+    many = aw.concepts.states(*classifier, TEXTS * 8, layers=3).features(sae)
+    assert aw.evaluate.probe(many, labels, resamples=5).metrics[0] == "accuracy"
 
 
 @pytest.mark.parametrize(

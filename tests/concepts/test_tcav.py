@@ -288,5 +288,26 @@ def test_what_makes_a_concept_doubtful_is_said() -> None:
     texts = [f"text {at}" for at in range(30)]
     notes = " ".join(concept_sets({"few": texts[:4]}, texts, texts[:4], "test").notes)
     assert "few has 4 texts" in notes
-    assert "4 text(s) of few are also random" in notes
+    assert "4 texts of few are also random" in notes
     assert "4 of 4 texts of few are examples" in notes
+    others = [f"other {at}" for at in range(10)]
+    once = concept_sets({"c": texts[:10], "d": texts[9:19]}, [texts[0], *others], texts[20:], "test").notes
+    assert once == (
+        "1 text of c is one of d, too: their directions are alike by that",
+        "1 text of c is also a random one, and is left out there",
+    )
+    three = {"c": texts[:10], "d": texts[:10], "e": texts[:12]}
+    assert concept_sets(three, others, texts[12:], "test").notes == (
+        "10 texts of c are of d, too (and so in 2 more pairs): their directions are alike by that",
+    )
+    twice = concept_sets({"c": texts[:10] * 2}, others[:3], texts[:1], "test").notes
+    assert twice == (
+        "concepts['c'] holds 10 texts twice: counted once",
+        "1 example: a score is a share of few, and hardly determined",
+        "3 random texts: every run draws nearly the same, and the band is narrow",
+    )
+
+
+def test_a_concept_needs_a_target() -> None:
+    with pytest.raises(ValueError, match="target is None; name the class"):
+        aw.concepts.tcav(None, None, {"c": ["one", "two"]}, ["a text"], None, random=["a", "b"])

@@ -74,9 +74,8 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
 def control_labels(task: ProbeTask, control: Control, rng: np.random.Generator) -> Rows:
     """Return labels that say nothing, drawn from the distribution of the true ones.
 
-    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019); "
-    ""shuffle"
-    exchanges labels among examples.
+    "type" draws one label for every type, which a probe can only learn by heart (Hewitt and Liang 2019);
+    "shuffle" exchanges labels among examples.
 
     Raises:
         ValueError: If `control` is unknown, or types are needed and not given.

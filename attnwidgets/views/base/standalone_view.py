@@ -53,9 +53,13 @@ class StandaloneView(View):
         store = TileStore()
         store.header = describe((), Pack((), (0, "-")), {})
         store.acquire(self._holder)
-        selection = Selection(store)
+        selection = self._selection_in(store)
         selection.acquire(self._holder)
         return {"store": store, "selection": selection}
+
+    def _selection_in(self, store: TileStore) -> Selection:
+        """Return the selection that this view joins."""
+        return Selection(store)
 
     def _reopen(self) -> None:
         super()._reopen()

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from attnwidgets.views.base.options import TitleOptions
+    from attnwidgets.views.base.selection import Selection
     from attnwidgets.views.wire.handlers import Answer
+    from attnwidgets.views.wire.store import TileStore
 
 LONGEST = 500
 """Characters of a text that the browser is told; the rest is cut off."""
@@ -57,13 +59,11 @@ class TextsView(StandaloneView):
         sources = [] if self._linked is None else self._linked.sources()
         return sorted({layer for source in sources for layer in source.layers})
 
-    def _connect(self, *, fixed: bool) -> dict[str, Any]:
-        own = super()._connect(fixed=fixed)
+    def _selection_in(self, store: TileStore) -> Selection:
+        # An own one is not made where it is not needed: closed at once, it would be an error in the browser.
         if self._linked is None or self._linked.comm is None:
-            return own
-        own["selection"].release(self._holder)
-        self._linked.selection.acquire(self._holder)
-        return own | {"selection": self._linked.selection}
+            return super()._selection_in(store)
+        return self._linked.selection
 
     def _follow(self, change: Any) -> None:
         """Move to the selection of the text that the linked view shows now."""

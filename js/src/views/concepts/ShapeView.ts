@@ -9,7 +9,7 @@ import { decimal } from "../circuits/words.ts";
 import { topOf } from "./influence.ts";
 import { createOpening, inWords, showNotes, textStrip } from "./opening.ts";
 import { drawPair } from "./pairMap.ts";
-import { levelName, lossWords, percent, type ShapeOptions, type Shapes } from "./shapes.ts";
+import { levelName, lossWords, percent, type ShapeOptions, type Shapes, slotNames } from "./shapes.ts";
 
 export const renderShapeView = view((ctx, root, signal) => {
   const options = (): ShapeOptions => ctx.options as ShapeOptions;
@@ -118,9 +118,9 @@ export const renderShapeView = view((ctx, root, signal) => {
           "data-share": name,
           "data-pair": String(place),
           "aria-pressed": String(place >= 0 ? place === pair : isChosen("share", name)),
-          title: name,
+          title: slotNames(name),
         },
-        h("span.shape-name", { dir: "auto" }, shortLabel(name, 36)),
+        h("span.shape-name", { dir: "auto" }, shortLabel(slotNames(name), 36)),
         bar,
         h("span.concept-value", percent(share)),
       );
@@ -175,7 +175,7 @@ export const renderShapeView = view((ctx, root, signal) => {
       words = `${inWords(levelName(first?.levels[a] ?? ""), 30)} with ${inWords(levelName(second?.levels[b] ?? ""), 30)} adds ${decimal(pair?.values[a]?.[b] ?? Number.NaN, 4, true)} beyond what each adds alone`;
     } else if (chosen?.kind === "share") {
       const share = what.shares.find(([name]) => name === chosen?.at)?.[1] ?? null;
-      words = `${safeText(chosen.at)} explains ${percent(share)} of the variance`;
+      words = `${safeText(slotNames(chosen.at))} explains ${percent(share)} of the variance`;
     } else if (chosen?.kind === "text") {
       const one = what.worst.find(([at]) => String(at) === chosen?.at);
       if (one)

@@ -44,6 +44,9 @@ export interface ShapeOptions extends TextsOptions {
 /** A level as it is read: an empty one is named. */
 export const levelName = (level: string): string => (level.trim() === "" ? "(nothing)" : level.trim());
 
+/** Slots of a share as they are read; Python joins their names with an x. */
+export const slotNames = (share: string): string => share.replaceAll(" x ", " × ");
+
 /** A share in percent; what is smaller than its last digit has a bound. */
 export function percent(share: number | null): string {
   if (share === null) return "–";
