@@ -78,7 +78,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
     legend: scale.element,
     body: [h("div.sentence-body", pane, panel.element)],
     skeleton: "rows",
-    hint: "Click a sentence, or use the arrow keys: what it depends on, and what depends on it.",
+    hint: "Click a sentence: what does it depend on?",
     actions: [copy.element],
   });
   const body = root.querySelector(".aw-sentence-body") as HTMLElement;
