@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.course.records import MIME
 from attnwidgets import sphinx as extension
 from tests.sphinx.site import NASTY, attention, broken_links, build
 
@@ -164,6 +165,22 @@ def test_public_views_are_those_that_a_page_can_name(site):
     assert {"Explorer", "Heatmap", "TokenStrip"} <= set(named)
 
 
+def notebook_showing(data):
+    """Return a notebook whose only cell has an output."""
+    cell = {"cell_type": "code", "id": "b", "execution_count": 1, "metadata": {}}
+    shown = {"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Kept"},
+            {**cell, "source": "import attnwidgets as aw\nview", "outputs": [shown]},
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook)
+
+
 def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
     pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
     picture = base64.b64encode((root / "docs" / "design-light.png").read_bytes()).decode()
@@ -173,25 +190,7 @@ def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
         "image/png": picture,
         "text/plain": "Heatmap()",
     }
-    notebook = {
-        "cells": [
-            {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Kept"},
-            {
-                "cell_type": "code",
-                "id": "b",
-                "execution_count": 1,
-                "metadata": {},
-                "source": "import attnwidgets as aw\nview",
-                "outputs": [
-                    {"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}
-                ],
-            },
-        ],
-        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-    pages = {"index.ipynb": json.dumps(notebook)}
+    pages = {"index.ipynb": notebook_showing(data)}
     extensions = ["myst_nb", "attnwidgets.sphinx"]
     out, warnings = build(tmp_path, pages, extensions=extensions, nb_execution_mode="off")
     assert "index.ipynb: WARNING: attnwidgets: this notebook was not executed" in warnings
@@ -199,3 +198,18 @@ def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
     assert len(re.findall(r"<img [^>]*\.png", text)) == 1
     assert "shown_views" not in text
     assert "widget-view" not in text
+
+
+def test_the_record_of_an_answer_is_no_unknown_output_and_is_not_shown(tmp_path):
+    pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
+    question = aw.ask.number("How many?", id="q1")
+    question.answer = 7
+    data = {MIME: question.record, "text/html": "<p>How many?</p>", "application/x-other": "x"}
+    extensions = ["myst_nb", "attnwidgets.sphinx"]
+    pages = {"index.ipynb": notebook_showing(data)}
+    out, warnings = build(tmp_path, pages, extensions=extensions, nb_execution_mode="off")
+    unknown = re.findall(r"unknown output mime type: (\S+)", warnings)
+    assert unknown == ["application/x-other"]
+    text = (out / "index.html").read_text()
+    assert "<p>How many?</p>" in text
+    assert MIME not in text

@@ -1,0 +1,24 @@
+"""Answers to questions in the outputs of notebooks, as MyST-NB renders them: not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attnwidgets.course.records import MIME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class AnswerOutput:
+    """A plugin of MyST-NB, found by its entry point; without it every question is warned of as unknown output.
+
+    The record of an answer stands beside the view and the static copy of its question, which the page shows.
+    """
+
+    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = ()
+
+    @staticmethod
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[Any] | None:  # noqa: ARG004, FBT001
+        """Return no nodes for the record of an answer, and None for what others render."""
+        return [] if data.mime_type == MIME else None
