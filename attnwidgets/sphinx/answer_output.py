@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AnswerOutput:
-    """A plugin of MyST-NB, found by its entry point; without it every question is warned of as unknown output.
+    """A plugin of MyST-NB, found by its entry point; without it every question is an unknown output.
 
     The record of an answer stands beside the view and the static copy of its question, which the page shows.
     """
@@ -19,6 +19,6 @@ class AnswerOutput:
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = ()
 
     @staticmethod
-    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[Any] | None:  # noqa: ARG004, FBT001
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[Any] | None:  # noqa: ARG004
         """Return no nodes for the record of an answer, and None for what others render."""
         return [] if data.mime_type == MIME else None

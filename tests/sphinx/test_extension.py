@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import attnwidgets as aw
-from attnwidgets.course.records import MIME
 from attnwidgets import sphinx as extension
+from attnwidgets.course.records import MIME
 from tests.sphinx.site import NASTY, attention, broken_links, build
 
 INDEX = """
