@@ -74,6 +74,7 @@ def propagate(
     rule: Rule,
     bias: Bias = "absorb",
     place: Place = "embedding",
+    plane: str = "",
     heads: bool = False,
     hook_points: Sequence[HookPoint] = (),
     hidden_states: bool = False,
@@ -89,6 +90,7 @@ def propagate(
         rule: See `Settings`.
         bias: See `Settings`.
         place: See `differentiable`.
+        plane: The input whose numbers are not vectors of tokens but pixels, or bins of a spectrogram.
         heads: Whether the relevance of the heads' outputs is kept.
         hook_points: Hook points in the model where states and gradients are kept whole.
         hidden_states: Whether the scores read hidden states.
@@ -124,7 +126,7 @@ def propagate(
             if not usable([grads[at] for at in tensors if at[0] == "inputs"], graph):
                 raise ValueError(diagnosis(value, graph, trace.default_stack, purpose))
             for at, tensor in tensors.items():
-                kept[at].append(_summary(at[0], tensor.detach(), grads[at]))
+                kept[at].append(_summary(at[0], tensor.detach(), grads[at], whole=at[1] == plane))
         explained = torch.stack([value.detach().cpu() for value in values])
     relevances = _relevances(graph, explained, {at: torch.stack(rows) for at, rows in kept.items()})
     for hook_point in hook_points:
@@ -147,7 +149,7 @@ def _keeper(passing: dict[str, Tensor], name: str) -> Callable[[Tensor], Tensor]
     return keep
 
 
-def _summary(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
+def _summary(kind: str, values: Tensor, gradient: Tensor, *, whole: bool) -> Tensor:
     """Return the result for one tensor: relevance summed over the width, or the gradient at a hook point."""
     if kind == "hooks":
         return gradient[0].cpu()
@@ -156,7 +158,7 @@ def _summary(kind: str, values: Tensor, gradient: Tensor) -> Tensor:
         return relevance.sum().cpu()
     if kind == "inputs":
         # The method decides how to sum the numbers of an image or of sound.
-        vectors = relevance.dim() == len(("token", "width"))
+        vectors = not whole and relevance.dim() == len(("token", "width"))
         return relevance.double().sum(-1).cpu() if vectors else relevance.cpu()
     return relevance.sum(-1).cpu()
 

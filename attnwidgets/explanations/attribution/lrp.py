@@ -161,6 +161,7 @@ def lrp(
         rule=rule,
         bias=bias,
         place=at,
+        plane=plane.name if plane else "",
         heads=of == "heads",
         hidden_states=targets.hidden_states,
         precision=precision,

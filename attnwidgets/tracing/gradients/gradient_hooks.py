@@ -64,9 +64,10 @@ class BlockHooks:
                 hidden_seen = True
                 # Inputs without an embedding, such as patches and frames, get their leaf here.
                 if self.ends and not states and self.stack not in self.graph.inputs:
-                    value = value if self.replace is None else self.replace
-                    value = value.detach().clone().requires_grad_()
-                    self.graph.inputs[self.stack] = value
+                    value = self._leaf(value if self.replace is None else self.replace)
+                elif not (self.ends or states or value.requires_grad):
+                    # A decoder's tokens, where gradients end at the sound or picture that its encoder reads.
+                    value = self._leaf(value)
                 states.append(value)
                 return value.clone()
             if isinstance(value, Tensor) and value.requires_grad:
@@ -79,6 +80,11 @@ class BlockHooks:
         replaced = {name: keep(kwargs[name]) for name in order}
         self.graph.beside[self.stack].append(tuple(beside))
         return args, {name: replaced[name] for name in kwargs}
+
+    def _leaf(self, value: Tensor) -> Tensor:
+        leaf = value.detach().clone().requires_grad_()
+        self.graph.inputs[self.stack] = leaf
+        return leaf
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         """Keep the output of the last block: a forward hook."""

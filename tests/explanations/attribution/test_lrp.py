@@ -24,6 +24,7 @@ from attnwidgets.tracing.recording.twin import twin_of
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
+from tests.tracing.test_frames import Bins, noise
 
 IDS = [5, 17, 31, 9]
 
@@ -203,6 +204,32 @@ def test_sound_is_read_by_frame():
     )
     assert found.source_unit.times is not None
     assert np.abs(found.values).max() > 1e-4
+
+
+def test_a_transcribers_sound_is_read_by_bin_beside_the_tokens_of_its_text():
+    model = tiny.whisper()
+    for parameter in model.parameters():
+        parameter.data *= 6  # so that the sound decides something
+    found = trace(model, Bins(first=True), audio=noise(9_000))
+    features, ids = (found.inputs[name] for name in ("input_features", "decoder_input_ids"))
+    by_bin = lrp(found, 7, at="input", unit="bin")
+    by_frame = lrp(found, 7, at="input")
+
+    leaf = features.clone().requires_grad_()
+    twin = twin_of(model)
+    # Where a sound and a text are multiplied, each has its share: the tokens of the text are no constants.
+    tokens = twin.model.decoder.embed_tokens(ids).detach().requires_grad_()
+    with implementation(twin, "eager"), single_activations(twin), Rules("attnlrp"):
+        logits = twin(input_features=leaf.clone(), decoder_inputs_embeds=tokens.clone()).logits
+    relevance = (leaf * torch.autograd.grad(logits[0, -1, 7], leaf)[0]).detach()[0]
+    largest = float(relevance.abs().max())
+    assert largest > 1e-5
+    wanted = np.sort(relevance.numpy().ravel())
+    np.testing.assert_allclose(np.sort(by_bin.values), wanted, atol=1e-4 * largest)
+    assert by_frame.values.sum() == pytest.approx(float(relevance.sum()), abs=1e-3 * largest)
+    # The tokens of the text have the rest of what reaches inputs, as where gradients end at the blocks.
+    told = by_bin.provenance["conservation"]["sum"][0] - by_bin.values.sum()
+    assert told == pytest.approx(lrp(found, 7, at="block", stack="decoder").values.sum(), rel=1e-4)
 
 
 def test_a_target_may_be_any_number_of_the_outputs():
