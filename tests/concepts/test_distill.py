@@ -115,7 +115,7 @@ def test_a_table_and_a_figure_show_shapes_and_shares(soups) -> None:
     assert rows[1] == {"slot": "how", "level": "not ", "effect": soups.shapes["how"][1]}
     assert len(rows) == 9 + 27
     words = {text.get_text() for axes in soups.figure().axes for text in axes.texts}
-    assert {"how", "adj", "(nothing)", "how x adj"} <= words
+    assert {"how", "adj", "(nothing)", "how × adj"} <= words
 
 
 def test_the_reference_is_met_on_the_demo_classifier(shared: Any) -> None:

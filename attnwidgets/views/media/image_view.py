@@ -10,7 +10,6 @@ from attnwidgets.views.base.options import PaletteOptions
 from attnwidgets.views.base.view import View
 from attnwidgets.views.media.handlers import picture_handlers
 from attnwidgets.views.media.patches import units_on_grid
-from attnwidgets.vision.test_time_registers import test_time_registers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,6 +92,8 @@ class ImageView(View):
                 raise ValueError(
                     "ImageView(registers=...) runs the model again: give the trace, with its model."
                 )
+            from attnwidgets.vision.test_time_registers import test_time_registers  # runs a model
+
             test_time_registers(self.pictured, self._registers)
 
     def _own_options(self) -> dict[str, Any]:
