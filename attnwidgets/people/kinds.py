@@ -65,7 +65,7 @@ def labels_of(kind: str, items: Sequence[Item], given: Sequence[str] | None) -> 
     """Return what can be answered in a simulation; () in other kinds.
 
     Raises:
-        ValueError: There are fewer than two, one is given twice, or a prediction is none of them.
+        ValueError: There are fewer than two, one is given twice, or a prediction is not among them.
     """
     if kind not in SIMULATIONS:
         return ()

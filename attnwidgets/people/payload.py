@@ -102,5 +102,5 @@ def _malformed(payload: Mapping[str, Any]) -> str | None:
         texts = all(isinstance(one, str) for one in (item, condition, other))
         times = all(one is None or isinstance(one, (int, float)) for one in (first, ms))
         if role not in ROLES or not texts or not times or not isinstance(position, int) or side not in (0, 1):
-            return f"it has a row that is none: {str(row)[:80]}"
+            return f"it has a malformed row: {str(row)[:80]}"
     return None

@@ -38,7 +38,7 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
         - answers that were edited (their digest does not fit) are set aside;
         - of a person handed in twice, the copy with more answers counts;
         - two people with one code both count, the second as `code-2`, since they saw the same order;
-        - an answer that the study did not ask for, or that is none, is set aside.
+        - an answer that the study did not ask for, or that is not valid for its question, is set aside.
 
     Raises:
         FileNotFoundError: There is no such file.

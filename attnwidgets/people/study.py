@@ -228,7 +228,7 @@ class Study:
             Responses, as `aw.people.read_responses` returns them.
 
         Raises:
-            ValueError: The agent lacks a condition, or returns what is no answer.
+            ValueError: The agent lacks a condition, or returns something that is not a valid answer.
 
         Example:
             >>> why = {"a": "why"}

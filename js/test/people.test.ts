@@ -82,7 +82,7 @@ test("a line is Python's, and a file holds the same", () => {
   );
 });
 
-test("choices, checks and what is told of practice items", () => {
+test("choices, attention checks, and the feedback on practice items", () => {
   assert.deepEqual(
     choicesOf(STUDY).map(({ value }) => value),
     ["nein", "ja"],

@@ -163,7 +163,7 @@ def test_malformed_rows_with_a_right_digest_are_refused_in_words(made, tmp_path)
     rows = payload(made, code)["rows"]
     for changes, match in (
         ({"rows": [rows[0][:3]]}, "do not hold 9 values"),
-        ({"rows": [["boss", *rows[0][1:]]]}, "a row that is none"),
+        ({"rows": [["boss", *rows[0][1:]]]}, "a malformed row"),
         ({"code": "Eve Smith"}, "4 to 16 small letters"),
         ({"kind": "guess"}, "its kind is 'guess'"),
     ):
