@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnwidgets.circuits.patching import UNDEFINED, CheckedCell
+from attnwidgets.circuits.patching import CheckedCell, share_unit
 from attnwidgets.circuits.suffix_runs import Cell
 
 if TYPE_CHECKING:
@@ -90,10 +90,8 @@ def _checked(
 ) -> list[CheckedCell]:
     """Return what patching gives for some cells, beside their estimates; later layers run together."""
     cells = sorted(cells, key=lambda chosen: -chosen[0].layer)
-    before, after = runs.recorded[base].score, runs.recorded[1 - base].score
-    gap = after - before
-    defined = abs(gap) > UNDEFINED * max(1.0, abs(before), abs(after))
-    unit = gap if defined else float("nan")
+    before = runs.recorded[base].score
+    unit = share_unit(before, runs.recorded[1 - base].score)
     exact = runs.scores(base, [(cell,) for cell, _ in cells], min(batch_size, _TOGETHER)) - before
     return [
         CheckedCell(

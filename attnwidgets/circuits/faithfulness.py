@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from attnwidgets.circuits.components import Component, component_of, components
 from attnwidgets.circuits.pair import pair_of
-from attnwidgets.circuits.patching import UNDEFINED
+from attnwidgets.circuits.patching import share_unit
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
@@ -84,9 +82,7 @@ def faithfulness(
         patches = [[_cell(part) for part in every if part not in kept]]
         score = float(runs.scores(0, patches, 1)[0])
         whole, none = (recorded.score for recorded in runs.recorded)
-    gap = whole - none
-    share = (score - none) / gap if abs(gap) > UNDEFINED * max(1.0, abs(whole), abs(none)) else np.nan
-    return Faithfulness(float(share), score, whole, none, len(kept), len(every))
+    return Faithfulness((score - none) / share_unit(none, whole), score, whole, none, len(kept), len(every))
 
 
 def _is_end(part: Any) -> bool:

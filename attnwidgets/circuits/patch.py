@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from attnwidgets.circuits.aligned import AlignedTexts
 from attnwidgets.circuits.estimate import estimated
 from attnwidgets.circuits.pair import Pair, pair_of, said_difference
 from attnwidgets.circuits.patched_pair import PatchedPair
-from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction, Patching
+from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching, share_unit
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
@@ -221,9 +222,7 @@ def patch_cells(
     ) as runs:
         after, predictions = runs.outcome(base, wanted)
         before, source = runs.recorded[base].score, runs.recorded[1 - base].score
-    gap = source - before
-    share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(source)) else np.nan
-    return PatchedCells(float(share), before, after, source, predictions)
+    return PatchedCells((after - before) / share_unit(before, source), before, after, source, predictions)
 
 
 def _chosen_sites(sites: Any) -> tuple[Site, ...]:
@@ -329,7 +328,7 @@ def _result(
 ) -> Patching:
     clean, corrupt = (recorded.score for recorded in runs.recorded)
     notes = [*targets.notes]
-    if abs(clean - corrupt) <= UNDEFINED * max(1.0, abs(clean), abs(corrupt)):
+    if math.isnan(share_unit(corrupt, clean)):
         notes.append(
             "the runs do not differ in the target, so that there are no shares; see .raw, or name a foil"
         )

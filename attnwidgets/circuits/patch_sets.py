@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.patch import cell_of
-from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction
+from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.suffix_runs import SuffixRuns
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
@@ -95,6 +95,5 @@ def patch_sets(
     with SuffixRuns(pair, targets, sites, "circuits.patch_sets") as runs:
         after[order] = runs.scores(base, [wanted[number] for number in order], batch_size)
         before, source = runs.recorded[base].score, runs.recorded[1 - base].score
-    raw, gap = after - before, source - before
-    alike = abs(gap) <= UNDEFINED * max(1.0, abs(before), abs(source))
-    return PatchedSets(np.full(len(raw), np.nan) if alike else raw / gap, raw, before, source)
+    raw = after - before
+    return PatchedSets(raw / share_unit(before, source), raw, before, source)

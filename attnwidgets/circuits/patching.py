@@ -39,6 +39,12 @@ _LABELS = (
 _TWO = 2
 
 
+def share_unit(base: float, source: float) -> float:
+    """Return m(source) - m(base), of which shares are taken; NaN if it is too small for shares."""
+    gap = source - base
+    return gap if abs(gap) > UNDEFINED * max(1.0, abs(base), abs(source)) else float("nan")
+
+
 class RankedCell(NamedTuple):
     """A patched place and what it carries.
 
@@ -182,8 +188,7 @@ class Patching(Explanation):
     @property
     def gap(self) -> float:
         """m(source) - m(base); NaN if it is too small for shares."""
-        gap = self.source - self.base
-        return gap if abs(gap) > UNDEFINED * max(1.0, abs(self.clean), abs(self.corrupt)) else float("nan")
+        return share_unit(self.base, self.source)
 
     @property
     def values(self) -> Mapping[str, Array]:  # type: ignore[override]  # one array for each site

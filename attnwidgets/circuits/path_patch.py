@@ -5,14 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from attnwidgets._errors import require_choice
 from attnwidgets.circuits.aligned import scored
 from attnwidgets.circuits.components import Component, component_of
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.patch import PatchedCells
-from attnwidgets.circuits.patching import DIRECTIONS, UNDEFINED, Direction
+from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.set_activations import activations_of, set_activations
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
@@ -91,9 +89,7 @@ def path_patch(
             heard = activations_of(base, _site(last), [last.layer], pair.stack)[last.layer]
         heard = heard if last.head is None else heard[last.head][None].expand_as(heard)
         after = scored(base, targets, [_set(base, last, heard, pair.stack)])
-    gap = other - before
-    share = (after - before) / gap if abs(gap) > UNDEFINED * max(1.0, abs(before), abs(other)) else np.nan
-    return PatchedCells(float(share), before, after, other)
+    return PatchedCells((after - before) / share_unit(before, other), before, after, other)
 
 
 def _receiver(given: Any, trace: Trace, stack: str) -> Component:

@@ -13,7 +13,7 @@ from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT, cache_copies
 from attnwidgets.intervene.preview import preview
 from attnwidgets.intervene.suppress import suppress
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.cache_names import NAMES, cache_parameter, cache_returned
+from attnwidgets.tracing.recording.cache_names import cache_parameter, cache_returned
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Suffixes:
             name: value[:, start:] if name in BY_TOKEN else value
             for name, value in self._trace.inputs.items()
         }
-        name = cache_parameter(forward_parameters(self._model)) or NAMES[0]
+        name = cast("str", cache_parameter(forward_parameters(self._model)))  # by which it gave its cache
         options = {"return_dict": True, "use_cache": True, name: cache}
         with recording(self._twin):
             outputs = self._trace.call(self._twin, inputs, options, {})
