@@ -13,6 +13,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from pages import write_between
 from tested import ROOT
 
 from attnwidgets.explanations.registry.registry import Method, methods
@@ -120,9 +121,7 @@ def main() -> None:
     if not parser.parse_args().write:
         sys.stdout.write(text)
         return
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    write_between(PAGE, BEGIN, END, text)
 
 
 if __name__ == "__main__":

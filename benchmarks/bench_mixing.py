@@ -32,6 +32,7 @@ import plain
 import plain_decompx
 import torch
 from allocated import peak
+from pages import write_between
 
 import attnwidgets as aw
 
@@ -146,10 +147,7 @@ def main() -> None:
                     lines.append(compare(name, model, method, n, options.repeats))
                     print(lines[-1], flush=True)
     if options.write:
-        page = README.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        text = "\n".join(lines)
-        README.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        write_between(README, BEGIN, END, "\n".join(lines))
 
 
 if __name__ == "__main__":

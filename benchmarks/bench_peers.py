@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from browser import Cost, Page, libraries, opened
+from pages import write_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -390,9 +391,7 @@ def main() -> None:
     text = report(rows, further, options)
     print(text)
     if options.write:
-        page = HERE / "README.md"
-        before, rest = page.read_text().split(BEGIN)
-        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        write_between(HERE / "README.md", BEGIN, END, text)
 
 
 if __name__ == "__main__":

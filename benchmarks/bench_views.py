@@ -25,6 +25,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
 from browser import FLAGS, executable
+from pages import write_between
 
 import attnwidgets as aw
 
@@ -183,9 +184,7 @@ def main() -> None:
         f"{LAYERS} layers of {HEADS} heads, matrices present."
     )
     if args.write:
-        text = README.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        README.write_text("\n".join([before + BEGIN, caption, "", *lines, END]) + after, encoding="utf-8")
+        write_between(README, BEGIN, END, "\n".join([caption, "", *lines]))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
+from pages import write_between
 
 import attnwidgets as aw
 from attnwidgets.circuits.estimate import estimated
@@ -209,9 +210,7 @@ def main() -> None:
     text = tables(found, heads, true, len(every))
     print(text)
     if options.write:
-        before, _, rest = TABLES.read_text(encoding="utf-8").partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        TABLES.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}", encoding="utf-8")
+        write_between(TABLES, *MARKS, text)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers as hf
+from pages import write_between
 
 import attnwidgets as aw
 
@@ -199,9 +200,7 @@ def main() -> None:
     text = "\n".join([versions + ".", "", *table])
     print(text)
     if "--write" in sys.argv:
-        page = PAGE.read_text()
-        before, rest = page.split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        write_between(PAGE, BEGIN, END, text)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import numpy as np
+from pages import write_between
 
 import attnwidgets as aw
 
@@ -192,9 +193,7 @@ def main() -> None:
     text = "\n\n".join([note, *parts])
     print(text)
     if chosen.write:
-        before, rest = TABLES.read_text(encoding="utf-8").split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        TABLES.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}", encoding="utf-8")
+        write_between(TABLES, *MARKS, text)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 from cue_contribution import DATA, SUBSETS, TABLES, by_layer
+from pages import write_between
 from torch import nn
 
 import attnwidgets as aw
@@ -142,9 +143,7 @@ def main() -> None:
     text = "\n\n".join([note, *(by_layer(card, metric, list(card.x)) for metric in card.metrics)])
     print(text)
     if chosen.write:
-        before, rest = TABLES.read_text(encoding="utf-8").split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        TABLES.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}", encoding="utf-8")
+        write_between(TABLES, *MARKS, text)
 
 
 if __name__ == "__main__":

@@ -126,9 +126,9 @@ def patch(
     """
     require_choice("how", how, HOWS)
     chosen = _chosen_sites(sites)
-    for name, number, least in (("batch_size", batch_size, 1), ("checked", checked, 0)):
-        if number < least:
-            raise ValueError(f"{name} must be {least} or more, not {number}.")
+    for name, number in (("batch_size", batch_size), ("checked", checked)):
+        if number < 1:
+            raise ValueError(f"{name} must be 1 or more, not {number}.")
     pair = pair_of(clean, corrupt, stack, "patch", model, tokenizer, unequal=align)
     targets = resolve_target_set(pair.clean, target, foil, "patch").single("patch")
     directions: tuple[Direction, ...] = DIRECTIONS if how == "both" else (how,)

@@ -12,6 +12,10 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 import attnwidgets as aw
 from attnwidgets.circuits import suffix_runs
+from attnwidgets.circuits.estimate import estimated
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.suffix_runs import SuffixRuns
+from attnwidgets.explanations.targets.target_set import resolve_target_set
 from tests.intervene.made import logits, t5
 from tests.tracing import tiny
 
@@ -212,10 +216,18 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     passes = []
     backward = suffix_runs.gradients
     monkeypatch.setattr(suffix_runs, "gradients", lambda *a: (passes.append(1), backward(*a))[1])
-    with counted(LlamaDecoderLayer) as whole, pytest.raises(ValueError, match="checked is empty"):
-        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
+    both = pair_of(clean, corrupt, None, "patch")
+    targets = resolve_target_set(clean, 7, 9, "patch").single("patch")
+    with counted(LlamaDecoderLayer) as whole, SuffixRuns(both, targets, ALL, "patch", [1]) as runs:
+        raw, checked = estimated(runs, both, ALL, 1, 0, 32)
     assert whole["tokens"] <= 2 * 6 * 20
     assert len(passes) == 1
+    assert checked == []
+    found = aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
+    for site in ALL:
+        np.testing.assert_array_equal(raw[site], found.raw[site])
+    with pytest.raises(ValueError, match="checked must be 1 or more, not 0"):
+        aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True, checked=0)
 
 
 # -- properties ------------------------------------------------------------------------------------
