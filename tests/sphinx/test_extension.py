@@ -203,7 +203,7 @@ def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
 def test_the_record_of_an_answer_is_no_unknown_output_and_is_not_shown(tmp_path, monkeypatch):
     pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
     monkeypatch.chdir(tmp_path)  # where the answer is kept
-    question = aw.ask.number("How many?", id="q1")
+    question = aw.ask.number("How many?", id="sphinx-record")  # no other test asks by this name
     question.answer = 7
     data = {MIME: question.record, "text/html": "<p>How many?</p>", "application/x-other": "x"}
     extensions = ["myst_nb", "attnwidgets.sphinx"]
