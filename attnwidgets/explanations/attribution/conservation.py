@@ -19,6 +19,9 @@ TOLERANCE = 1e-4
 _NOISE = 1e-6
 """A target this small beside the model's outputs is what rounding left of terms that cancel."""
 
+_AS_LARGE = 1e-5
+"""Outputs that differ by this much of the largest are as large as it."""
+
 _EPSILON = 1e-5
 _ENOUGH = 12  # tokens
 _CANDIDATES = 64
@@ -234,13 +237,17 @@ def _problem(target: float, sums: dict[str, tuple[float, ...]], tolerance: float
 
 def _largest_output(outputs: Any) -> list[Tensor]:
     """Return the output of the last row that is farthest from zero, where rounding matters least."""
+    import torch
+
     from attnwidgets.tracing.recording.recorder import main_output
 
     output = main_output(outputs)
     if output is None:
         raise ValueError("the model returns no numbers to explain")
     row = (output if output.dim() == len(("batch", "class")) else output[:, -1]).flatten(1)
-    return [row[:, row.detach().abs().argmax(-1)[0]]]
+    sizes = row.detach()[0].abs()
+    # Two classes may be as far from zero as each other: the first one, not the one that rounding prefers.
+    return [row[:, int((sizes >= sizes.max() * (1 - _AS_LARGE)).to(torch.uint8).argmax())]]
 
 
 def _short_trace(model: nn.Module, trace: Any) -> Any:
