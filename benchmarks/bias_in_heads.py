@@ -106,7 +106,7 @@ def effects(model: Any, tokenizer: Any, pair: BiasPair) -> dict[str, Any]:
     for clean, corrupt, target, weight in runs_of(model, tokenizer, pair):
         both = pair_of(clean, corrupt, None, "bias_in_heads")
         targets = resolve_target_set(clean, target, None, "bias_in_heads").single("bias_in_heads")
-        with SuffixRuns(both, targets, ("attention", "head"), "bias_in_heads") as runs:
+        with SuffixRuns(both, targets, ("attention", "head"), "bias_in_heads", (0, 1)) as runs:
             he, she = (run.score for run in runs.recorded)
             found["total"] += weight * (she - he)
             for base, name in enumerate(KINDS_OF_EFFECT):

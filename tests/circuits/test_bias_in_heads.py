@@ -1,0 +1,35 @@
+"""The script of benchmarks/bias_in_heads.md: its shortcut gives what the public functions give."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import attnwidgets as aw
+
+START = "The mover said thank you to the housekeeper because"
+CONTINUATIONS = ("is grateful .", "cleaned the room .")
+
+
+def test_one_pair_beside_patching_one_by_one(root, monkeypatch):
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    script = importlib.import_module("bias_in_heads")
+    model, tokenizer = aw.demo_model("decoder")
+    pair = script.BiasPair(START, ("he", "she"), CONTINUATIONS)
+    found = script.effects(model, tokenizer, pair)
+
+    total, layers, heads = 0.0, 0.0, 0.0
+    for clean, corrupt, target, weight in script.runs_of(model, tokenizer, pair):
+        one = aw.circuits.patch(
+            clean, corrupt, target, sites=("attention", "head"), how="noise", estimate=True, checked=1
+        )
+        total += weight * (one.corrupt - one.clean)
+        heads = heads + weight * one.raw["head"]
+        tokens = range(len(clean.tokens))
+        sets = [[("attention", layer, token) for token in tokens] for layer in range(len(one.raw["head"]))]
+        layers = layers + weight * aw.circuits.patch_sets(clean, corrupt, sets, target, how="noise").raw
+    assert found["total"] == pytest.approx(total, rel=1e-4)
+    np.testing.assert_allclose(found["indirect of layers"], layers, atol=1e-5)
+    np.testing.assert_allclose(found["indirect of heads"], heads, atol=1e-5)
