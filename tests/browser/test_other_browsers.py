@@ -9,6 +9,9 @@ import re
 
 import pytest
 
+import attnwidgets as aw
+from attnwidgets.intervene.preview import preview
+
 from .checks import BLANK, CLIPPED, OVERLAPS
 from .lab import Lab, number, place
 from .webdriver import BROWSERS, Page, missing
@@ -29,6 +32,7 @@ explorer""",
     "heatmap = aw.Heatmap(aw.attention(trace))\nheatmap",
 )
 OUTPUT = ".jp-NotebookPanel .jp-OutputArea"
+CHANGED = ".aw-explorer .aw-chips[data-compared] .aw-chip"
 AFTER = """selector => [...document.querySelectorAll(selector)].map(chip =>
   [...chip.querySelectorAll("bdi, span, b")].map(part => part.innerText))"""
 
@@ -205,6 +209,34 @@ def test_a_link_opens_where_it_says(page, at, gallery_page):
     page.wait_for_function("scrollY > 100")
 
 
+def test_a_live_page_computes_what_the_model_says_of_a_typed_text(open_in, tmp_path):
+    model, tokenizer = aw.zoo.induction()
+    views = [aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb"), layer=1, head=0)]
+    aw.to_html(views, tmp_path / "live.html", live=True)
+    page = open_in()
+    page.goto((tmp_path / "live.html").as_uri())
+    computed = "s => document.querySelector(s)?.innerText.includes('Computed in this page')"
+    page.wait_for_function(computed, arg=".aw-live-about")
+    field = "[aria-label='your own text']"
+    page.evaluate("s => { document.querySelector(s).value = ''; }", field)
+    page.focus(field)
+    page.keyboard.type("abcdabcdab")
+    page.keyboard.press("Enter")
+    trace = aw.trace(model, tokenizer, "abcdabcdab")
+    page.wait_for_function(
+        "word => document.querySelector('.aw-explorer .aw-chips .aw-chip')?.innerText.startsWith(word)",
+        arg=trace.predictions(1)[0].label,
+    )
+    page.focus(".aw-explorer .aw-grid-plot")
+    page.keyboard.press("k")
+    page.wait_for_function("s => document.querySelector(s) !== null", arg=CHANGED)
+    after = preview(trace, aw.ablate_heads(trace, (1, 0))).after
+    wanted = {one.label: 100 * one.probability for one in after}
+    found = {label: float(share[:-2]) for _, label, _, _, share, *_ in page.evaluate(AFTER, CHANGED)}
+    assert found, "predictions before and after"
+    assert found == pytest.approx({label: wanted[label] for label in found}, abs=0.06)
+
+
 @pytest.fixture(scope="module")
 def live(open_in, jupyter_lab):
     """A notebook in JupyterLab, with a kernel and a model: an Explorer, and a map in a second cell."""
@@ -266,7 +298,7 @@ def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, 
     page.keyboard.press("k")
     out = {"kind": "ablate", "stack": "self", "layer": 3, "head": 2, "how": "zero"}
     live.until("explorer.selection.interventions", [out])
-    chips = f"{OUTPUT} .aw-explorer .aw-chips[data-compared] .aw-chip"
+    chips = f"{OUTPUT} {CHANGED}"
     page.wait_for_function("s => document.querySelector(s) !== null", arg=chips)
     found = {label: float(after[:-2]) for _, label, _, _, after, *_ in page.evaluate(AFTER, chips)}
     given = "preview(trace, aw.ablate_heads(trace, (3, 2)))"
