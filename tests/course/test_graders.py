@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import ast
-import csv
-import importlib.util
 import json
-import os
-import shutil
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +11,7 @@ import attnwidgets as aw
 from attnwidgets.course.errors import AnswerError
 
 from .made import sidecar, write
+from .tools import graded_by_nbgrader, graded_by_otter, require
 
 course = aw.course
 KEY = {"q1": course.exact("1.0", points=2), "q2": course.kendall(["a", "b", "c", "d"], points=4)}
@@ -44,26 +37,6 @@ def source(tmp_path):
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return write(tmp_path / "teacher" / "ps1.ipynb", made)
-
-
-def hand_in(folder, notebook, records):
-    folder.mkdir(parents=True)
-    shutil.copy(notebook, folder / "ps1.ipynb")
-    if records:
-        write(folder / "ps1.answers.json", sidecar(*records))
-
-
-def tool(name, *arguments, cwd):
-    package = Path(importlib.util.find_spec("attnwidgets").origin).parents[1]
-    paths = {
-        "PYTHONPATH": os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-    }
-    env = {**os.environ, **paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", name, *arguments]
-    done = subprocess.run(command, check=False, cwd=cwd, env=env, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 def test_otter_gets_a_test_for_every_share_and_all_points(tmp_path):
@@ -98,51 +71,22 @@ def test_what_no_test_can_hold_is_refused_by_name(source, tmp_path):
 
 @pytest.mark.extended
 def test_otter_runs_and_gives_full_and_partial_credit(source, tmp_path):
-    if importlib.util.find_spec("otter") is None:
-        pytest.skip("otter-grader is not installed (make test-all installs it)")
+    require("otter", "otter-grader")
     folder = course.to_otter(KEY, tmp_path / "otter")
-    tool(
-        "otter",
-        "generate",
-        "-t",
-        "tests",
-        "-c",
-        "otter_config.json",
-        "--no-environment",
-        "-o",
-        "a.zip",
-        cwd=folder,
-    )
     student = course.handout(source, tmp_path / "ps1.ipynb")
-    scores = []
-    for number, records in enumerate((RIGHT, PARTLY)):
-        handed = tmp_path / f"handed{number}.zip"
-        with zipfile.ZipFile(handed, "w") as archive:
-            archive.write(student, "ps1.ipynb")
-            archive.writestr("ps1.answers.json", json.dumps(sidecar(*records)))
-        out = tmp_path / f"out{number}"
-        out.mkdir()
-        tool("otter", "run", "-a", str(folder / "a.zip"), "-o", str(out), str(handed), cwd=tmp_path)
-        found = json.loads((out / "results.json").read_text())["tests"]
-        scores.append({one["name"]: one.get("score") for one in found if one["name"] in KEY})
+    answers = [json.dumps(sidecar(*records)) for records in (RIGHT, PARTLY)]
+    found = graded_by_otter(folder, student, answers, tmp_path / "out")
+    scores = [{name: tests[name] for name in KEY} for tests in found]
     assert scores == [{"q1": 2, "q2": pytest.approx(4)}, {"q1": 2, "q2": pytest.approx(4 * 4 / 6, abs=1e-4)}]
 
 
 @pytest.mark.extended
 def test_nbgrader_releases_without_the_key_and_gives_full_and_partial_credit(source, tmp_path):
-    if importlib.util.find_spec("nbgrader") is None:
-        pytest.skip("nbgrader is not installed (make test-all installs it)")
+    require("nbgrader", "nbgrader")
     home = tmp_path / "course"
     course.to_nbgrader(KEY, source, home)
-    write(home / "nbgrader_config.py", "c = get_config()\nc.CourseDirectory.course_id = 'x'\n"
-          "c.ExecutePreprocessor.timeout = 200\n")  # fmt: skip
-    tool("nbgrader", "generate_assignment", "ps1", "--create", "--force", cwd=home)
-    released = home / "release" / "ps1" / "ps1.ipynb"
+    given = {"full": RIGHT, "partly": PARTLY, "without": ()}
+    answers = {name: json.dumps(sidecar(*records)) if records else None for name, records in given.items()}
+    released, scores = graded_by_nbgrader(home, "ps1", answers)
     assert not [word for word in ("HIDDEN", "kendall", "exact") if word in released.read_text()]
-    for name, records in {"full": RIGHT, "partly": PARTLY, "without": ()}.items():
-        hand_in(home / "submitted" / name / "ps1", released, records)
-    tool("nbgrader", "autograde", "ps1", "--force", cwd=home)
-    tool("nbgrader", "export", cwd=home)
-    with (home / "grades.csv").open(newline="") as file:
-        scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
     assert scores == {"full": 6, "partly": pytest.approx(2 + 4 * 4 / 6, abs=1e-4), "without": 0}

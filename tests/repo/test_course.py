@@ -15,6 +15,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.course.handouts.keys import MARGIN
 from attnwidgets.course.handouts.leaks import find_leak
+from tests.course.tools import graded_by_nbgrader, graded_by_otter, require
 from tests.repo import notebooks
 
 FOLDER = Path(__file__).parents[2] / "notebooks" / "course"
@@ -144,3 +145,37 @@ def test_nothing_of_the_computed_key_is_in_the_students_version(students, teache
     executed, _ = students
     for name, rule in teachers[1].items():
         assert find_leak(executed, [f"aw.course.{rule!r}"], set()) == "", name
+
+
+def whole_and_less(folder, key):
+    """Return the teacher's file of answers, the same less the first answer, and the points of that."""
+    (file,) = folder.glob("*answers.json")
+    whole = file.read_text()
+    less = json.loads(whole)
+    first = next(iter(key))
+    del less["answers"][first]
+    return whole, json.dumps(less), key[first].points
+
+
+@pytest.mark.extended
+def test_otter_gives_the_teacher_full_marks_and_less_for_a_missing_answer(made, teachers, tmp_path):
+    require("otter", "otter-grader")
+    folder, key, _ = teachers
+    whole, less, missing = whole_and_less(folder, key)
+    given = aw.course.to_otter(key, tmp_path / "otter")
+    found = graded_by_otter(given, made[1], [whole, less], tmp_path / "out")
+    points = sum(rule.points for rule in key.values())
+    assert [sum(tests.get(one) or 0 for one in key) for tests in found] == pytest.approx(
+        [points, points - missing]
+    )
+
+
+@pytest.mark.extended
+def test_nbgrader_gives_the_teacher_full_marks_and_less_for_a_missing_answer(name, made, teachers, tmp_path):
+    require("nbgrader", "nbgrader")
+    folder, key, _ = teachers
+    whole, less, missing = whole_and_less(folder, key)
+    aw.course.to_nbgrader(key, made[0], tmp_path)
+    _, scores = graded_by_nbgrader(tmp_path, name, {"whole": whole, "less": less})
+    points = sum(rule.points for rule in key.values())
+    assert scores == pytest.approx({"whole": points, "less": points - missing})
