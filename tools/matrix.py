@@ -220,7 +220,7 @@ class Environment:
             source = ("--index-url", index) if index else ()
             self.run(*self.pip, *source, f"torch=={version}" if version else "torch")
         else:
-            stand_in(site, version or "99")
+            stand_in(site, version or torch_at_hand() or "99")
 
     def _add_packages(self, wheel: Path) -> None:
         constraints = self.folder / "constraints.txt"
@@ -299,7 +299,10 @@ def link(name: str, site: Path, *, with_dependencies: bool = False) -> None:
 
 
 def stand_in(site: Path, version: str) -> None:
-    """Let pip take torch for installed; importing it fails."""
+    """Let pip take torch for installed; importing it fails.
+
+    The version is one that can be had: where pip is capped, it would replace a newer one by the real torch.
+    """
     folder = site / f"torch-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
@@ -309,13 +312,17 @@ def stand_in(site: Path, version: str) -> None:
 # --- all of them --------------------------------------------------------------------------------------------
 
 
+def torch_at_hand() -> str:
+    """Return the version of this environment's torch; "" if there is none."""
+    try:
+        return importlib.metadata.version("torch").partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def torch_for(cell: Cell, fetches: bool) -> str:
     """Return whether a cell's torch is "linked", "fetched" or "absent"."""
-    try:
-        at_hand = importlib.metadata.version("torch").partition("+")[0]
-    except importlib.metadata.PackageNotFoundError:
-        at_hand = ""
-    pinned = cell.pin("torch")
+    at_hand, pinned = torch_at_hand(), cell.pin("torch")
     if at_hand and cell.python == "{}.{}".format(*sys.version_info) and pinned in {None, at_hand}:
         return "linked"
     return "fetched" if fetches else "absent"
