@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
+_SEEN = 0.005  # an error of the student that two digits show
+
 
 class Misjudged(NamedTuple):
     """A text of the template with what the model and its student say.
@@ -202,5 +204,6 @@ class Additive(Table, Viewable):
         lines += [
             f"  worst: {quoted(each.text)} {each.model:+.2f}, student {each.student:+.2f}"
             for each in self.worst(2)
+            if abs(each.error) >= _SEEN
         ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

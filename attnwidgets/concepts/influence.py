@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -109,14 +110,15 @@ def influence(
     """
     require_choice("of", of, ("head", "gradients"))
     require_choice("measure", measure, ("loss", "margin"))
-    if not l2 > 0:
-        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
+    if not isinstance(l2, Real) or not l2 > 0:
+        raise ValueError(f"l2 is {l2!r}; without a penalty separable data has no minimum. Take one above 0.")
     with forced(force):
         read, asked = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
         learnt = Inputs(model, tokenizer, read, PURPOSE)
         shown = Inputs(learnt.first.model, learnt.first.tokenizer, asked, PURPOSE)
         if of == "gradients":
-            return _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
+            found = _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
+            return replace(found, notes=(*_about(read, asked, found.train_labels), *found.notes))
         reading = read_head(learnt, batch_size=batch_size)
         test_reading = read_head(shown, batch_size=batch_size)
         classes = reading.classes
@@ -135,7 +137,7 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
-        return replace(found, notes=(*_about(read, asked), *found.notes))
+        return replace(found, notes=(*_about(read, asked, found.train_labels), *found.notes))
 
 
 def of_features(
@@ -189,7 +191,7 @@ def of_features(
         agreement_train=agreements[0],
         gradient_norm=refit.gradient_norm(reading.own),
         model=model,
-        notes=_notes(agreements[1], normalize=normalize),
+        notes=_notes(len(labels), agreements[1], normalize=normalize),
         _refit=refit,
         _tests=(tests, test_labels),
     )
@@ -282,13 +284,11 @@ def _spelled(labels: Float, classes: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(classes[int(label)]) if classes else f"{label:g}" for label in labels)
 
 
-def _about(train: Sequence[Any], tests: Sequence[Any]) -> tuple[str, ...]:
-    """Return what a reader must know of the texts: few, or the same ones twice."""
-    notes = []
-    if len(train) < _FEW:
-        notes.append(f"{len(train)} training texts: a head of so few is mostly its penalty")
+def _about(train: Sequence[Any], tests: Sequence[Any], labels: Sequence[str]) -> list[str]:
+    """Return what a reader must know of the texts: the same ones twice, under one label or two."""
+    notes: list[str] = []
     if not isinstance(train[0], str):  # what traces of pictures are called is no text
-        return tuple(notes)
+        return notes
     known, copies = len(set(tests) & set(train)), len(train) - len(set(train))
     if known:
         are = "1 test is a training text" if known == 1 else f"{known} tests are training texts"
@@ -298,11 +298,16 @@ def _about(train: Sequence[Any], tests: Sequence[Any]) -> tuple[str, ...]:
         notes.append(
             f"{copies} training {are} of another: without one of them, the other still teaches the same"
         )
-    return tuple(notes)
+    two = len(set(zip(train, labels, strict=True))) - len(set(train))
+    if two:
+        notes.append(f"{two} of them {'has' if two == 1 else 'have'} another label: one of the two is wrong")
+    return notes
 
 
-def _notes(agreement: float, *, normalize: bool) -> tuple[str, ...]:
+def _notes(count: int, agreement: float, *, normalize: bool) -> tuple[str, ...]:
     notes = []
+    if count < _FEW:
+        notes.append(f"{count} training texts: a head of so few is mostly its penalty")
     if agreement < 0.9:  # noqa: PLR2004 - one test in ten
         notes.append(
             f"the head fitted again predicts what the model does for only {agreement:.0%} of tests: it "

@@ -159,7 +159,7 @@ class Influence(Table, Viewable):
                 "leave_one_out() fits a head again, and influence of='gradients' has none; use of='head'."
             )
         every = range(len(self.train))
-        chosen = list(every if train is None else (every[position(at, every, "train")] for at in train))
+        chosen = list(every if train is None else (position(at, every, "training text") for at in train))
         features, labels = self._tests
         before = self._refit.measured(self._refit.says(features), labels, self.measure)  # type: ignore[arg-type]
         found = np.zeros((len(self.tests), len(chosen)))
@@ -208,9 +208,14 @@ class Influence(Table, Viewable):
                 f"{self.agreement:.0%} of tests and {self.agreement_train:.0%} of training texts"
             )
         for test in range(min(1, len(self.tests))):
-            lines.append(f"  {quoted(self.tests[test])}, {self.test_labels[test]}")
+            lines.append(f"  {_spoken(self.tests[test], self.test_labels[test])}")
             for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
                 lines += [
-                    f"    {word} {each.influence:+.3g}  {each.label}: {quoted(each.text)}" for each in ranked
+                    f"    {word} {each.influence:+.3g}  {_spoken(each.text, each.label)}" for each in ranked
                 ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def _spoken(text: str, label: str) -> str:
+    """Return a text with its label; of a language model it has none."""
+    return f"{label}: {quoted(text)}" if label else quoted(text)

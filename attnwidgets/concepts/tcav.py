@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,8 @@ def tcav(
             f"{PURPOSE}: target is None; name the class whose score a concept may raise, such as 'negative'."
         )
     _require_counts(runs=runs, folds=folds, permutations=permutations)
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level!r}; give one above 0 and below 1, such as 0.05.")
     shown = texts_of(examples, PURPOSE, "examples")
     sets = concept_sets(concepts, random, shown, PURPOSE)
     inputs = Inputs(model, tokenizer, shown, PURPOSE)
@@ -170,6 +173,13 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
         notes.append(
             f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same "
             "direction for every example, so that a score can only be 0 or 1 there"
+        )
+    least = p.size / (settings.permutations + 1)
+    if least > settings.level:
+        notes.append(
+            f"nothing can be significant: of {p.size} concepts and layers together, a corrected p of "
+            f"{settings.permutations} permutations is at least {min(1.0, least):.2g}; take "
+            f"permutations={math.ceil(p.size / settings.level) - 1} or more"
         )
     return ConceptScores(
         concepts=sets.names,
@@ -291,5 +301,5 @@ def _require_finite(states: LayerStates, layer: int) -> None:
 def _require_counts(**counts: int) -> None:
     for name, value in counts.items():
         least = 2 if name == "folds" else 1
-        if not isinstance(value, (int, np.integer)) or value < least:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}.")

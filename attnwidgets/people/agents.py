@@ -180,7 +180,9 @@ def _asked(study: Study, agent: Any, turn: Turn, rng: np.random.Generator) -> An
     if study.kind == "remove_words" and not isinstance(answer, str):
         answer = sorted({int(one) for one in answer})
     if not is_answer(study.kind, answer, study.labels, len(study.words[turn.item])):
-        raise ValueError(f"the agent returned {answer!r}, which is no answer in {study.kind!r}.")
+        choices = trial_of(study, turn).choices
+        known = f"answers are {', '.join(map(repr, choices))}" if choices else "answer with places of words"
+        raise ValueError(f"the agent returned {answer!r}, which is no answer in {study.kind!r}; {known}.")
     return answer
 
 

@@ -11,7 +11,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._tables import Table, html_table
 from attnwidgets.circuits.claims.verdicts import holm
 from attnwidgets.people.item import NONE, RANDOM
-from attnwidgets.people.kinds import KINDS
+from attnwidgets.people.kinds import KINDS, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -285,7 +285,11 @@ def analyse(
     rng = np.random.default_rng(seed)
     kind = responses.kind if responses.kind in KINDS else "forward"
     is_share = bool(np.isin(outcomes.scores[outcomes.cells >= 0], (0.0, 1.0)).all())
-    means = [_mean(outcomes, cell, cells[cell], level, resamples, rng, is_share=is_share) for cell in order]
+    ends = (1.0, float(STEPS)) if kind == "trust" else (0.0, 1.0)
+    means = [
+        _mean(outcomes, cell, cells[cell], level, resamples, rng, ends=ends, is_share=is_share)
+        for cell in order
+    ]
     differences: list[dict[str, Any]] = []
     if kind == "forced_choice":
         for cell, mean in zip(order, means, strict=True):
@@ -325,6 +329,7 @@ def _mean(
     resamples: int,
     rng: np.random.Generator,
     *,
+    ends: tuple[float, float],
     is_share: bool,
 ) -> dict[str, Any]:
     mask = outcomes.cells == cell
@@ -333,7 +338,8 @@ def _mean(
     low, high = wilson(int(outcomes.scores[mask].sum()), count, level=level) if is_share else (None, None)
     return {
         "condition": names[0], "other": names[1], "people": int(mask.any(1).sum()), "answers": count,
-        "mean": found.value, "low": found.low, "high": found.high, "wilson_low": low, "wilson_high": high,
+        "mean": found.value, "low": max(found.low, ends[0]), "high": min(found.high, ends[1]),
+        "wilson_low": low, "wilson_high": high,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Explanations that give the answer away, which a simulation of the model must not show."""
+"""What gives an answer away in a study: explanations, items that tell it, and texts that come twice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets._errors import quoted
+from attnwidgets.people.kinds import SIMULATIONS
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from attnwidgets.people.item import Item, Shown
 
@@ -71,3 +74,59 @@ def refuse_coloured(items: Sequence[Item], condition: str, shown: Sequence[Shown
                 "class. Explain each item's own prediction (target=None), or show amounts: "
                 "study(..., signed=False)."
             )
+
+
+def refuse_told(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> None:
+    """Refuse a simulation that asks for an answer which it shows elsewhere.
+
+    Practice items tell theirs, and a counterfactual simulation shows what the model made of every text.
+
+    Raises:
+        ValueError: The message names the item, and where its answer is shown.
+    """
+    if kind not in SIMULATIONS:
+        return
+    told: dict[str, tuple[str, int]] = {}
+    for name, group in (("items", items), ("practice", practice)):
+        for number, item in enumerate(group):
+            if kind == "counterfactual":
+                told.setdefault(_read(item.text), (name, number))
+            if name == "practice":
+                told.setdefault(_read(_asked(kind, item)), (name, number))
+    for number, item in enumerate(items):
+        asked = _asked(kind, item)
+        name, place = told.get(_read(asked), ("", -1))
+        if (name, place) == ("items", number):
+            raise ValueError(f"items[{number}].changed is its own text, whose answer is shown: change it.")
+        if name:
+            raise ValueError(
+                f"items[{number}] asks what the model answers to {quoted(asked)}, and {name}[{place}] shows "
+                "it. Leave one of them out."
+            )
+
+
+def repeated(kind: str, items: Sequence[Item], practice: Sequence[Item]) -> Iterator[str]:
+    """Yield what is to be said of texts that a person reads twice."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for name, group in (("items", items), ("practice", practice)):
+        for number, item in enumerate(group):
+            key = (_read(item.text), _read(item.changed) if kind == "counterfactual" else "")
+            places.setdefault(key, []).append(f"{name}[{number}]")
+    twice = [(key, names) for key, names in places.items() if len(names) > 1 and "items" in names[0]]
+    if twice:
+        (text, _), names = twice[0]
+        more = f" (and so {len(twice) - 1} more)" if len(twice) > 1 else ""
+        yield (
+            f"{', '.join(names[:-1])} and {names[-1]} have one text, {quoted(text)}{more}: who has met it "
+            "does not answer it afresh, and intervals take items for different texts. Keep one of them: "
+            "every item is shown in every condition anyway, to different people"
+        )
+
+
+def _asked(kind: str, item: Item) -> str:
+    return item.changed if kind == "counterfactual" else item.text
+
+
+def _read(text: str) -> str:
+    """Return a text as people tell it from others: without its case and its spaces."""
+    return " ".join(text.split()).casefold()

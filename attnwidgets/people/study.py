@@ -22,7 +22,7 @@ from attnwidgets.people.kinds import (
     require_fields,
     truth_of,
 )
-from attnwidgets.people.leaks import refuse_coloured, refuse_named
+from attnwidgets.people.leaks import refuse_coloured, refuse_named, refuse_told, repeated
 from attnwidgets.people.schedule import Turn, balanced_codes, place_of_code, turns_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Study:
         _require_balance(given, len(self.cells), between=self.between)
         require_fields(kind, given, "items")
         require_fields(kind, practice, "practice")
+        refuse_told(kind, given, practice)
         self.labels = labels_of(kind, [*given, *practice], options["labels"])
         self.checks = _checks(kind, self.labels, options["checks"], self.seed)
         self.question = _words("question", options["question"] or QUESTIONS[kind])
@@ -88,7 +89,7 @@ class Study:
             truth_of(kind, item, words, number)
             for number, (item, words) in enumerate(zip(self.items, self.words, strict=True))
         )
-        self.notes = tuple(self._remarks())
+        self.notes = (*repeated(kind, given, practice), *self._remarks())
         texts = [[name, item.text, item.changed] for name, item in zip(self.ids, self.items, strict=True)]
         rest = [
             len(self.practice),
@@ -335,12 +336,13 @@ def study(
         seed: Seed of the order that everybody's order is made from, and of the placebo.
 
     Returns:
-        A `Study`. It warns where the task is easier than it looks: one answer is nearly always right, or the
-        model is always right.
+        A `Study`. It warns where a text comes twice, and where the task is easier than it looks: one answer
+        is nearly always right, or the model is always right.
 
     Raises:
         TypeError: An item or an explanation is none.
-        ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; or, in
+        ValueError: The kind or design is unknown; items are unbalanced, or lack what the kind needs; a
+            simulation asks for an answer that a practice item or another item shows; or, in
             "forward", an explanation gives the answer away: it holds a label that is not in the text, or it
             is signed and the sum of its values tells the model's answers apart with a balanced accuracy of
             0.9 or more (at the best threshold; of fewer than eight items, at zero), so that the colours state
@@ -399,8 +401,8 @@ def _require_balance(items: Sequence[Item], cells: int, *, between: bool) -> Non
 
 
 def _checks(kind: str, labels: Sequence[str], count: int, seed: int) -> tuple[Any, ...]:
-    if not 0 <= count <= _MOST_CHECKS:
-        raise ValueError(f"checks={count}: give 0 to {_MOST_CHECKS}.")
+    if not isinstance(count, int) or not 0 <= count <= _MOST_CHECKS:
+        raise ValueError(f"checks={count!r}: give a whole number, 0 to {_MOST_CHECKS}.")
     return tuple(check_answers(kind, labels, count, seed))
 
 

@@ -196,6 +196,7 @@ def test_a_language_model_needs_no_labels() -> None:
     found = aw.concepts.influence(None, None, traces, traces[:1], of="gradients", normalize=True)
     assert found.values[0, 0] == pytest.approx(-1, abs=1e-5)
     assert found.helpful(0, 1)[0].number in (0, 2)
+    assert repr(found).splitlines()[1] == f"  {found.tests[0]!r}"  # a text without a label
     with pytest.raises(ValueError, match="of='gradients'"):
         aw.concepts.influence(None, None, traces, traces[:1])
 
@@ -207,6 +208,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"train": alike}, "have the label 'positive'"),
         ({"l2": 0.0}, "l2 is 0.0"),
+        ({"l2": "0.1"}, "l2 is '0.1'"),
         ({"labels": [0, 1]}, "2 labels, and there are 6 texts"),
         (
             {"labels": ["positive", None, "negative", None, "positive", "negative"]},
@@ -232,10 +234,16 @@ def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
     train, tests = list(aw.demo_texts("train")[:5]), list(aw.demo_texts("test")[:1])
     notes = aw.concepts.influence(model, tokenizer, [*train, train[0]], [*tests, *train[:2]]).notes
     assert notes == (
-        "6 training texts: a head of so few is mostly its penalty",
         "2 tests are training texts, whose own influence is among the others",
         "1 training text is a copy of another: without one of them, the other still teaches the same",
+        "6 training texts: a head of so few is mostly its penalty",
     )
+    labels = [*(text.label for text in train), "positive" if train[0].label == "negative" else "negative"]
+    for of in ("head", "gradients"):
+        found = aw.concepts.influence(model, tokenizer, [*train, train[0]], tests, labels=labels, of=of)
+        assert "1 of them has another label: one of the two is wrong" in found.notes
+    with pytest.raises(IndexError, match="there are training texts 0 to 5"):
+        aw.concepts.influence(model, tokenizer, [*train, train[0]], tests).leave_one_out([6])
 
 
 def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:

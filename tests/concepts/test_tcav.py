@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -306,6 +307,22 @@ def test_what_makes_a_concept_doubtful_is_said() -> None:
         "1 example: a score is a share of few, and hardly determined",
         "3 random texts: every run draws nearly the same, and the band is narrow",
     )
+
+
+def test_it_is_said_where_no_concept_could_be_significant(found) -> None:
+    assert found.p_holm.min() >= found.p.size / 100 > found.level  # of 99 permutations
+    assert any("take permutations=119 or more" in note for note in found.notes)
+    enough = replace(found._settings, permutations=119)
+    more = concept_scores(found._sets, found.texts, found.examples, enough)
+    assert not any("permutations" in note for note in more.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"level": 2}, "level is 2"), ({"runs": True}, "runs must be a whole number")]
+)
+def test_options_out_of_range_are_refused(options, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        aw.concepts.tcav(None, None, {"c": ["one", "two"]}, ["a text"], "a", random=["a", "b"], **options)
 
 
 def test_a_concept_needs_a_target() -> None:

@@ -125,6 +125,7 @@ def test_the_blocks_of_the_code_cover_all_examples_once() -> None:
         ({"labels": [0, None] * 300}, "300 of 600 without a label"),
         ({"labels": [0, 1]}, "2 entries, and there are states of 600"),
         ({"labels": [1] * 600}, "labels are all 1"),
+        ({"labels": np.linspace(0, 1, 600)}, "600 different ones for 600 texts"),
         ({"groups": ["a"] * 600}, "one type only"),
         ({"groups": ["a"]}, "groups has 1 entries"),
         ({"control": "type"}, "needs groups="),

@@ -159,10 +159,22 @@ def test_agents_that_do_not_fit_are_refused():
             made.simulate(aw.people.Agent(effects))
     with pytest.raises(ValueError, match="items_sd=-1"):
         aw.people.Agent({}, items_sd=-1)
+    with pytest.raises(ValueError, match="'maybe', which is no answer in 'forward'; answers are 'no', 'yes'"):
+        made.simulate(lambda trial, rng: "maybe")
     with pytest.raises(TypeError, match="agent is a int"):
         made.simulate(3)
     with pytest.raises(ValueError, match=r"the pair \('a', 'b'\)"):
         study("forced_choice", ("a", "b")).simulate(aw.people.Agent({"a": 1}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "effects", "most"),
+    [("forward", {"none": 0.5, "lrp": 0.97}, 1), ("trust", {"none": 1.1, "lrp": 4.9}, 5)],
+)
+def test_intervals_of_means_end_where_scores_do(kind, effects, most):
+    analysis = study(kind).simulate(aw.people.Agent(effects), people=6).analyse(resamples=100)
+    assert analysis.means[1]["high"] == most
+    assert all(one["low"] >= (kind == "trust") for one in analysis.means)
 
 
 def test_unbalanced_answers_are_said():

@@ -162,6 +162,30 @@ def test_what_makes_a_simulation_easy_is_said():
     assert "the model is right in every item" in words
 
 
+def test_a_text_that_comes_twice_is_said_with_its_items():
+    given = items(8)
+    given[6]["text"] = given[1]["text"].upper() + " "
+    with pytest.warns(UserWarning, match=r"items\[1\] and items\[6\] have one text, 'a plain text it was 1'"):
+        made = aw.people.study("trust", given, ["none", "lrp"])
+    assert len(made.items) == 8  # nothing is dropped
+    with pytest.warns(UserWarning, match=r"items\[0\] and practice\[0\] have one text"):
+        aw.people.study("trust", items(2), ["none", "lrp"], practice=items(1))
+    # A text may be changed in several ways: these are different questions.
+    more = {"text": "a text", "changed_prediction": "yes"}
+    given = [{**item, **more, "changed": f"text {i}"} for i, item in enumerate(items(2))]
+    given[1]["changed_prediction"] = "no"
+    assert not aw.people.study("counterfactual", given, ["none", "lrp"]).notes
+
+
+def test_a_simulation_does_not_ask_what_it_shows_elsewhere():
+    refused(ValueError, r"items\[1\] asks .* '.* was 1', and practice\[0\] shows it", practice=items(2)[1:])
+    changed = [{**item, "changed": "b", "changed_prediction": "yes"} for item in items(4)]
+    changed[2]["changed"] = changed[0]["text"]
+    refused(ValueError, r"items\[2\] asks .* items\[0\] shows it", kind="counterfactual", given=changed)
+    changed[2]["changed"] = changed[2]["text"]
+    refused(ValueError, r"items\[2\]\.changed is its own text", kind="counterfactual", given=changed)
+
+
 def test_bad_input_is_refused_with_what_to_do():
     refused(ValueError, "7 items in 2 conditions .* add 1 or leave out 1", given=items(7))
     refused(ValueError, "items is empty", given=[])
@@ -176,6 +200,7 @@ def test_bad_input_is_refused_with_what_to_do():
     refused(ValueError, "two or more labels", labels=["yes"])
     refused(ValueError, r"lack the predictions \['no', 'yes'\]", labels=["a", "b"])
     refused(ValueError, "checks=11", checks=11)
+    refused(ValueError, "checks='2': give a whole number", checks="2")
     refused(ValueError, "consent is not a text", consent=" ")
     refused(ValueError, "design 'both'", design="both")
     refused(TypeError, r"items\[1\] is a str", given=[items(1)[0], "text"])

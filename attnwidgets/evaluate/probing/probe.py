@@ -283,7 +283,8 @@ def _notes(task: ProbeTask, states: Any, control: Control) -> list[str]:
     notes = [str(note) for note in getattr(states, "notes", ())]
     smallest = int(np.bincount(task.labels).min())
     if smallest < 10:  # noqa: PLR2004
-        notes.append(f"the smallest class has {smallest} texts: its accuracy is hardly determined")
+        few = f"{smallest} text{'s' * (smallest > 1)}"
+        notes.append(f"the smallest class has {few}: its accuracy is hardly determined")
     if task.types is not None and control == "type" and int(task.types.max()) + 1 == task.n:
         notes.append("every text is a type of its own: control labels cannot be learnt by heart")
     return notes

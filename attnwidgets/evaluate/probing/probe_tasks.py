@@ -43,7 +43,7 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
     """Return labels and types of `count` examples as numbers.
 
     Raises:
-        ValueError: If there is not one label for every example, one is missing, or there is one class only;
+        ValueError: If there is not one label for every example, one is missing, all are the same or no two;
             if there are fewer than two types.
     """
     given = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
@@ -58,6 +58,11 @@ def probe_task(labels: Any, groups: Any, count: int) -> ProbeTask:
     classes = sorted(set(given), key=lambda label: (str(type(label)), label))
     if len(classes) < _TWO:
         raise ValueError(f"labels are all {classes[0]!r}; a probe needs two classes.")
+    if len(classes) == count > _TWO:
+        raise ValueError(
+            f"labels are {count:,} different ones for {count:,} texts: each is a class of its own, and no "
+            "text can be read by others. Make classes of measured numbers first, as value > median."
+        )
     numbers = {label: number for number, label in enumerate(classes)}
     types = None
     if groups is not None:
