@@ -130,12 +130,13 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
     notes += _about_all(rows, pool, len(shown))
     for name, own in rows.items():
         notes += _about(
-            name, own, pool, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown]
+            name, own, [key for key, at in numbers.items() if at in set(own.tolist()) and key in shown]
         )
         if len(np.setdiff1d(pool, own)) < _LEAST:
             raise ValueError(
                 f"{purpose}: every random text is one of concept {name!r}; give others as random."
             )
+    notes += _left_out({name: len(np.intersect1d(own, pool)) for name, own in rows.items()})
     return ConceptSets(tuple(texts), rows, vectors, pool, drawn, tuple(notes))
 
 
@@ -161,22 +162,30 @@ def _about_all(rows: Mapping[str, Rows], pool: Rows, examples: int) -> list[str]
     return notes
 
 
-def _about(name: str, own: Rows, pool: Rows, among: list[Any]) -> list[str]:
+def _about(name: str, own: Rows, among: list[Any]) -> list[str]:
     """Return what a reader must know about a concept's texts."""
     notes = []
     if len(own) < FEW:
         notes.append(f"{name} has {len(own)} texts: with fewer than {FEW} its direction is hardly determined")
-    shared = len(np.intersect1d(own, pool))
-    if shared:
-        one = f"1 text of {name} is also a random one, and is"
-        many = f"{shared} texts of {name} are also random ones, and are"
-        notes.append(f"{one if shared == 1 else many} left out there")
     if len(among) >= _SAME * len(own):
         notes.append(
             f"{len(among)} of {len(own)} texts of {name} are examples: a concept that is the class says only "
             "that the model knows its class"
         )
     return notes
+
+
+def _left_out(shared: Mapping[str, int]) -> list[str]:
+    """Return that texts of concepts are no random texts for these, in one note."""
+    counts = [(name, count) for name, count in shared.items() if count]
+    if not counts:
+        return []
+    (name, count), *others = counts
+    said = ", ".join(
+        [f"{_spoken(count, 'text')} of {name}", *(f"{count} of {name}" for name, count in others)]
+    )
+    is_one = "is also a random one, and is" if count == 1 and not others else "are also random ones, and are"
+    return [f"{said} {is_one} left out there"]
 
 
 def _spoken(count: int, what: str) -> str:

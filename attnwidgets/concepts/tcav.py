@@ -168,7 +168,7 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
     constant = [
         layer for layer, cosine in zip(examples.layers, cosines, strict=True) if cosine > _SAME_GRADIENT
     ]
-    notes = list(sets.notes)
+    notes: list[str] = []  # what is true of the result before what is of its texts
     if constant:
         notes.append(
             f"at layer{'s' * (len(constant) > 1)} {', '.join(map(str, constant))} the gradient has the same "
@@ -198,7 +198,7 @@ def concept_scores(sets: ConceptSets, texts: States, examples: States, settings:
         level=settings.level,
         examples=examples,
         texts=texts,
-        notes=tuple(notes),
+        notes=(*notes, *sets.notes),
         _sets=sets,
         _settings=settings,
     )

@@ -297,6 +297,8 @@ def test_what_makes_a_concept_doubtful_is_said() -> None:
         "1 text of c is one of d, too: their directions are alike by that",
         "1 text of c is also a random one, and is left out there",
     )
+    both = concept_sets({"c": texts[:10], "d": texts[10:20]}, texts, texts[20:], "test").notes
+    assert both == ("10 texts of c, 10 of d are also random ones, and are left out there",)
     three = {"c": texts[:10], "d": texts[:10], "e": texts[:12]}
     assert concept_sets(three, others, texts[12:], "test").notes == (
         "10 texts of c are of d, too (and so in 2 more pairs): their directions are alike by that",

@@ -98,11 +98,11 @@ def test_explanations_of_this_package_are_read_by_words():
     lrp = aw.lrp(trace)
     given = [
         {
-            "text": trace.text,
+            "text": text,
             "prediction": lrp.target,
             "explanations": {"lrp": lrp, "map": aw.attention(trace)},
         }
-        for _ in range(2)
+        for text in (trace.text, "Another film.")
     ]
     made = aw.people.study("trust", given, ["lrp", "map"])
     (words, values, _), (other, amounts, _) = made.shown[0][0][0], made.shown[0][1][0]
