@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -110,8 +109,8 @@ def influence(
     """
     require_choice("of", of, ("head", "gradients"))
     require_choice("measure", measure, ("loss", "margin"))
-    if not isinstance(l2, Real) or not l2 > 0:
-        raise ValueError(f"l2 is {l2!r}; without a penalty separable data has no minimum. Take one above 0.")
+    if not l2 > 0:
+        raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
     with forced(force):
         read, asked = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
         learnt = Inputs(model, tokenizer, read, PURPOSE)

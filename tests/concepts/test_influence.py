@@ -208,7 +208,6 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"train": alike}, "have the label 'positive'"),
         ({"l2": 0.0}, "l2 is 0.0"),
-        ({"l2": "0.1"}, "l2 is '0.1'"),
         ({"labels": [0, 1]}, "2 labels, and there are 6 texts"),
         (
             {"labels": ["positive", None, "negative", None, "positive", "negative"]},
