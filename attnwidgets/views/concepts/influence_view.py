@@ -88,7 +88,7 @@ class InfluenceView(TextsView):
         shown = self._influence
         return (
             position(int(test), range(len(shown.tests)), "test"),
-            position(int(train), range(len(shown.train)), "train"),
+            position(int(train), range(len(shown.train)), "training text"),
         )
 
     def _handlers(self) -> Mapping[str, Handler]:
