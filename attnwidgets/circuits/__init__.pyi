@@ -34,6 +34,8 @@ from .lens import lens as lens
 from .lens_result import Lens as Lens
 from .overlap import Overlap as Overlap
 from .overlap import overlap as overlap
+from .paired import PairedRuns as PairedRuns
+from .paired import paired as paired
 from .patch import BothWays as BothWays
 from .patch import PatchedCells as PatchedCells
 from .patch import patch as patch

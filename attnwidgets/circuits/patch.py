@@ -125,7 +125,7 @@ def patch(
         ((2, 12), [[0.0, 0.0], [1.0, 0.0]])
     """
     require_choice("how", how, HOWS)
-    chosen = _chosen_sites(sites)
+    chosen = chosen_sites(sites)
     for name, number in (("batch_size", batch_size), ("checked", checked)):
         if number < 1:
             raise ValueError(f"{name} must be 1 or more, not {number}.")
@@ -225,7 +225,8 @@ def patch_cells(
     return PatchedCells((after - before) / share_unit(before, source), before, after, source, predictions)
 
 
-def _chosen_sites(sites: Any) -> tuple[Site, ...]:
+def chosen_sites(sites: Any) -> tuple[Site, ...]:
+    """Return sites that a user names, each once."""
     named = (sites,) if isinstance(sites, str) else tuple(sites)
     for site in named:
         require_choice("site", site, SITES)

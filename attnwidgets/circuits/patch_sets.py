@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from attnwidgets._errors import require_choice
 from attnwidgets.circuits.pair import pair_of
-from attnwidgets.circuits.patch import cell_of
-from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
-from attnwidgets.circuits.suffix_runs import SuffixRuns
+from attnwidgets.circuits.paired import PairedRuns, cells_of
+from attnwidgets.circuits.patching import DIRECTIONS, Direction
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -79,21 +77,8 @@ def patch_sets(
         [0.0, 1.0]
     """
     require_choice("how", how, DIRECTIONS)
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
     pair = pair_of(clean, corrupt, stack, "patch_sets", model, tokenizer)
     targets = resolve_target_set(pair.clean, target, foil, "patch_sets").single("patch_sets")
-    wanted = [[cell_of(cell, pair) for cell in cells] for cells in sets]
-    if not wanted or not all(wanted):
-        empty = "sets is empty" if not wanted else f"sets[{wanted.index([])}] is empty"
-        raise ValueError(f'{empty}: name a cell, as ("state", 3, 5) or ("head", 3, 1).')
-    # Those that begin in late layers together: a batch runs from its first patched layer on.
-    order = sorted(range(len(wanted)), key=lambda number: min(cell.layer for cell in wanted[number]))
-    base = DIRECTIONS.index(how) ^ 1
+    wanted = cells_of(sets, pair)
     sites = dict.fromkeys(cell.site for cells in wanted for cell in cells)
-    after = np.zeros(len(wanted))
-    with SuffixRuns(pair, targets, sites, "circuits.patch_sets") as runs:
-        after[order] = runs.scores(base, [wanted[number] for number in order], batch_size)
-        before, source = runs.recorded[base].score, runs.recorded[1 - base].score
-    raw = after - before
-    return PatchedSets(raw / share_unit(before, source), raw, before, source)
+    return PairedRuns(pair, targets, sites, "circuits.patch_sets").patch_cells_of(wanted, how, batch_size)

@@ -88,6 +88,8 @@ class Recorded:
 class SuffixRuns:
     """Context manager: runs of a pair, from a block and from the first different token on.
 
+    What was recorded on entering is kept: entered again, it goes on with it.
+
     Args:
         pair: The pair.
         targets: The target, with its foil.
@@ -130,7 +132,7 @@ class SuffixRuns:
         self._cache: Any = None
         self._before: Tensor | None = None
         self.first = 0
-        self.recorded: tuple[Recorded, Recorded]
+        self.recorded: tuple[Recorded, ...] = ()  # until it is entered
 
     def __enter__(self) -> Self:
         with ExitStack() as exits:
@@ -138,18 +140,8 @@ class SuffixRuns:
             exits.enter_context(torch.inference_mode(mode=False))
             exits.enter_context(torch.no_grad())
             self._widen(self._twin)
-            if self._can_cache():
-                self._read_prefix()
-            runs = self._both()
-            if runs is None and self.first:
-                self.first, self._cache, self._before = 0, None, None
-                runs = self._both()
-            if runs is None:
-                raise UnsupportedModelError(
-                    f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it "
-                    "did when it was traced; trace the texts again."
-                )
-            self.recorded = runs
+            if not self.recorded:
+                self.recorded = self._record_both()
             for site in dict.fromkeys(site for site, _ in self._wanted):
                 exits.enter_context(self._slotted(site))
             self._stack = exits.pop_all()
@@ -260,6 +252,20 @@ class SuffixRuns:
         ):
             self.first, self._cache = first, cache
             self._before = getattr(outputs, "logits", None)
+
+    def _record_both(self) -> tuple[Recorded, Recorded]:
+        if self._can_cache():
+            self._read_prefix()
+        runs = self._both()
+        if runs is None and self.first:
+            self.first, self._cache, self._before = 0, None, None
+            runs = self._both()
+        if runs is None:
+            raise UnsupportedModelError(
+                f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it "
+                "did when it was traced; trace the texts again."
+            )
+        return runs
 
     def _both(self) -> tuple[Recorded, Recorded] | None:
         """Return both runs unchanged; None if their logits are not those of the traces."""

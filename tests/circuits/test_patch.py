@@ -397,6 +397,31 @@ def test_many_sets_at_once_are_each_as_alone() -> None:
         assert found.shares[2] == pytest.approx(1)
 
 
+def test_a_pair_that_is_kept_answers_as_single_calls_do() -> None:
+    clean, corrupt = pair("Llama")
+    sets = [[("mlp", 1, 5)], [("head", 1, 2)]]
+    runs = aw.circuits.paired(clean, corrupt, 7, foil=9, estimate=["noise"])
+    for how in ("denoise", "noise"):
+        alone = aw.circuits.patch_sets(clean, corrupt, sets, 7, foil=9, how=how)
+        found = runs.patch_sets(sets, how)
+        np.testing.assert_allclose(found.raw, alone.raw, atol=1e-9)
+        assert {runs.clean, runs.corrupt} == {found.before, found.source}
+    for site in ("head", "state"):
+        options = {"sites": site, "how": "noise", "estimate": True, "checked": 1}
+        estimated = aw.circuits.patch(clean, corrupt, 7, foil=9, **options).raw[site]
+        np.testing.assert_allclose(runs.estimates(site, "noise"), estimated, atol=1e-9)
+    with pytest.raises(ValueError, match=r"estimate=\('denoise',\)"):
+        runs.estimates("head")
+    few = aw.circuits.paired(clean, corrupt, 7, sites="head")
+    with pytest.raises(ValueError, match="'mlp' was not recorded"):
+        few.patch_sets(sets)
+    assert few.patch_sets(sets[1:]).raw.shape == (1,)
+    with pytest.raises(ValueError, match="now changed"), aw.ablate_heads(clean.model, (0, 1)):
+        few.patch_sets(sets[1:])
+    with pytest.raises(ValueError, match="estimate 'nose' is not one of"):
+        aw.circuits.paired(clean, corrupt, 7, estimate=["nose"])
+
+
 def test_sets_that_are_empty_are_refused() -> None:
     clean, corrupt = pair("Llama")
     for sets, said in (([], "sets is empty"), ([[("state", 0, 1)], []], r"sets\[1\] is empty")):

@@ -1,0 +1,219 @@
+"""aw.circuits.paired: two runs that are kept, for many questions about the same pair."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._errors import require_choice
+from attnwidgets.circuits.estimate import estimated
+from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.patch import cell_of, chosen_sites
+from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
+from attnwidgets.circuits.suffix_runs import SuffixRuns
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.intervene.activation_sites import SITES, Site
+from attnwidgets.tracing.interventions import require_same_interventions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from attnwidgets.circuits.pair import Pair
+    from attnwidgets.circuits.patch_sets import PatchedSets
+    from attnwidgets.circuits.suffix_runs import Cell
+    from attnwidgets.explanations.targets.target_set import TargetSet
+
+_BATCH = 32
+
+
+class PairedRuns:
+    """Two runs that are kept; made by `aw.circuits.paired`."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        targets: TargetSet,
+        sites: Iterable[Site],
+        purpose: str,
+        estimate: Iterable[Direction] = (),
+    ) -> None:
+        self._pair, self._sites, self._purpose = pair, tuple(sites), purpose
+        self._estimate = tuple(estimate)
+        bases = [base_of(how) for how in self._estimate]
+        self._runs = SuffixRuns(pair, targets, self._sites, purpose, bases)
+
+    @cached_property
+    def _scores(self) -> tuple[float, ...]:
+        with self._ready() as runs:
+            return tuple(run.score for run in runs.recorded)
+
+    @property
+    def clean(self) -> float:
+        """The target, less its foil, in the clean run."""
+        return self._scores[0]
+
+    @property
+    def corrupt(self) -> float:
+        """The target, less its foil, in the corrupt run."""
+        return self._scores[1]
+
+    def _ready(self) -> SuffixRuns:
+        """Return the runs, to be entered: the first time they are recorded.
+
+        Raises:
+            ValueError: If other interventions are active than when the texts were traced.
+        """
+        for trace in self._pair.sides:
+            require_same_interventions(trace, self._purpose)
+        return self._runs
+
+    def patch_sets(
+        self,
+        sets: Sequence[Iterable[tuple[Any, ...]]],
+        how: Direction = "denoise",
+        *,
+        batch_size: int = _BATCH,
+    ) -> PatchedSets:
+        """Patch many sets of places, each alone; see `aw.circuits.patch_sets`.
+
+        Args:
+            sets: Sets of places, each a list of cells.
+            how: "denoise" patches the clean run's activations into the corrupt run, "noise" the reverse.
+            batch_size: Number of sets in one call of the model.
+
+        Raises:
+            ValueError: If there are no sets, a set is empty, a cell has another form, or its site was not
+                asked for.
+            IndexError: If there is no such layer, token or head.
+        """
+        wanted = cells_of(sets, self._pair)
+        missing = {cell.site for cells in wanted for cell in cells} - set(self._sites)
+        if missing:
+            raise ValueError(f"{self._purpose}: {min(missing)!r} was not recorded; name it in sites=.")
+        return self.patch_cells_of(wanted, how, batch_size)
+
+    def patch_cells_of(
+        self, wanted: Sequence[Sequence[Cell]], how: Direction, batch_size: int
+    ) -> PatchedSets:
+        """Patch sets of cells that were checked."""
+        from attnwidgets.circuits.patch_sets import PatchedSets
+
+        require_choice("how", how, DIRECTIONS)
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}.")
+        # Those that begin in late layers together: a batch runs from its first patched layer on.
+        order = sorted(range(len(wanted)), key=lambda number: min(cell.layer for cell in wanted[number]))
+        base = base_of(how)
+        after = np.zeros(len(wanted))
+        with self._ready() as runs:
+            after[order] = runs.scores(base, [wanted[number] for number in order], batch_size)
+            before, source = runs.recorded[base].score, runs.recorded[1 - base].score
+        raw = after - before
+        return PatchedSets(raw / share_unit(before, source), raw, before, source)
+
+    def estimates(self, site: Site = "head", how: Direction = "denoise") -> NDArray[np.float64]:
+        """Return what patching each cell of a site would change, to first order; see `aw.circuits.patch`.
+
+        Args:
+            site: The site.
+            how: A direction of `estimate=`.
+
+        Returns:
+            m(patched) - m(base) in units of the target [layer, head], or [layer, token] of other sites. They
+            are estimates: check the ones that matter by `patch_sets`.
+
+        Raises:
+            ValueError: If that direction or that site was not asked for.
+
+        Source: Nanda 2023, Attribution Patching.
+        """
+        if how not in self._estimate:
+            raise ValueError(
+                f"{self._purpose}: no estimates in direction {how!r} were asked for: estimate=({how!r},)."
+            )
+        if site not in self._sites:
+            raise ValueError(f"{self._purpose}: {site!r} was not recorded; name it in sites=.")
+        with self._ready() as runs:
+            return estimated(runs, self._pair, (site,), base_of(how), 0, _BATCH)[0][site]
+
+    def __repr__(self) -> str:
+        tokens = f"{self._pair.n_tokens} tokens"
+        return f"<PairedRuns of {tokens}: clean {self.clean:.3f}, corrupt {self.corrupt:.3f}>"
+
+
+def paired(
+    clean: Any,
+    corrupt: Any,
+    target: Any = None,
+    *,
+    foil: Any = None,
+    sites: Site | Sequence[Site] = SITES,
+    estimate: Sequence[Direction] = (),
+    model: Any = None,
+    tokenizer: Any = None,
+    stack: str | None = None,
+) -> PairedRuns:
+    """Run two texts once, for many questions about the same pair.
+
+    `patch`, `patch_sets` and `patch_cells` run both texts anew at each call. Where several are asked of one
+    pair, these runs are most of the work, and here they are done once, with the first question. What they
+    recorded is kept; it holds for the weights that the model has then.
+
+    Args:
+        clean: A trace, or a text (then `model` and `tokenizer`).
+        corrupt: The same, of as many tokens.
+        target: A target as for every method; by default the model's prediction for the clean text.
+        foil: What it is contrasted with.
+        sites: Sites that are recorded: "state", "attention", "mlp", "head".
+        estimate: Directions in which `.estimates` will be asked for, "denoise" or "noise": each takes a
+            backward pass.
+        model: The model of texts.
+        tokenizer: Its tokenizer.
+        stack: Which blocks, in models with several stacks ("encoder", "decoder").
+
+    Returns:
+        `PairedRuns`, with `.patch_sets` and `.estimates`.
+
+    Raises:
+        ValueError: If a site or a direction is unknown; see also `patch`.
+
+    Source: Vig et al. 2020; Nanda 2023.
+
+    Example:
+        >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
+        >>> texts = [aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb")]
+        >>> runs = aw.circuits.paired(*texts, "c", foil="a", estimate=["noise"])
+        >>> runs.patch_sets([[("head", 1, 0)]], "noise").shares.round(2).tolist()
+        [1.0]
+        >>> runs.estimates("head", "noise").shape
+        (2, 1)
+    """
+    directions: tuple[Any, ...] = (estimate,) if isinstance(estimate, str) else tuple(estimate)
+    for how in directions:
+        require_choice("estimate", how, DIRECTIONS)
+    pair = pair_of(clean, corrupt, stack, "paired", model, tokenizer)
+    targets = resolve_target_set(pair.clean, target, foil, "paired").single("paired")
+    return PairedRuns(pair, targets, chosen_sites(sites), "circuits.paired", directions)
+
+
+def base_of(how: Direction) -> int:
+    """Return which run a direction changes: 0 for the clean one, 1 for the corrupt one."""
+    return DIRECTIONS.index(how) ^ 1
+
+
+def cells_of(sets: Sequence[Iterable[tuple[Any, ...]]], pair: Pair) -> list[list[Cell]]:
+    """Return sets of places that a user names, checked against a pair.
+
+    Raises:
+        ValueError: If there are none, one is empty, or a cell has another form.
+        IndexError: If there is no such layer, token or head.
+    """
+    wanted = [[cell_of(cell, pair) for cell in cells] for cells in sets]
+    if not wanted or not all(wanted):
+        empty = "sets is empty" if not wanted else f"sets[{wanted.index([])}] is empty"
+        raise ValueError(f'{empty}: name a cell, as ("state", 3, 5) or ("head", 3, 1).')
+    return wanted
