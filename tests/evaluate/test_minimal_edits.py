@@ -147,6 +147,8 @@ def test_bad_input_is_named() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             minimal_edits(model, tokenizer, text, words, **options)
+    with pytest.raises(TypeError, match="one text; give a list of words"):
+        minimal_edits(model, tokenizer, "Good", "bad")
     with pytest.raises(TypeError, match="text must be a string"):
         minimal_edits(model, tokenizer, None, WORDS)
     with pytest.raises(ValueError, match="one of several classes"):

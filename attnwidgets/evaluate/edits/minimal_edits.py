@@ -74,7 +74,7 @@ def minimal_edits(
     Raises:
         ValueError: If there is no word or no candidate (all are the words themselves, or a candidate is empty
             or has spaces), the model returns no classes, or `by` is "surprisal" without `fluency`.
-        TypeError: If text is no string.
+        TypeError: If text is no string, or the candidates are one.
 
     Source: Ross et al. 2021 for the question; their search edits several words with a fine-tuned T5, this one
     is exhaustive over single words.
@@ -126,10 +126,13 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
     """Return place, new word and text of every edit.
 
     Raises:
+        TypeError: If the candidates are one text.
         ValueError: If there is nothing to edit.
     """
     if not any(words):
         raise ValueError("text has no words to edit.")
+    if isinstance(candidates, str):
+        raise TypeError(f"candidates={candidates!r} is one text; give a list of words: [{candidates!r}].")
     given = None if callable(candidates) else list(dict.fromkeys(candidates))
     edits = []
     for place, word in enumerate(words):
