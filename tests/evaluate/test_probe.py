@@ -10,6 +10,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.evaluate.probing.probe_tasks import blocks, probe_task, random_folds, type_folds
+from attnwidgets.views.evaluate.scorecard_view import described
 
 OPTIONS = {"resamples": 50}
 
@@ -147,6 +148,13 @@ def test_bad_input_is_refused_with_what_to_do(changes, said) -> None:
 def test_names_and_numbers_are_classes() -> None:
     assert probe_task(["b", "a", "b"], None, 3).classes == ("a", "b")
     assert probe_task(np.array([True, False]), None, 2).labels.tolist() == [1, 0]
+
+
+def test_a_table_and_a_view_count_the_texts() -> None:
+    values, labels = bit(60)
+    card = aw.evaluate.probe(values, labels, **OPTIONS)
+    assert {row["count"] for row in card.to_rows()} == {60}
+    assert described("", card)["examples"] == 60
 
 
 def test_few_texts_of_a_class_are_said() -> None:

@@ -195,9 +195,15 @@ class Scorecard(Explanation):
     @property
     def examples(self) -> str:
         """The examples in words: "40 examples", or "40 examples as a whole"."""
-        whole = self._ends is not None
-        count = int(self.provenance.get("options", {}).get("examples", 1)) if whole else self.n_examples
+        count, whole = self.n_scored, self._ends is not None
         return f"{count:,} example{'s' * (count > 1)}{' as a whole' * whole}"
+
+    @property
+    def n_scored(self) -> int:
+        """Number of examples that a score is of: of a data set scored as a whole, all of them."""
+        if self._ends is None:
+            return self.n_examples
+        return int(self.provenance.get("options", {}).get("examples", 1))
 
     @property
     def mean(self) -> Float:
@@ -212,7 +218,8 @@ class Scorecard(Explanation):
     @property
     def count(self) -> NDArray[np.int64]:
         """Number of examples for which a score is defined [metric, method, x]."""
-        return (~np.isnan(self._samples)).sum(axis=0)
+        scored = (~np.isnan(self._samples)).sum(axis=0)
+        return scored if self._ends is None else scored * self.n_scored
 
     @property
     def interval(self) -> tuple[Float, Float]:

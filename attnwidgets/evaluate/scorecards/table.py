@@ -46,9 +46,7 @@ def summary_html(card: Scorecard) -> str:
     """Return one table of a scorecard with single numbers: a row per method, a column per metric."""
     head = [_text(name.replace("_", " ")) for name in card.metrics]
     table = _table(card, "", head, [(metric, 0) for metric in range(len(card.metrics))])
-    return _framed(
-        table, [str(card.provenance.get("model") or ""), f"{card.n_examples:,} texts", card.warning]
-    )
+    return _framed(table, [str(card.provenance.get("model") or ""), f"{card.n_scored:,} texts", card.warning])
 
 
 def _framed(tables: str, notes: Iterable[str]) -> str:

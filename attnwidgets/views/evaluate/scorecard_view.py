@@ -172,7 +172,7 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
         "name": name.replace("_", " "),
         "title": card.title.replace("_", " "),
         "model": model_name(str(card.provenance.get("model") or "")),
-        "examples": card.n_examples,
+        "examples": card.n_scored,
         "level": card.level,
         "warning": card.warning,
         "axis": card.x_name,
