@@ -17,7 +17,8 @@ scores = aw.concepts.tcav(
 )
 taught = aw.concepts.influence(model, tokenizer, train, tests)
 why = (["a", "plain", "text"], [0.1, -0.2, 0.9])
-items = [{"text": "a plain text", "prediction": "yes", "explanations": {"lrp": why}} for _ in range(4)]""",
+told = {"prediction": "yes", "explanations": {"lrp": why}}
+items = [{"text": f"a plain text {i}", **told} for i in range(4)]""",
     """view = aw.people.StudyView(aw.people.study("trust", items, ["none", "lrp"], checks=1), code="abcd1234")
 view""",
     "explorer = aw.Explorer(trace)\nexplorer",

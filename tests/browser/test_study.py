@@ -56,7 +56,10 @@ def fits(page):
 
 def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, tmp_path, shots):
     made = study(
-        "forward", ("none", "lrp", "random", "ig"), title="What will it say?", practice=items(1, "lrp", "ig")
+        "forward",
+        ("none", "lrp", "random", "ig"),
+        title="What will it say?",
+        practice=items(9, "lrp", "ig")[8:],
     )
     page = page_of(made.view(), **PHONE, accept_downloads=True)
     assert mode(page) == "consent"
@@ -186,7 +189,7 @@ def test_a_kernel_hears_nothing_before_consent_and_then_every_answer(open_page):
 def test_hostile_texts_stay_texts(page_of):
     given = [
         {
-            "text": " ".join(HOSTILE), "prediction": HOSTILE[i], "id": f"{i}{HOSTILE[1]}",
+            "text": " ".join([*HOSTILE, str(i)]), "prediction": HOSTILE[i], "id": f"{i}{HOSTILE[1]}",
             "explanations": {HOSTILE[0]: (HOSTILE, [1.0, -0.5, 0.2, 0.1, 0.4]), "b": HOSTILE[1]},
         }
         for i in range(2)
