@@ -104,7 +104,8 @@ class Inputs:
             _require_one_model(given, purpose)
             self.first = given[0]
         else:
-            self.first = run(model, tokenizer, given[0], truncation=truncation)
+            with _naming(purpose, 0, given[0]):
+                self.first = run(model, tokenizer, given[0], truncation=truncation)
         self.model = unwrap(self.first.model)
         self.names = tuple(each.text if is_trace(each) else each for each in given)
         inputs, takes = set(self.first.inputs), forward_parameters(self.model)
@@ -123,10 +124,8 @@ class Inputs:
         limit = limit_of(self.model, reader)
         reads = []
         for number, text in enumerate(self.names):
-            try:
+            with _naming(self.purpose, number, text):
                 sample = encode(reader, text, limit=limit, truncation=truncation)
-            except ValueError as error:
-                raise ValueError(f"{self.purpose}: texts[{number}], {quoted(text)}: {error}") from error
             reads.append(Read(number, len(sample.ids or ()), sample, None))
         return tuple(reads)
 
@@ -235,14 +234,25 @@ def texts_of(texts: Any, purpose: str, name: str = "texts") -> list[Any]:
     if not given:
         raise ValueError(f"{purpose}: {name} is empty; give at least one text.")
     kinds = {is_trace(each) for each in given}
-    wrong = next((each for each in given if not isinstance(each, str) and not is_trace(each)), None)
-    if wrong is not None or len(kinds) > 1:
-        said = "both texts and traces" if wrong is None else f"a {type(wrong).__name__}"
+    wrong = [number for number, each in enumerate(given) if not isinstance(each, str) and not is_trace(each)]
+    if wrong or len(kinds) > 1:
+        said = f"a {type(given[wrong[0]]).__name__} at {wrong[0]}" if wrong else "both texts and traces"
         raise TypeError(
             f"{purpose}: {name} holds {said}; give strings, objects with .text, or traces (of pictures, "
             "sound or pairs: aw.trace)."
         )
     return given
+
+
+@contextmanager
+def _naming(purpose: str, number: int, text: str) -> Iterator[None]:
+    """Let an error about a text name it; one about the model (a subclass) stays as it is."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise ValueError(f"{purpose}: texts[{number}], {quoted(text)}: {error}") from error
 
 
 def _require_one_model(traces: Sequence[Trace], purpose: str) -> None:

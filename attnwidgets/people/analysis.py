@@ -275,9 +275,12 @@ def analyse(
     unscored = sum(row["score"] is None for row in rows)
     rows = [row for row in rows if row["score"] is not None]
     if not rows:
-        raise ValueError(
-            "no answer has a score: give read_responses(..., study) the study, whose items hold the truth."
+        what = (
+            "give read_responses(..., study) the study, whose items hold the truth."
+            if responses.study is None
+            else "no item says what is right (remove=)."
         )
+        raise ValueError(f"no answer has a score: {what}")
     outcomes, cells = outcomes_of(rows)
     if len(outcomes.scores) < 2:  # noqa: PLR2004 - people are resampled
         raise ValueError(f"{len(outcomes.scores)} person is left: an interval needs two or more.")

@@ -187,7 +187,9 @@ def test_features_of_an_autoencoder_are_states_with_gradients_along_their_direct
         (TEXTS, {"at": "mask"}, ValueError, "holds no mask token"),
         (TEXTS, {"layers": 9}, IndexError, "layers 0 to 6"),
         (TEXTS, {"target": "negativ"}, ValueError, "Did you mean 'negative'"),
+        (["  ", "fine"], {}, ValueError, r"texts\[0\].*empty"),
         ([3], {}, TypeError, "a int"),
+        (["fine", None], {}, TypeError, "holds a NoneType at 1"),
     ],
 )
 def test_bad_input_is_refused_with_what_to_do(classifier, texts, options, error, said) -> None:

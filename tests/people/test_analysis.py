@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -175,6 +177,14 @@ def test_intervals_of_means_end_where_scores_do(kind, effects, most):
     analysis = study(kind).simulate(aw.people.Agent(effects), people=6).analyse(resamples=100)
     assert analysis.means[1]["high"] == most
     assert all(one["low"] >= (kind == "trust") for one in analysis.means)
+
+
+def test_answers_that_nothing_is_right_of_have_no_score():
+    made = study("remove_words", count=4)
+    plain = [replace(item, remove=()) for item in made.items]
+    asked = aw.people.study("remove_words", plain, ["none", "lrp"])
+    with pytest.raises(ValueError, match=r"no answer has a score: no item says what is right \(remove=\)"):
+        asked.simulate(lambda trial, rng: [0], people=4).analyse()
 
 
 def test_unbalanced_answers_are_said():
