@@ -146,8 +146,8 @@ class LayerStates:
         gram = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
         member = np.zeros((1 + count, n), bool)
         member[0, :first] = True
-        for row in member[1:]:
-            row[rng.permutation(n)[:first]] = True
+        orders = rng.permuted(np.tile(np.arange(n), (count, 1)), axis=1)
+        np.put_along_axis(member[1:], orders[:, :first], values=True, axis=1)
         y = np.where(member, 1 / first, -1 / (n - first))
         if self.cav != "mean_difference":
             ridge = self.penalty * self.spread**2 / _CURVATURE[self.cav]
