@@ -190,7 +190,7 @@ def paired(
         >>> runs.patch_sets([[("head", 1, 0)]], "noise").shares.round(2).tolist()
         [1.0]
         >>> runs.estimates("head", "noise").shape
-        (2, 1)
+        (2, 2)
     """
     directions: tuple[Any, ...] = (estimate,) if isinstance(estimate, str) else tuple(estimate)
     for how in directions:
