@@ -134,7 +134,9 @@ def component_relevance(
     all else is irrelevant. Both parts are carried to the target as `aw.circuits.contextual_decomposition`
     carries tokens: they add up to the state at every step. No gradient, no second run, and all components in
     one sweep over the blocks. Where heads look is taken as given: what reaches a later head only through its
-    queries and keys is not seen; patch paths for that.
+    queries and keys is not seen; patch paths for that. With a reference, a gated feed-forward layer is taken
+    as a function of both parts, so that what is lost with the component counts; without one, parts are large,
+    and half of the product follows each factor, as for tokens.
 
     Args:
         trace: A trace made by `aw.trace`.
@@ -152,7 +154,8 @@ def component_relevance(
 
     Raises:
         ValueError: If the runs do not correspond (see `aw.circuits.patch`), `target` is a list, or
-            batch_size is below 1; as `UnsupportedModelError`, if no description fits blocks or head.
+            batch_size is below 1, or the parts no longer add up to the target (references that differ much);
+            as `UnsupportedModelError`, if no description fits blocks or head.
 
     Source: Hsu et al. 2025, Efficient Automated Circuit Discovery in Transformers using Contextual
     Decomposition, sections 3 and 4. There components are found layer by layer with thresholds of their own;
@@ -250,7 +253,9 @@ class _Sweep:
             visit = _Visit(self._every, self.between, number, own, other)
             for at, (places, parts) in enumerate(groups):
                 visit.places = places
-                groups[at] = places, through_block(layers[0], parts, visit.heads, visit.mlp)
+                groups[at] = places, through_block(
+                    layers[0], parts, visit.heads, visit.mlp, divided=other is None
+                )
         return [parts for _, parts in groups]
 
 

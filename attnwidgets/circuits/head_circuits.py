@@ -268,7 +268,7 @@ class _Parts:
         count = self._embedding().num_embeddings
         if tokens is None and count > _SMALL:
             raise ValueError(f"tokens is missing: the vocabulary has {count:,}; name some.")
-        named = range(count) if tokens is None else tokens
+        named = range(count) if tokens is None else [tokens] if isinstance(tokens, str) else tokens
         ids = [token_id(self.trace, name, "tokens") if isinstance(name, str) else int(name) for name in named]
         if any(not 0 <= index < count for index in ids):
             raise ValueError(f"tokens holds an id that is out of range: there are 0 to {count - 1}.")

@@ -107,6 +107,47 @@ def test_tokens_against_a_plain_gpt2():
     )
 
 
+def plain_llama(model: Any, ids: list[int], token: int, weights: list[Any]) -> tuple[Any, Any]:
+    """Return both parts of the last states of a Llama [token, dim], half of a gated product to each factor."""
+    inner = model.model
+    states = inner.embed_tokens.weight[ids]
+    b = torch.zeros_like(states)
+    b[token] = states[token]
+    g = states - b
+
+    def read(b: Any, g: Any, norm: Any) -> tuple[Any, Any]:
+        deviation = ((b + g).square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
+        return b / deviation * norm.weight, g / deviation * norm.weight
+
+    for layer, attention in zip(inner.layers, weights, strict=True):
+        module = layer.self_attn
+        for part in (parts := read(b, g, layer.input_layernorm)):
+            by_head = module.v_proj(part).unflatten(-1, (-1, module.head_dim))
+            values = by_head.repeat_interleave(len(attention) // by_head.shape[1], dim=1)
+            added = module.o_proj(torch.einsum("hqk,khd->qhd", attention, values).flatten(1))
+            b, g = (b + added, g) if part is parts[0] else (b, g + added)
+        mlp = layer.mlp
+        (vb, vg), (ub, ug) = (
+            [projection(part) for part in read(b, g, layer.post_attention_layernorm)]
+            for projection in (mlp.gate_proj, mlp.up_proj)
+        )
+        opened, alone = mlp.act_fn(vb + vg), mlp.act_fn(vg)
+        b = b + mlp.down_proj(0.5 * opened * ub + 0.5 * (opened - alone) * (ub + ug))
+        g = g + mlp.down_proj(0.5 * opened * ug + 0.5 * alone * (ub + ug))
+    return read(b, g, inner.norm)
+
+
+@torch.no_grad()
+def test_tokens_against_a_plain_llama():
+    trace, _ = pair("Llama")
+    weights = [trace.attention_layer(layer).double() for layer in range(2)]
+    head = trace.model.lm_head.weight[5]
+    parts = [plain_llama(trace.model, CLEAN, token, weights) for token in range(7)]
+    assert float((parts[3][0] + parts[3][1])[6] @ head) == pytest.approx(float(trace.logits[6, 5]), abs=1e-7)
+    found = aw.circuits.contextual_decomposition(trace, AT)
+    assert found.values == pytest.approx([float(b[6] @ head) for b, _ in parts], abs=1e-7)
+
+
 def test_tokens_of_known_models():
     model, tokenizer = aw.zoo.additive(letters="abcd", length=8)
     found = aw.circuits.contextual_decomposition(aw.trace(model, tokenizer, "abcad"), 1)
@@ -209,3 +250,11 @@ def test_smollm2_agrees_with_patching():
     kept = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
     assert kept.size < kept.all / 4
     assert kept.share > 0.7
+    tokens = aw.circuits.contextual_decomposition(texts[0], " Paris", foil=" Rome")
+    assert tokens.values.argsort()[::-1][:2].tolist() == [0, 3]  # the sink, and France
+    assert abs(tokens.residual) < 0.1 * found.whole
+    alone = aw.circuits.component_relevance(texts[0], " Paris", foil=" Rome")
+    assert alone.relevant + alone.irrelevant == pytest.approx(np.full(300, alone.whole), abs=1e-3)
+    other = aw.trace(*model, "Once upon a time there")
+    with pytest.raises(ValueError, match="no longer add up to the logit"):
+        aw.circuits.component_relevance(texts[0], reference=other)

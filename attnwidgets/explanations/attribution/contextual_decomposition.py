@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from attnwidgets._tensors import is_half
 from attnwidgets.explanations.mixing.block_maps import require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import LOGIT_NEEDS, target_logits
 from attnwidgets.explanations.registry.registry import method
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.mixing.logit_targets import TargetLogits
+    from torch import Tensor
+
+    from attnwidgets.explanations.mixing.logit_targets import Cell, TargetLogits
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.tracing.algebra.two_parts import TwoParts
     from attnwidgets.tracing.text.units import Unit
@@ -31,6 +34,7 @@ PAPER = (
     "Murdoch et al. 2018, Beyond Word Importance"
 )
 _NAME = "contextual_decomposition"
+_OFF, _OFF_IN_HALF = 0.01, 0.1  # largest error of the sum of both parts, relative to the logit, or to 1
 _AT_ONCE = 16  # sources that are carried through the blocks together, unless a number is given
 
 
@@ -64,7 +68,8 @@ def contextual_decomposition(
         attention  both mixed with the weights that attention had
         function   f(b + g) - f(g) is relevant, f(g) irrelevant
 
-    A gated feed-forward layer f(v) u, which the paper does not cover, is such a function of both. Where
+    Of a gated feed-forward layer f(v) u, which the paper does not cover, half follows the parts of f(v) and
+    half those of u, as in `aw.decompx`: taken as a function of both, parts grow beyond all bounds. Where
     attention looks is taken as given, so that a token which only decides that receives nothing. The values of
     several tokens need not sum to the logit: what two of them do only together is relevant to both.
 
@@ -89,8 +94,8 @@ def contextual_decomposition(
 
     Raises:
         ValueError: For an unknown unit, a chunk_size below 1, a target that is not a single logit, a model
-            without a head, or NaN inside the model; as `UnsupportedModelError`, if no description fits blocks
-            or head.
+            without a head, NaN inside the model, or parts that no longer add up to the logit (they can grow
+            from block to block); as `UnsupportedModelError`, if no description fits blocks or head.
         IndexError: If there is no such class, token or position.
         TypeError: If `target` or `foil` cannot name a logit.
 
@@ -131,7 +136,7 @@ def _relevant(trace: Trace, logits: TargetLogits, spans: Any, at_once: int) -> F
         for block in progress(blocks, desc=_NAME):
             layer = read_layer(block, _NAME)
             for number, parts in enumerate(chunks):
-                chunks[number] = through_block(layer, parts)
+                chunks[number] = through_block(layer, parts, divided=True)
         relevant = [logit_parts_in_two(trace, logits, parts, _NAME).relevant for parts in chunks]
         return torch.cat(relevant).T.cpu().double().numpy()
 
@@ -144,6 +149,9 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
         logits: The targets and foils.
         parts: The parts of the last block's output.
         method: Name of the method, for messages.
+
+    Raises:
+        ValueError: If the parts do not add up to the logits that the model returned.
     """
     import torch
 
@@ -156,6 +164,7 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
         head = head_of(trace, logits.stack, method, position)
         columns = [index for other, index in cells if other == position]
         both = through_head_in_two(head, position, columns, parts)
+        _require_sum(trace, both.whole, [(position, index) for index in columns], method)
         for number, index in enumerate(columns):
             of[position, index] = TwoParts(both.relevant[:, number], both.irrelevant[:, number])
 
@@ -167,3 +176,17 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
 
     own = stacked(logits.cells)
     return own + stacked(logits.foil_cells).map(torch.neg) if logits.foil_cells else own
+
+
+def _require_sum(trace: Trace, found: Tensor, cells: list[Cell], method: str) -> None:
+    """Raise if the sums of both parts [copy, cell] are not the logits."""
+    logits = cast("Tensor", trace.logits)
+    scores = [float((logits if row is None else logits[row])[index]) for row, index in cells]
+    expected = found.new_tensor(scores)
+    off = (found - expected).abs() / expected.abs().clamp_min(1)
+    if not bool((off <= (_OFF_IN_HALF if is_half(logits) else _OFF)).all()):  # NaN is refused, too
+        raise ValueError(
+            f"{method}: the two parts of the states grew so large that they no longer add up to the logit. "
+            "Choose a reference that differs in fewer tokens, or leave it out; for tokens, use aw.alti_logit "
+            "or aw.decompx."
+        )

@@ -5,6 +5,11 @@ what comes from some sources (relevant) and of the rest. Linear maps act on both
 deviation of their sum, attention keeps the weights that it had, a bias is shared in proportion to the sizes
 of both parts, component by component, and what a nonlinear function does to the irrelevant part alone is
 irrelevant: f(b + g) = [f(b + g) - f(g)] + f(g).
+
+A product of two projections (a gated feed-forward layer, which the paper does not cover) is taken as such a
+function, too, where b is small beside the whole. Of parts as large as the whole it would square what both
+parts have and the whole has not, block after block, until nothing is left of the sum. There, half of the
+product follows each factor's parts ("divided").
 """
 
 from __future__ import annotations
@@ -80,15 +85,21 @@ class TwoParts:
         added = share * bias
         return TwoParts(self.relevant + added, self.irrelevant + (bias - added))
 
-    def through(self, steps: Iterable[Step]) -> TwoParts:
-        """Return the parts after some steps."""
+    def through(self, steps: Iterable[Step], *, divided: bool = False) -> TwoParts:
+        """Return the parts after some steps; see `after`."""
         parts = self
         for step in steps:
-            parts = parts.after(step)
+            parts = parts.after(step, divided=divided)
         return parts
 
-    def after(self, step: Step) -> TwoParts:
-        """Return the parts after one step."""
+    def after(self, step: Step, *, divided: bool = False) -> TwoParts:
+        """Return the parts after one step.
+
+        Args:
+            step: The step.
+            divided: Whether half of a product follows each factor's parts; otherwise all that the irrelevant
+                parts alone do not make is relevant.
+        """
         if isinstance(step, Norm):
             deviation = step.deviation(self.whole)
             return self.map(lambda part: step.direct(part) / deviation).biased(step.shift)
@@ -98,8 +109,12 @@ class TwoParts:
             return self.map(step)
         if isinstance(step, Gated):
             gate, up = self.after(step.gate), self.after(step.up)
-            rest = step.function(gate.irrelevant) * up.irrelevant
-            return TwoParts(step.function(gate.whole) * up.whole - rest, rest)
+            opened, alone = step.function(gate.whole), step.function(gate.irrelevant)
+            if divided:
+                both = TwoParts(opened - alone, alone).map(lambda part: part * up.whole)
+                return (both + up.map(lambda part: part * opened)).map(lambda part: part / 2)
+            rest = alone * up.irrelevant
+            return TwoParts(opened * up.whole - rest, rest)
         rest = step.function(self.irrelevant)
         return TwoParts(step.function(self.whole) - rest, rest)
 
@@ -120,7 +135,12 @@ def from_tokens(states: Tensor, spans: Sequence[Sequence[int]]) -> TwoParts:
 
 
 def through_block(
-    layer: DecomposedLayer, parts: TwoParts, heads: Change | None = None, mlp: Change | None = None
+    layer: DecomposedLayer,
+    parts: TwoParts,
+    heads: Change | None = None,
+    mlp: Change | None = None,
+    *,
+    divided: bool = False,
 ) -> TwoParts:
     """Return the parts of a block's output [copy, token, dim].
 
@@ -129,6 +149,7 @@ def through_block(
         parts: The parts of its input.
         heads: Sees, and may change, what the heads mix [copy, token, head, head dim].
         mlp: The same for what the feed-forward layer returns [copy, token, dim].
+        divided: How products are taken; see `TwoParts.after`.
     """
     tokens, width = parts.relevant.shape[1:]
     wide = [step.matrix.shape[1] for step in layer.feed if isinstance(step, Affine)]
@@ -137,7 +158,7 @@ def through_block(
     limit = _CHUNK_BYTES if parts.relevant.device.type == "cpu" else _ACCELERATOR_CHUNK_BYTES
     size = max(1, limit // (numbers * parts.relevant.element_size()))
     done = [
-        _through_block(layer, parts[copies], copies, heads, mlp)
+        _through_block(layer, parts[copies], copies, heads, mlp, divided=divided)
         for copies in (slice(at, min(at + size, len(parts))) for at in range(0, len(parts), size))
     ]
     return TwoParts(
@@ -146,7 +167,13 @@ def through_block(
 
 
 def _through_block(
-    layer: DecomposedLayer, parts: TwoParts, copies: slice, heads: Change | None, mlp: Change | None
+    layer: DecomposedLayer,
+    parts: TwoParts,
+    copies: slice,
+    heads: Change | None,
+    mlp: Change | None,
+    *,
+    divided: bool,
 ) -> TwoParts:
     block = layer.block
     order, norm1, norm2 = block.layout.order, block.norm1, block.norm2
@@ -159,10 +186,10 @@ def _through_block(
     start = middle
     if order == "post":
         start = middle if norm1 is None else middle.after(norm1)
-        fed = start.through(layer.feed)
+        fed = start.through(layer.feed, divided=divided)
     else:
         seen = parts if order == "parallel" else middle
-        fed = (seen if norm2 is None else seen.after(norm2)).through(layer.feed)
+        fed = (seen if norm2 is None else seen.after(norm2)).through(layer.feed, divided=divided)
     last = start + (fed if mlp is None else mlp(copies, fed))
     return last.after(norm2) if order == "post" and norm2 is not None else last
 
