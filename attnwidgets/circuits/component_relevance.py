@@ -253,8 +253,9 @@ class _Sweep:
             visit = _Visit(self._every, self.between, number, own, other)
             for at, (places, parts) in enumerate(groups):
                 visit.places = places
-                groups[at] = places, through_block(
-                    layers[0], parts, visit.heads, visit.mlp, divided=other is None
+                groups[at] = (
+                    places,
+                    through_block(layers[0], parts, visit.heads, visit.mlp, divided=other is None),
                 )
         return [parts for _, parts in groups]
 

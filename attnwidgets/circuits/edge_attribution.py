@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets._tensors import is_half
 from attnwidgets.circuits.components import Component, components
-from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.pair import pair_of, require_full_precision
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.intervene.activation_sites import points_of, reading_activations
 from attnwidgets.intervene.preview import pass_options
@@ -157,8 +156,7 @@ def edge_attribution(
     targets = resolve_target_set(pair.clean, target, foil, "edge_attribution").single("edge_attribution")
     inner = unwrap(pair.clean.model)
     require_gradients(inner, "edge_attribution")
-    if any(is_half(parameter) for parameter in inner.parameters()):
-        raise ValueError("edge_attribution takes differences of runs; load the model in float32.")
+    require_full_precision(pair, "edge_attribution")
     every = components(pair.clean, pair.stack)
     senders = (Component("input", -1), *every)
     receivers = (*every, Component("output", pair.clean.n_layers(pair.stack)))

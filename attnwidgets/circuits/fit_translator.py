@@ -143,7 +143,10 @@ def _require_head(trace: Trace) -> None:
             f"{_NAME} reads models with one stack, and this one has {', '.join(trace.stacks)}."
         )
     if trace.logits is None or trace.logits.dim() != TOKENS:
-        raise UnsupportedModelError(f"{_NAME} needs a model that predicts tokens; this one does not.")
+        raise UnsupportedModelError(
+            f"{_NAME} needs a model that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM); this "
+            "one does not."
+        )
     head_of(trace, "self", _NAME, len(trace.tokens) - 1)
 
 

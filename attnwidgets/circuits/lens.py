@@ -72,7 +72,8 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     if traced.logits is None or traced.logits.dim() != TOKENS:
         what = "returns no logits" if traced.logits is None else "predicts classes, not tokens"
         raise UnsupportedModelError(
-            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {what}."
+            f"lens decodes states by the model's head, and {traced.model_id or 'this model'} {what}; load it "
+            "with a head that predicts tokens (AutoModelForCausalLM, AutoModelForMaskedLM)."
         )
     target = resolve_target(traced, answer, method="lens", name="answer", logit=True)
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack

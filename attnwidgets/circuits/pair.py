@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._tensors import is_half
 from attnwidgets.explanations.results.trace_protocol import is_trace, require_trace, resolve_stack
 from attnwidgets.figures.labels import printable
 from attnwidgets.intervene.head_selection import spoken
@@ -16,7 +17,10 @@ from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.alignment import align
 
 if TYPE_CHECKING:
+    from attnwidgets.tracing.text.alignment import Alignment
     from attnwidgets.tracing.trace import Trace
+
+_AROUND = 6  # tokens that are shown before and after those that differ
 
 
 @dataclass(frozen=True)
@@ -127,19 +131,35 @@ def _require_same_length(clean: Trace, corrupt: Trace, stack: str) -> None:
     axes = clean.axes(stack)[0], corrupt.axes(stack)[0]
     if len(axes[0]) == len(axes[1]):
         return
-    columns = align(*axes)
-    changes = "; ".join(
-        f"{one or 'nothing'!r} for {other or 'nothing'!r}" for one, other in columns.changes()
-    )
-    rows = "\n".join(
-        f"  {name}: {' | '.join(map(printable, axis.tokens))}"
-        for name, axis in zip(("clean  ", "corrupt"), axes, strict=True)
-    )
     raise ValueError(
         f"clean has {len(axes[0])} tokens and corrupt {len(axes[1])}, so that positions do not correspond:\n"
-        f"{rows}\nAligned, they differ in {changes}. Choose words of as many tokens (a name for a name of "
-        "one token), or patch what corresponds: patch(..., align=True)."
+        f"{_rows(align(*axes))}\nChoose words of as many tokens (a name for a name of one token), or patch "
+        "what corresponds, column by column: aw.circuits.patch(..., align=True)."
     )
+
+
+def _rows(columns: Alignment) -> str:
+    """Return both rows of tokens, aligned, around the columns in which they differ."""
+    differing = columns.differing
+    start, end = max(0, differing[0] - _AROUND), min(len(columns), differing[-1] + 1 + _AROUND)
+    shown = [
+        [printable(columns.label(column, side)) or "·" for side in (0, 1)] for column in range(start, end)
+    ]
+    shown = [["…"] * 2] * (start > 0) + shown + [["…"] * 2] * (end < len(columns))
+    lines = zip(*([one.ljust(max(map(len, pair))) for one in pair] for pair in shown), strict=True)
+    return "\n".join(
+        f"  {name}: {' | '.join(line).rstrip()}"
+        for name, line in zip(("clean  ", "corrupt"), lines, strict=True)
+    )
+
+
+def require_full_precision(pair: Pair, function: str) -> None:
+    """Raise if the model computes in half precision, which rounds differences of runs away."""
+    if any(is_half(parameter) for parameter in unwrap(pair.clean.model).parameters()):
+        raise ValueError(
+            f"{function} takes differences of runs, which half precision rounds away; load the model in "
+            "float32."
+        )
 
 
 def _differing(clean: Trace, corrupt: Trace, stack: str) -> tuple[int, ...]:

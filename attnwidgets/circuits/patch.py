@@ -11,7 +11,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.circuits.aligned import AlignedTexts
 from attnwidgets.circuits.estimate import estimated
-from attnwidgets.circuits.pair import Pair, pair_of, said_difference
+from attnwidgets.circuits.pair import Pair, pair_of, require_full_precision, said_difference
 from attnwidgets.circuits.patched_pair import PatchedPair
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching, share_unit
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
@@ -109,8 +109,8 @@ def patch(
 
     Raises:
         ValueError: If a site or `how` is unknown, the texts have different numbers of tokens or are the same,
-            the traces are of two models or were recorded under other interventions, or the target is several
-            tokens.
+            the traces are of two models or were recorded under other interventions, the target is several
+            tokens, or `align` meets a model in half precision.
         TypeError: If `clean` or `corrupt` is neither a trace nor a text with a model.
         UnsupportedModelError: If a site is not known in this family of models, or the model has no head.
 
@@ -135,6 +135,7 @@ def patch(
     if pair.is_unequal:
         if estimate:
             raise ValueError("estimate needs texts of as many tokens; leave it out, or align.")
+        require_full_precision(pair, "patch with align=True")
         columns = [_aligned(pair, targets, target, foil, direction, chosen) for direction in directions]
         return BothWays(*columns) if how == "both" else columns[0]
     bases = [DIRECTIONS.index(direction) ^ 1 for direction in directions]
@@ -238,8 +239,9 @@ def chosen_sites(sites: Any) -> tuple[Site, ...]:
 def cell_of(given: Any, pair: Pair) -> Cell:
     """Return a place that a user names, checked against a pair."""
     form = 'cells are (site, layer, token), ("head", layer, head) or ("head", layer, head, token)'
-    parts = tuple(given) if isinstance(given, (tuple, list)) else ()
-    site: Any = parts[0] if parts else None
+    if not isinstance(given, (tuple, list)) or not given:
+        raise ValueError(f"cells takes a list of places, and {given!r} is none: {form}.")
+    parts, site = tuple(given), given[0]
     require_choice("site", site, SITES)
     lengths = (3, 4) if site == "head" else (3,)
     if len(parts) not in lengths:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import require_choice
 from attnwidgets.circuits.aligned import scored
 from attnwidgets.circuits.components import Component, component_of
-from attnwidgets.circuits.pair import pair_of
+from attnwidgets.circuits.pair import pair_of, require_full_precision
 from attnwidgets.circuits.patch import PatchedCells
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.set_activations import activations_of, set_activations
@@ -58,7 +58,8 @@ def path_patch(
         PatchedCells: `.share` of the difference of the two runs, `.before`, `.after`, `.source`.
 
     Raises:
-        ValueError: If the receiver is not after the sender, or a component has another form; see `patch`.
+        ValueError: If the receiver is not after the sender, a component has another form, or the model
+            computes in half precision; see `patch`.
         IndexError: If there is no such layer or head.
 
     Source: Wang et al. 2023, Interpretability in the Wild, section 3.1; Goldowsky-Dill et al. 2023.
@@ -72,6 +73,7 @@ def path_patch(
     """
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "path_patch", model, tokenizer)
+    require_full_precision(pair, "path_patch")
     targets = resolve_target_set(pair.clean, target, foil, "path_patch").single("path_patch")
     first = component_of(sender, pair.clean, pair.stack)
     last = _receiver(receiver, pair.clean, pair.stack)

@@ -108,7 +108,7 @@ def test_tokens_against_a_plain_gpt2():
 
 
 def plain_llama(model: Any, ids: list[int], token: int, weights: list[Any]) -> tuple[Any, Any]:
-    """Return both parts of the last states of a Llama [token, dim], half of a gated product to each factor."""
+    """Return both parts of a Llama's last states [token, dim]; each factor takes half of a product."""
     inner = model.model
     states = inner.embed_tokens.weight[ids]
     b = torch.zeros_like(states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from importlib.util import find_spec
 from typing import Any
 
@@ -353,10 +354,28 @@ def test_what_cannot_be_patched_is_said() -> None:
     model, tokenizer = clean.model, clean.tokenizer
     patch, patch_cells = aw.circuits.patch, aw.circuits.patch_cells
     short = aw.trace(model, tokenizer, "fadefadeb")
-    with pytest.raises(
-        ValueError, match=r"12 tokens and corrupt 10[\s\S]*clean  : <s> \| f[\s\S]*Aligned, they differ"
-    ):
+    with pytest.raises(ValueError, match="12 tokens and corrupt 10") as caught:
         patch(clean, short, "c")
+    assert caught.value.args[0].splitlines()[1:3] == [
+        "  clean  : <s> | f | a | d | e | b | c | f | a | d | e | b",
+        "  corrupt: <s> | f | a | d | e | · | · | f | a | d | e | b",
+    ]
+    assert "patch(..., align=True)" in str(caught.value)
+    # Of long texts, what is around the difference.
+    texts = (aw.trace(model, tokenizer, text) for text in ("abcdefghfadebc", "abcdefghfacdebc"))
+    with pytest.raises(ValueError, match=r"\n  clean  : … \| e .* \| a \| · \| d \| e \| b \| c\n"):
+        patch(*texts, "c")
+    half = [aw.trace(copy.deepcopy(model).to(torch.bfloat16), tokenizer, "fadebcfadeb")]
+    half.append(aw.trace(half[0].model, tokenizer, "fadebafadeb"))
+    for function, places in (
+        (aw.circuits.path_patch, [("head", 0, 0), ("head", 1, 0)]),
+        (aw.circuits.edge_attribution, []),
+    ):
+        with pytest.raises(ValueError, match="half precision rounds away; load the model in float32"):
+            function(*half, *places, "c", foil="a")
+    with pytest.raises(ValueError, match="load the model in float32"):
+        patch(half[0], aw.trace(half[0].model, tokenizer, "fadefadeb"), "c", align=True)
+    assert patch(*half, "c", foil="a", sites="head").heads[1, 0] == pytest.approx(1, abs=0.05)
     with pytest.raises(ValueError, match="same input"):
         patch(clean, aw.trace(model, tokenizer, "fadebcfadeb"), "c")
     with pytest.raises(ValueError, match="two models"):
@@ -373,6 +392,8 @@ def test_what_cannot_be_patched_is_said() -> None:
         patch(3, corrupt, "c")
     with pytest.raises(ValueError, match="cells is empty"):
         patch_cells(clean, corrupt, [], "c")
+    with pytest.raises(ValueError, match="list of places, and 'state' is none"):
+        patch_cells(clean, corrupt, ("state", 0, 6), "c")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cells are"):
         patch_cells(clean, corrupt, [("state", 0)], "c")
     with pytest.raises(IndexError, match="head 2 is out of range"):

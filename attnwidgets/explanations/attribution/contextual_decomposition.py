@@ -18,7 +18,6 @@ from attnwidgets.explanations.results.trace_protocol import TraceLike, provenanc
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
     from torch import Tensor
 
     from attnwidgets.explanations.mixing.logit_targets import Cell, TargetLogits
