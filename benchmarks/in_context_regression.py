@@ -1,17 +1,20 @@
 """One layer of attention that learns linear regression in context: what its weights look like afterwards.
 
-`python benchmarks/in_context_regression.py` trains it (six seconds of CPU a seed) and prints the QK and OV
-circuits of its heads. One column is a token: x_i and y_i = w . x_i for 20 examples, then x_q and 0, w and x
-of N(0, 1). The model predicts y_q by softmax attention of the last column over the examples: the sum of the
-heads' last entries (Zhang et al. 2024, Trained Transformers Learn Linear Models In-Context; He et al. 2025,
-In-Context Linear Regression Demystified, for softmax).
+`python benchmarks/in_context_regression.py [PAGE.html]` trains it (six seconds of CPU a seed), prints the QK
+and OV circuits of its heads, and draws them as maps into a page. One column is a token: x_i and y_i = w . x_i
+for 20 examples, then x_q and 0, w and x of N(0, 1). The model predicts y_q by softmax attention of the last
+column over the examples: the sum of the heads' last entries (Zhang et al. 2024, Trained Transformers Learn
+Linear Models In-Context; He et al. 2025, In-Context Linear Regression Demystified, for softmax).
 """
 
 from __future__ import annotations
 
+import sys
 import time
 
 import torch
+
+import attnwidgets as aw
 
 SIZE, EXAMPLES, HEADS = 4, 20, 2
 STEPS, BATCH = 6000, 128
@@ -86,14 +89,29 @@ def report(model: Attention) -> None:
         )
 
 
+@torch.no_grad()
+def maps(models: list[Attention]) -> aw.MixingMap:
+    """Return the circuits of layers: a layer of the map for each, QK of its heads and then OV."""
+    values = torch.stack([torch.cat([model.qk, model.ov.mT]) for model in models])
+    axis = aw.TokenAxis.plain([*(f"x{place}" for place in range(1, SIZE + 1)), "y"])
+    title = "QK of both heads, OV of both; rows: query, or what is written"
+    return aw.MixingMap(
+        values.double().numpy(), query=axis, causal=False, stochastic=False, method="in_context_regression",
+        provenance={"title": title},
+    )  # fmt: skip
+
+
 def main() -> None:
-    """Train a layer from three seeds and print what each learned."""
+    """Train a layer from three seeds, print what each learned, and draw it."""
     torch.set_num_threads(1)
+    models = []
     for seed in range(3):
         started = time.process_time()
-        model = trained(seed)
+        models.append(trained(seed))
         print(f"seed {seed}, {time.process_time() - started:.0f} s of CPU: ", end="")
-        report(model)
+        report(models[-1])
+    for path in sys.argv[1:]:
+        aw.HeadGrid(maps(models)).to_html(path)
 
 
 main()
