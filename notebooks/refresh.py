@@ -33,6 +33,12 @@ MAX_BYTES = 300_000
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _COLOURS = 64
 _LIVE = "Run the notebook for the live view."
+# Figures of matplotlib are drawn into the notebook, whatever the caller's environment asks for.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+}
 # Runs in the notebook's kernel after a cell that showed views: writes what each of them shows at that moment.
 _STILLS = """
 import json
@@ -66,7 +72,7 @@ def refreshed(path: Path) -> NotebookNode:
             resources={"metadata": {"path": scratch}},
         )
         client.reset_execution_trackers()
-        with client.setup_kernel(env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}):
+        with client.setup_kernel(env=os.environ | _ENVIRONMENT):
             for index, cell in enumerate(notebook.cells):
                 if cell.cell_type != "code":
                     continue

@@ -133,6 +133,20 @@ def test_scripts_and_widgets_alone_leave_nothing(data, left):
     assert left_on_github({"output_type": "display_data", "data": data}) == left
 
 
+def test_a_figure_is_saved_whatever_backend_the_environment_asks_for(tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = nbformat.v4.new_notebook()
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    notebook.cells = [nbformat.v4.new_code_cell(drawn)]
+    path = tmp_path / "figure.ipynb"
+    nbformat.write(notebook, path)
+    after = refresh()["refreshed"](path)
+    assert [text.partition(" size")[0] for text in refresh()["printed"](after)] == ["<Figure"]
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_running_it_again_prints_the_same_numbers(root, name, minilm):
