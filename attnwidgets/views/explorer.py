@@ -22,6 +22,7 @@ from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.media.handlers import picture_handlers
 from attnwidgets.views.media.patches import is_only_a_picture, pictured_of, sides_of, units_on_grid
+from attnwidgets.views.media.spoken import has_frames, is_heard, sound_handlers, words_of_trace
 from attnwidgets.views.text.predictions import prediction_handlers
 from attnwidgets.views.wire.handlers import Handler
 from attnwidgets.views.wire.keys import base_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
+WORD = "word"
 _OF_FEATURES = "the features beside it are of this text; features= takes the SAE itself as well"
 
 
@@ -58,6 +60,10 @@ class Explorer(Intervening):
     With a kernel, the pencil beside the text (or a double click on it) lets the reader type another, which is
     traced as the first one was and shown here and in linked views; see `show_text`. Maps of the texts of a
     list are computed and sent when a text is chosen.
+
+    A picture, with maps over it as in `ImageView`, takes the place of heads and heatmap. Maps over a sound
+    stand under its wave and spectrogram, as in `AudioView`; it opens by words, if `aw.speech.align` finds
+    their times, and `explorer.trace` is then the trace that has them.
 
     A long text (more than 1,448 tokens) opens in sentences if it has several, with a note; `unit="token"`, or
     a choice in the view, shows its tokens: maps in which a cell is the largest of several, and exact rows.
@@ -101,8 +107,10 @@ class Explorer(Intervening):
         self.pictured = pictured_of(shown)
         if self.pictured is not None:
             self.PARTS = (*self.PARTS, "image")
-            self.SHOWS_MEDIA = True
             self.READS_MATRICES = not is_only_a_picture(self.pictured)
+        if sounds := is_trace(shown) and shown.id in self._spoken:
+            self.PARTS = (*self.PARTS, "audio")
+        self.SHOWS_MEDIA = sounds or self.pictured is not None
         super().__init__(shown, marks=marks, methods=methods, **options)
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
             # Another view may have selected a method that is not offered here, such as SAE features.
@@ -113,16 +121,36 @@ class Explorer(Intervening):
             self.add_options(canNorm=getattr(self.pictured, "model", None) is not None)
 
     def _begun(self, shown: Any, features: Any) -> Any:
-        """Return the trace to begin with, of those in a list."""
+        """Return the trace to begin with, of those in a list; of a sound, the trace with its words."""
         self._features_given = features
+        self._spoken: dict[str, tuple[Any, str]] = {}
+        if is_trace(shown):
+            begun = self._with_words(shown)
+            if begun is not shown:
+                self._texts = Texts([begun])
+            return begun
         if not isinstance(shown, (list, tuple)) or not shown or not all(map(is_trace, shown)):
             return shown
+        shown = [self._with_words(one) for one in dict.fromkeys(shown)]
         if self._text_refusal(shown[0]) == _OF_FEATURES:
             raise TypeError(
                 "Explorer(features=...) holds the features of one text, and several were given: give the SAE."
             )
-        self._texts = Texts(list(dict.fromkeys(shown)))
+        self._texts = Texts(shown)
         return shown[0]
+
+    def _with_words(self, trace: Any) -> Any:
+        """Return a trace of a sound with words on its frames, where they are found; others as they are."""
+        if not has_frames(trace):
+            return trace
+        times, worded, why = words_of_trace(trace)
+        self._spoken[worded.id] = (times, why)
+        return worded
+
+    @property
+    def _sounds(self) -> bool:
+        """Whether the trace that is shown is of a sound whose frames have times."""
+        return self._trace is not None and self._trace.id in self._spoken
 
     def _text_refusal(self, trace: Any) -> str:
         """Return why no other text can be typed, in words, or ""."""
@@ -158,11 +186,18 @@ class Explorer(Intervening):
             on_grid = [one for one in self._explanations if units_on_grid(one)]
             self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
 
+    def _own_options(self) -> dict[str, Any]:
+        if not self._sounds:
+            return {}
+        return {"heard": sorted({one.stack or "self" for one in self._explanations if is_heard(one)})}
+
     def _first_unit(self) -> str:
         main = self._explanations[0]
         on_grid = units_on_grid(main) if self.pictured is not None else []
         if on_grid and not self._options["units"]:
             return on_grid[0]
+        if self._sounds and not self._options["units"] and WORD in main.available_units():
+            return WORD
         is_long = isinstance(main, MixingMap) and len(main.query) * len(main.key) > TILE_VALUES
         if not is_long or self._options["units"] or SENTENCE not in main.available_units():
             return super()._first_unit()
@@ -179,6 +214,8 @@ class Explorer(Intervening):
         handlers |= {"text": Handler(self._show_other, runs_model=True)}
         if self.pictured is not None:
             handlers |= picture_handlers(self, self.pictured)
+        if self._sounds:
+            handlers |= sound_handlers(self, self._trace, *self._spoken[self._trace.id])
         if self._features is not None:
             handlers |= self._features.handlers(self, table=False, panel=True, strip=True)
         return handlers

@@ -54,6 +54,7 @@ test("ticks are round, and as far apart as they need", () => {
 test("a word is a row, or the rows in its span; silence is no word", () => {
   const words = [word("a", 0, 0.5), word("b", 0.5, 1)];
   const map = (labels: string[], spans: [number, number][]): HeardMap => ({
+    rows: "words",
     labels,
     spans,
     step: 0.1,

@@ -7,7 +7,7 @@ import pytest
 
 import attnwidgets as aw
 from tests.browser.checks import CLIPPED
-from tests.speech.made import RATE, heard, tones
+from tests.speech.made import RATE, heard, spoken, tones
 
 # Every buffer that a page plays, kept.
 LISTEN = """() => {
@@ -139,3 +139,39 @@ def test_it_fits_and_keeps_its_height(page, shots):
     width = page.viewport_size["width"]
     view.screenshot(path=shots / f"audio-{width}-{view.get_attribute('data-aw-theme')}.png")
     assert page.locator(".aw-audio-panel").is_visible() == (width > 1100)
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(480, "light"), (760, "dark"), (1200, "light"), (1200, "dark")]
+)
+def test_an_explorer_of_a_sound_shows_it_under_wave_and_words_in_one_screen(page_of, shots, width, scheme):
+    view = aw.Explorer(spoken(), layer=1, head=2)
+    page = page_of(view, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.locator(".aw-audio .aw-audio-box").first.wait_for()
+    root = page.locator(".aw-explorer")
+    assert root.bounding_box()["height"] <= 560
+    assert page.locator(".aw-heatmap").count() == 0
+    assert play(page).is_disabled()
+    page.locator(".aw-explorer .aw-reading .aw-tok", has_text="ate").click()
+    page.mouse.move(2, 2)
+    assert page.locator(".aw-audio-box[data-pinned]").inner_text() in ("ate", "")  # a name that fits
+    assert play(page).is_enabled()
+    assert page.locator(".aw-audio .aw-audio-row").count() == 1
+    stage = page.locator(".aw-audio-stage").bounding_box()
+    readout = page.locator(".aw-explorer > .aw-footer .aw-readout").inner_text()
+    assert "“ate”" in readout
+    assert "pinned" in readout
+    assert stage["y"] + stage["height"] <= root.bounding_box()["y"] + root.bounding_box()["height"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    root.screenshot(path=shots / f"explorer-audio-{width}-{scheme}.png")
+
+
+def test_the_row_that_an_explorer_draws_over_the_sound_is_that_of_the_unit_that_is_shown(page_of):
+    page = page_of(aw.Explorer(spoken(), layer=1, head=2))
+    page.locator(".aw-audio .aw-audio-box").first.wait_for()
+    names = page.locator(".aw-audio-front .aw-audio-name").all_text_contents()
+    assert names[:2] == ["he", "ate"]
+    page.locator(".aw-segment", has_text="frames").click()
+    page.locator(".aw-audio-front .aw-audio-name", has_text="0.00 s").wait_for()
+    page.locator(".aw-segment", has_text="words").click()
+    page.locator(".aw-audio-front .aw-audio-name", has_text="ate").wait_for()

@@ -21,11 +21,11 @@ MODELS = {
     "decoder": tiny.TEXT["Llama"],
     "encoder-decoder": tiny.SEQ2SEQ["T5"],
 }
-# Grad-CAM reads pictures, and is compared in float64 with its authors' there.
+PICTURES = ("grad_cam", "caption_words")  # they read pictures, and are compared there
 OWN = [
     method
     for method in methods()
-    if method.function.__module__.startswith("attnwidgets.") and method.name != "grad_cam"
+    if method.function.__module__.startswith("attnwidgets.") and method.name not in PICTURES
 ]
 # captum sums Shapley values in float32.
 COARSE = ("shapley_sampling",)

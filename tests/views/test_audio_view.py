@@ -129,3 +129,63 @@ def test_what_is_no_sound_is_refused_in_words(
 ) -> None:
     with pytest.raises(error, match=says):
         make(times)
+
+
+def answer(view: Any, **at: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """Return what an Explorer draws over the sound, as the browser asks for it."""
+    meta, (data,) = view._requests.answer("heard", at)
+    return meta, np.frombuffer(data, "<f4").reshape(len(meta["labels"]), -1)
+
+
+def test_an_explorer_of_a_sound_opens_by_its_words_and_draws_every_map_over_its_seconds() -> None:
+    recorded = spoken()
+    view = aw.Explorer(recorded)
+    assert "audio" in view.PARTS
+    assert view.selection.unit == "word"
+    assert view.options["heard"] == ["cross", "encoder"]
+    units = view.trace.axes("encoder")[0].units
+    assert set(units["word"].labels) >= {"he", "ate", "pear"}
+    meta, drawn = answer(view, source="attention/word/encoder", layer=1, head=2)
+    weights = np.asarray(recorded.attention_layer(1, "encoder"))[2]
+    words = [place for place, special in enumerate(units["word"].special) if not special]
+    count = drawn.shape[1]
+    for row, place in enumerate(words):
+        own = weights[list(units["word"].spans[place])].mean(0)[:count]
+        np.testing.assert_allclose(drawn[row], own, rtol=1e-5)
+    assert meta["labels"] == [units["word"].labels[place] for place in words]
+    # A word of the text has its own row here, as in a heatmap, and not that which writes it.
+    meta, drawn = answer(view, source="attention/token/cross", layer=0, head="mean")
+    place = recorded.axes("decoder")[0].tokens.index("pear")
+    own = np.asarray(recorded.attention_layer(0, "cross")).mean(0)[place, :count]
+    np.testing.assert_allclose(drawn[meta["labels"].index("pear")], own, rtol=1e-5)
+
+
+def test_attributions_to_frames_are_drawn_over_the_sound() -> None:
+    view = aw.Explorer(spoken(), methods=["attention", "input_x_gradient"])
+    view.selection.method = "input_x_gradient"
+    source = next(one for one in view.sources() if one.id == "input_x_gradient/token/encoder")
+    own = source.layer(0)[0]
+    meta, drawn = answer(view, source=source.id, layer=0, head="-")
+    assert meta["rows"] == "targets"
+    np.testing.assert_allclose(drawn, own[:, : drawn.shape[1]], rtol=1e-5)
+
+
+def test_an_explorer_of_a_sound_without_words_says_why_and_shows_its_frames() -> None:
+    recorded = trace(tiny.whisper(), Bins(first=True), audio=tones())
+    view = aw.Explorer(recorded)
+    assert view.trace is recorded
+    words, _ = view._requests.answer("words", {})
+    assert words["words"] == []
+    assert words["why"]
+    meta, drawn = answer(view, source="attention/token/encoder", layer=0, head=1)
+    assert meta["rows"] == "time"
+    weights = np.asarray(recorded.attention_layer(0, "encoder"))[1]
+    np.testing.assert_allclose(drawn, weights[: len(drawn), : drawn.shape[1]], rtol=1e-5)
+
+
+def test_sounds_of_a_list_have_words_each() -> None:
+    first, second = spoken(), spoken()
+    view = aw.Explorer([first, second])
+    assert all("word" in one.axes("encoder")[0].units for one in view.traces)
+    view.show_text(1)
+    assert answer(view, source="attention/word/encoder", layer=1, head=2)[1].size

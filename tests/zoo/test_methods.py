@@ -192,7 +192,7 @@ def test_every_method_runs_or_says_why_not(name):
             refused[method.name] = str(error)
         else:
             assert np.isfinite(values).all(), method.name
-    # A flat answer has no gradient, which is what Chefer's method multiplies attention with. Grad-CAM reads
-    # pictures.
-    assert set(refused) == ({"chefer", "grad_cam"} if name == "histogram" else {"grad_cam"})
+    # A flat answer has no gradient, which is what Chefer's method multiplies attention with.
+    of_pictures = {"grad_cam", "caption_words"}
+    assert set(refused) == ({"chefer", *of_pictures} if name == "histogram" else of_pictures)
     assert all(why.startswith(f"{method}: ") for method, why in refused.items())

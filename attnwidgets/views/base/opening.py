@@ -121,10 +121,15 @@ def last_content(labels: Sequence[str], special: Sequence[int | bool]) -> int:
     """Return the place of the last element with a letter or digit that is not special.
 
     Without letters and digits, as among patches or signs, it is the last that is not special; of special
-    elements alone the last, and -1 of none.
+    elements alone the last, and -1 of none. A name in brackets ("[SIL]") is no word.
     """
     content = [place for place, flag in enumerate(special) if not flag]
-    worded = [place for place in content if any(sign.isalnum() for sign in labels[place])]
+    worded = [
+        place
+        for place in content
+        if any(sign.isalnum() for sign in labels[place])
+        and not (labels[place].startswith("[") and labels[place].endswith("]"))
+    ]
     return max(worded, default=max(content, default=len(labels) - 1))
 
 

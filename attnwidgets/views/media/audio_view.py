@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
-from attnwidgets.speech.align import align
-from attnwidgets.speech.word_times import WordTimes, known_times
+from attnwidgets.speech.word_times import WordTimes
 from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.options import ViewOptions
 from attnwidgets.views.base.view import View
-from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps, elements_of_words, token_ends
+from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps
+from attnwidgets.views.media.spoken import PAGE_VALUES, heard_answer, words_answer, words_of_trace
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.media.heard import Heard
     from attnwidgets.views.wire.handlers import Answer
-
-_PAGE_VALUES = 300_000  # of maps that a page holds: of every layer and head, if there are not more
 
 
 class AudioView(View):
@@ -190,62 +186,11 @@ class AudioView(View):
 
     def _words(self) -> Answer:
         """Answer with the words, and which maps there are: `SpokenWords` of audio/heard.ts."""
-        times, maps = self._times, self._maps
-        sound = self._trace.sound
-        audio = next(
-            (
-                axis.units.get("word")
-                for axis in self._trace.axes(self._main_stack())
-                if "frame" in axis.units
-            ),
-            None,
-        )
-        names = () if times is None else times.words
-        tokens = [] if times is None or not len(times.matrix) else token_ends(times)
-        last = self._maps.frames.times[-1] if self._maps.frames.times else None
-        return {
-            "words": [
-                {
-                    "word": word.word,
-                    "start": word.start,
-                    "end": word.end,
-                    "p": word.probability if np.isfinite(word.probability) else None,
-                    "written": written,
-                    "spoken": spoken,
-                }
-                for word, written, spoken in zip(
-                    () if times is None else times,
-                    maps.written or [-1] * len(names),
-                    elements_of_words(audio, names),
-                    strict=True,
-                )
-            ],
-            "tokens": [list(pair) for pair in tokens],
-            "maps": [
-                {"name": name, "label": label, "note": note, "rows": list(maps.rows_of(name))}
-                for name, (label, note) in maps.names.items()
-            ],
-            "seconds": float(sound.heard) if sound is not None else 0.0,
-            "window": float(last[1]) if last is not None else 0.0,
-            "why": self._why or ("" if times is None else times.note),
-        }, []
-
-    def _main_stack(self) -> str:
-        return next(name for name in ("encoder", *self._maps.maps) if name in self._trace.stacks)
+        return words_answer(self._maps, self._why), []
 
     def _heard(self, map: str, rows: str, layer: int, head: int | str) -> Answer:  # noqa: A002 - the wire's name
         """Answer with a map, float32 [row, column]: `HeardMap` of audio/heard.ts."""
-        heard = self._maps.of(map, rows, layer, head)
-        values = heard.values.astype("<f4")
-        return {
-            "labels": list(heard.labels),
-            "spans": [None if span is None else list(span) for span in heard.spans],
-            "step": heard.step,
-            "columns": values.shape[1],
-            "what": heard.what,
-            "outside": None if heard.outside is None else heard.outside.tolist(),
-            "path": [] if heard.path is None else heard.path.tolist(),
-        }, [values.tobytes()]
+        return heard_answer(self._maps.of(map, rows, layer, head), rows)
 
     def _opening_map(self) -> Iterator[dict[str, Any]]:
         name = next(iter(self._maps.names))
@@ -260,7 +205,7 @@ class AudioView(View):
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds: every kind of rows where the view is, and the first kind everywhere."""
-        room = _PAGE_VALUES
+        room = PAGE_VALUES
         seen = [self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)]
         yield from seen
         for name, explanation in self._maps.maps.items():
@@ -320,14 +265,7 @@ def _words_of(sound: Any) -> tuple[WordTimes | None, Any, str]:
         )
     if sound.sound is None:
         raise ValueError("this trace has no sound: make it with aw.trace(model, processor, audio=wave).")
-    known = known_times(sound)
-    if known is not None:
-        return known, sound, ""
-    try:
-        times = align(sound)
-    except ValueError as error:
-        return None, sound, str(error)
-    return times, times.trace, ""
+    return words_of_trace(sound)
 
 
 def _unit_shown(trace: Any, explanation: MixingMap | None) -> str:

@@ -32,7 +32,7 @@ def picture_handlers(
     - "reads" (source, side "query", index, computed), answered at once: `packed_values` of what an element
       reads; `computed` is how many layers are, None if all are there from the start.
     - "readers" (the same with side "key"), a job: who reads an element.
-    - "layer" (source, layer), a job: computes a layer of a method that is computed layer by layer.
+    - "layer": `layer_handler`.
     - "norms" (stack, registers: whether with test-time registers), a job that runs the model: layers, and
       outlier, the multiple of the median from which on a patch is one, and registers, the labels of those
       added; buffers norms [layer, token] and those of the added registers [layer, register] (float32).
@@ -48,12 +48,6 @@ def picture_handlers(
         del computed  # it tells answers from before and after a computation apart
         require_choice("side", side, ("query", "key"))
         return packed_values(source_of(view, source), side, int(index))
-
-    def compute(source: str, layer: int) -> Answer:
-        requested = source_of(view, source)
-        requested.layer(layer)
-        view.store.announce()
-        return {"ready": list(requested.ready)}, []
 
     def norms(stack: str, registers: bool = False) -> Answer:
         if trace is None:
@@ -74,9 +68,21 @@ def picture_handlers(
     return {
         "reads": Handler(maps, for_page=lambda: listed("query"), prefetched=lambda: _first(view)),
         "readers": Handler(maps, runs_model=True, for_page=lambda: listed("key")),
-        "layer": Handler(compute, runs_model=True),
+        "layer": layer_handler(view),
         "norms": Handler(norms, runs_model=True, for_page=lambda: _norms_of_page(view, trace, neurons)),
     }
+
+
+def layer_handler(view: View) -> Handler:
+    """Return the handler of "layer" (source, layer), a job: computes a layer that is yet to be computed."""
+
+    def compute(source: str, layer: int) -> Answer:
+        requested = source_of(view, source)
+        requested.layer(layer)
+        view.store.announce()
+        return {"ready": list(requested.ready)}, []
+
+    return Handler(compute, runs_model=True)
 
 
 def shown_sources(view: View) -> list[Source]:

@@ -10,12 +10,14 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.speech.word_times import frame_step, frame_unit
 from attnwidgets.views.still.alt_text import title_of
+from attnwidgets.views.wire.axes import target_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.speech.word_times import WordTimes
     from attnwidgets.tracing.text.units import Unit
@@ -65,10 +67,19 @@ class HeardMaps:
         trace: The trace, with words on its frames if `times` has found them.
         times: Its words; None if there are none.
         explanations: MixingMaps of the trace, by stack.
+        writes: Whether the row of what a decoder wrote is that which writes it (of the token before), rather
+            than its own.
     """
 
-    def __init__(self, trace: Trace, times: WordTimes | None, explanations: Sequence[MixingMap]) -> None:
-        self.trace, self.times = trace, times
+    def __init__(
+        self,
+        trace: Trace,
+        times: WordTimes | None,
+        explanations: Sequence[MixingMap],
+        *,
+        writes: bool = True,
+    ) -> None:
+        self.trace, self.times, self._back = trace, times, int(writes)
         self.frames = frame_unit(trace)
         self.step = frame_step(trace)
         self.maps = {
@@ -154,6 +165,20 @@ class HeardMaps:
         pooled, step = self._pooled(columns)
         return Heard(pooled, labels, spans, step, what, outside if known else None)
 
+    def of_targets(self, explanation: Attributions, unit: str, values: Float) -> Heard:
+        """Return attributions over time: a row for every target.
+
+        Args:
+            explanation: Attributions over frames of the sound.
+            unit: The unit of `values`, whose numbers stand over all their frames.
+            values: [target, element].
+        """
+        spans = explanation.axis.units[unit].spans
+        owner = {frame: element for element, span in enumerate(spans) for frame in span}
+        pooled, step = self._pooled(values[:, [owner[frame] for frame in self.heard]])
+        labels = tuple(target_labels(explanation))
+        return Heard(pooled, labels, (None,) * len(labels), step, explanation.title)
+
     def _alignment(self, rows: str) -> Heard:
         times = self.times
         assert times is not None  # noqa: S101 - the names say so
@@ -182,7 +207,11 @@ class HeardMaps:
             if explanation.unit == "word":
                 return self.times.words, spans, [[element] for element in self.written]
             groups = [axis.units["word"].spans[element] for element in self.written]
-            return self.times.words, spans, [[max(0, place - 1) for place in group] for group in groups]
+            return (
+                self.times.words,
+                spans,
+                [[self._row(place) for place in group] for group in groups],
+            )
         if explanation.unit == "word":
             unit = axis.units["word"]
             return unit.labels, (None,) * len(unit), [[place] for place in range(len(unit))]
@@ -192,7 +221,14 @@ class HeardMaps:
         known = ends if len(ends) == len(tokens) else (None,) * max(1, len(tokens))
         if not tokens:  # the start alone
             return axis.tokens[:1], known, [[0]]
-        return tuple(axis.tokens[place] for place in tokens), known, [[max(0, place - 1)] for place in tokens]
+        return (
+            tuple(axis.tokens[place] for place in tokens),
+            known,
+            [[self._row(place)] for place in tokens],
+        )
+
+    def _row(self, place: int) -> int:
+        return max(0, place - self._back)
 
     def _spoken(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
         """Return names, seconds and queries of what an encoder heard: its frames, by words or by time."""

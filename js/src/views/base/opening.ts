@@ -1,13 +1,16 @@
 /** Where a view looks while nothing is pinned, so that its first picture shows something: the twin is opening.py. */
 import type { ViewContext } from "../../context.ts";
-import type { Axis } from "../../wire/wire.ts";
+import type { Axis, Source } from "../../wire/wire.ts";
 
-/** The last element with a letter or digit, special tokens aside; if there is none, the last that is not special. */
+/**
+ * The last element with a letter or digit, special tokens and names in brackets ("[SIL]") aside; if there is none, the
+ * last that is not special.
+ */
 export function lastContent({ special, labels }: Pick<Axis, "special" | "labels">): number {
   let last = -1;
   for (let i = labels.length - 1; i >= 0; i -= 1) {
     if (special[i]) continue;
-    if (/[\p{L}\p{N}]/u.test(labels[i] as string)) return i;
+    if (/^(?!\[.*\]$).*[\p{L}\p{N}]/su.test(labels[i] as string)) return i;
     if (last < 0) last = i;
   }
   return last < 0 ? labels.length - 1 : last;
@@ -15,12 +18,17 @@ export function lastContent({ special, labels }: Pick<Axis, "special" | "labels"
 
 /** The query of a map that is previewed while nothing is pinned; -1: none. */
 export function openingQuery(ctx: ViewContext): number {
-  const opening = ctx.selection.get("opening");
   const source = ctx.source();
-  if (!opening || opening.query < 0 || source.kind !== "map" || ctx.selection.get("pinned")) return -1;
-  const axis = ctx.axisOf(source.query);
-  const isSame = opening.unit === source.unit && opening.query < axis.labels.length;
-  return isSame ? opening.query : lastContent(axis);
+  const opens = (ctx.selection.get("opening")?.query ?? -1) >= 0;
+  return !opens || source.kind !== "map" || ctx.selection.get("pinned") ? -1 : openedAt(ctx, source);
+}
+
+/** The query at which a map opens: that which was found, if it was found among the same elements. */
+export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
+  const opening = ctx.selection.get("opening");
+  const first = ctx.header().sources.find((source) => source.unit === unit);
+  const isSame = opening?.unit === unit && first?.query === query;
+  return isSame && opening.query >= 0 ? opening.query : lastContent(ctx.axisOf(query));
 }
 
 /** What the shown head does and how it was chosen, if the view opened on it: "this head reads …"; or "". */

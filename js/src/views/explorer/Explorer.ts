@@ -19,6 +19,7 @@ import { only, view } from "../base/view.ts";
 import { drawing } from "../charts/svg.ts";
 import { KNOCKS, knock, onK, shownHeadOf, specsOf } from "../interventions/list.ts";
 import { renderHeatmap } from "../maps/Heatmap.ts";
+import { isHeard } from "../media/audio/heard.ts";
 import { renderPredictions } from "../text/Predictions.ts";
 import { hasManyTargets, renderTokenStrip } from "../text/TokenStrip.ts";
 import { createAnswer } from "./answer.ts";
@@ -40,9 +41,10 @@ export const renderExplorer = view((ctx, root, signal) => {
   const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
-  const [text, heads, map, layers, picture] = [
+  const [text, heads, map, layers, picture, sound] = [
     h("div.reading"),
     h("div.pane.heads"),
+    h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
     h("div.map", { "data-box": "" }),
@@ -53,7 +55,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const line = createTextLine(ctx, signal, answers, text);
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
-  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers, picture);
+  const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers, picture, sound);
   const inner = ctx.child({ title: "" });
   /** A panel with another view, drawn when first opened; none if the view is not loaded. */
   const holding = (name: string, title: string): Panel[] => {
@@ -104,7 +106,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const exactRows = createExactRows(ctx, () => point());
   /** The readout: where the pointer or the pin is. Runs on every pointer move. */
   const point = (): void => {
-    if (!picture.hidden || heads.matches(":hover, :focus-within")) return;
+    if (!picture.hidden || !sound.hidden || heads.matches(":hover, :focus-within")) return;
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head) ?? null;
     const cells = describeCells(ctx, exactRows, tile, ctx.cell("hover"), ctx.cell("pinned"));
@@ -137,8 +139,10 @@ export const renderExplorer = view((ctx, root, signal) => {
     // A picture takes the place of map and heads, and if it is all there is, that of the text.
     const pictured = Boolean(axis.grid && ctx.views.ImageView);
     picture.hidden = !pictured;
-    map.hidden = pictured || (attributed && !many);
-    layers.hidden = pictured || !attributed || many || ctx.layered().source.layers.length < 2;
+    const sounds = Boolean(ctx.views.AudioView && isHeard(ctx, source));
+    sound.hidden = !sounds;
+    map.hidden = pictured || sounds || (attributed && !many);
+    layers.hidden = pictured || sounds || !attributed || many || ctx.layered().source.layers.length < 2;
     text.hidden = pictured && axis.labels.every((_, i) => axis.special[i] || !axis.cells || (axis.cells[i] ?? -1) >= 0);
     assign(text.closest<HTMLElement>(".aw-lead") ?? text, { hidden: text.hidden });
     drawMaps();
@@ -158,6 +162,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (!text.hidden && !text.firstChild) renderTokenStrip(inner, text);
     if (picture.hidden && !heads.firstChild) ctx.views.HeadGrid?.(ctx.child({ title: "" }, ofGrid), heads);
     if (!picture.hidden && !picture.firstChild) ctx.views.ImageView?.(ctx.child({ title: "" }, frame.readout), picture);
+    if (!sound.hidden && !sound.firstChild) ctx.views.AudioView?.(ctx.child({ title: "" }, frame.readout), sound);
   };
   // The grid speaks while one is in it.
   const ofGrid: Readout = {

@@ -11,7 +11,7 @@ import type { Axis, Cell, Source } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
 import { createMeters, type Meter } from "../base/meters.ts";
 import { headAddress, headWords, plural } from "../base/navigation.ts";
-import { lastContent } from "../base/opening.ts";
+import { openedAt } from "../base/opening.ts";
 import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 import { createComputed } from "./computed.ts";
@@ -71,9 +71,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const pinned = ctx.cell("pinned");
     if (pinned && (pinned.query >= 0 || pinned.key >= 0)) return { query: pinned.query, key: pinned.key };
     if (source.kind === "attributions") return { query: 0, key: -1 };
-    const opening = ctx.selection.get("opening");
-    const opens = opening?.unit === source.unit ? opening.query : -1;
-    return { query: opens >= 0 ? opens : lastContent(ctx.axisOf(source.query)), key: -1 };
+    return { query: openedAt(ctx, source), key: -1 };
   };
 
   /** What a picture has read of an element that it shows: it needs no matrix. */
@@ -123,7 +121,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       if (indices.length > 0) meters.push({ name, value: sum(indices), kind: as });
     };
     const rest = parts.slice(most);
-    add(`${rest.length} others`, rest, kind);
+    add(`${rest.length} other${rest.length > 1 ? "s" : ""}`, rest, kind);
     const names = [...new Set(apart.map((i) => axis.labels[i] as string))];
     add(names.length > 2 ? "special tokens" : names.join(" "), apart, "apart");
     return meters;
@@ -230,7 +228,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const at = shownHeadOf(ctx);
     const head = at && typeof at.head === "number" ? at.head : null;
     const refusal = answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? "unknown";
-    assign(knockOut, { hidden: head === null || refusal !== "" || source.kind === "attributions" });
+    assign(knockOut, { hidden: head === null || refusal !== "" || !source.heads });
     if (at && head !== null) {
       const out = ablated(ctx, at.source.stack, at.layer, head);
       setText(knockOut, `${out ? "Restore" : "Knock out"} ${headAddress(ctx, at.layer, head)}`);

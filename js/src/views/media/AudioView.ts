@@ -32,6 +32,7 @@ import { only, view } from "../base/view.ts";
 import {
   ALIGNMENT,
   type HeardMap,
+  isHeard,
   type MapChoice,
   peakOf,
   type Rows,
@@ -53,14 +54,13 @@ const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "ti
 /** px that the pointer moves before it marks a span. */
 const FAR = 4;
 const ZOOM = 1.6;
-/** px of the picture inside another view, which has no height of its own. */
-const INSIDE = 380;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
 const NONE: readonly SpokenWord[] = [];
 
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
-  const alone = root === ctx.el;
+  // Inside another view, what that one shows is drawn: its method, stack, unit, layer and head.
+  const isInside = root !== ctx.el;
   const answers = createAnswers(ctx, signal, () => update());
   const maps = createMenu("map", signal, (name) => chooseMap(name));
   const rowKinds = createSegments<Rows>("rows", { words: "words" }, signal, () => update());
@@ -95,8 +95,8 @@ export const renderAudioView = view((ctx, root, signal) => {
     ],
     lead: [text.element],
     legend: h("span.audio-legend", what, legend.element),
-    tags: [where],
-    body: [h("div.audio-main", pane, panel.element)],
+    tags: isInside ? [h("span.group", less, more), playMarked, playAll] : [where],
+    body: [h("div.audio-main", pane, ...(isInside ? [] : [panel.element]))],
     skeleton: "chart",
     hint: "Click a word to mark and hear it.",
     says: true,
@@ -119,6 +119,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   let lastStack = selection.get("stack");
 
   root.classList.add("aw-audio");
+  setFlag(root, "data-inside", isInside);
   root.role = "group";
   reserve(playMarked, "▶ 00.00 – 00.00 s");
 
@@ -181,7 +182,8 @@ export const renderAudioView = view((ctx, root, signal) => {
     return words().length ? least : -1;
   };
   const args = (): Record<string, unknown> => {
-    const { layer, head } = ctx.resolved();
+    const { source, layer, head } = ctx.resolved();
+    if (isInside) return { source: source.id, layer, head };
     const fixed = name === ALIGNMENT;
     return { map: name, rows: rowKinds.value(), layer: fixed ? 0 : layer, head: fixed ? "-" : head };
   };
@@ -189,11 +191,11 @@ export const renderAudioView = view((ctx, root, signal) => {
     const unit = map?.what.endsWith("in sd") ? " sd" : "";
     return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
   };
+  const isByWord = (): boolean => map?.rows === "words" && map.labels.length === words().length;
   const rows = (word: number): [number, number] | null => {
     const own = words()[word];
     if (!map || !own) return null;
-    const isByWord = rowKinds.value() === "words" && map.labels.length === words().length;
-    return isByWord ? [word, word] : rowsOf(map, own);
+    return isByWord() ? [word, word] : rowsOf(map, own);
   };
   const numberPlace = (): NumberPlace | null => {
     const word = pinned();
@@ -248,7 +250,14 @@ export const renderAudioView = view((ctx, root, signal) => {
   const read = (): Missing | null => {
     said = answers.get<SpokenWords>("words")?.meta ?? said;
     if (!said) return missingAnswer(answers, "words", {}, "sound");
-    offer();
+    const { source, layer } = ctx.resolved();
+    if (isInside) name = source.stack;
+    else offer();
+    if (isInside && source.computed && !source.computed.includes(layer)) {
+      const wanted = { source: source.id, layer };
+      answers.get("layer", wanted);
+      return missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`);
+    }
     const answer = answers.get<HeardMap>("heard", args());
     if (!answer) return missingAnswer(answers, "heard", args(), "map");
     if (isLoaded(answer)) {
@@ -261,12 +270,13 @@ export const renderAudioView = view((ctx, root, signal) => {
     return null;
   };
   const update = (): void => {
+    if (isInside && !isHeard(ctx, ctx.source())) return;
     const wasReady = said !== null;
     const missing = read();
     if (said && !wasReady) stretch = { from: 0, to: whole() };
     frame.lacks(missing);
     const at = name === ALIGNMENT ? "" : whereWords(ctx);
-    const title = frame.show("", "What the model hears");
+    const title = frame.show("", isInside ? "" : "What the model hears");
     setText(where, [choice()?.label, at].filter(Boolean).join(" · "));
     assign(root, { ariaLabel: `${title}: ${words().length} words in ${seconds(whole())} s of sound` });
     if (!said || width <= 0) return;
@@ -394,7 +404,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   let drag: { x: number; second: number; lane: Spot["lane"]; from: Stretch; has: boolean } | null = null;
   const wordAtSpot = ({ second, lane, row }: Spot): number => {
     if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(), second);
-    if (rowKinds.value() === "words" && map?.labels.length === words().length) return row;
+    if (isByWord()) return row;
     const own = row >= 0 ? map?.spans[row] : null;
     return own ? wordAt(words(), (own[0] + own[1]) / 2) : -1;
   };
@@ -455,7 +465,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     { signal, passive: false },
   );
   onResize(pane, signal, (box) => {
-    const now = [Math.floor(box.width), alone ? Math.floor(box.height) : INSIDE] as const;
+    const now = [Math.floor(box.width), Math.floor(box.height)] as const;
     if (now[0] <= 0 || (now[0] === width && now[1] === height)) return;
     [width, height] = now;
     update();

@@ -1,5 +1,8 @@
 /** What Python says of a sound: its words, and maps whose columns are equal parts of its seconds. The twin of views/media. */
 
+import type { ViewContext } from "../../../context.ts";
+import type { Source } from "../../../wire/wire.ts";
+
 export interface SpokenWord {
   word: string;
   start: number;
@@ -35,6 +38,8 @@ export interface SpokenWords {
 
 /** The answer to "heard"; its buffer holds float32 [row, column]. */
 export interface HeardMap {
+  /** What the rows are; "targets": those of attributions. */
+  rows: Rows | "targets";
   labels: string[];
   spans: ([number, number] | null)[];
   /** Seconds of a column. */
@@ -48,6 +53,10 @@ export interface HeardMap {
 }
 
 export const ALIGNMENT = "alignment";
+
+/** Whether a source of a view that shows a sound among other things is a map over its seconds. */
+export const isHeard = ({ options }: ViewContext, { stack, unit }: Source): boolean =>
+  ((options as { heard?: string[] }).heard ?? []).includes(stack) && ["token", "frame", "word"].includes(unit);
 
 /** Index and value of the largest number of a row. */
 export function peakOf(values: Float32Array, row: number, columns: number): [at: number, value: number] {

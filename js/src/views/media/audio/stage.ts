@@ -11,7 +11,9 @@ import { extent, type Pyramid } from "./wave.ts";
 /** px: room for names at the left, at most and at least; the margin at the right. */
 const [NAMES, FEWER, MARGIN] = [84, 40, 14];
 /** px: wave, spectrogram, boxes of words, the lowest map, the axis, and what is between. */
-const [WAVE, MEL, BOX, LOWEST, AXIS, GAP] = [52, 76, 24, 60, 28, 8];
+const [BOX, LOWEST, AXIS, GAP] = [24, 60, 28, 8];
+/** px of wave and spectrogram, and of both where there is little room: less than the last. */
+const [TALL, SMALL, LITTLE] = [[52, 76], [34, 50], 350] as const;
 /** px that a tick keeps from the next one, and from a marked second. */
 const [APART, CLEAR] = [90, 34];
 /** Spectrograms are mostly middling: their loud parts are to be seen. */
@@ -86,10 +88,11 @@ export function createStage(theme: () => Theme): Stage {
   };
 
   const wide = (): number => Math.max(1, width - left - MARGIN);
+  const lanes = (): readonly [wave: number, mel: number] => (height < LITTLE ? SMALL : TALL);
   const hasMel = (): boolean => Boolean(sound?.bins.length);
   const tops = () => {
-    const mel = WAVE + GAP;
-    const words = mel + (hasMel() || !sound ? MEL + GAP : 0);
+    const mel = lanes()[0] + GAP;
+    const words = mel + (hasMel() || !sound ? lanes()[1] + GAP : 0);
     const map = words + (now?.words.length ? BOX + GAP : 0);
     return { wave: 0, mel, words, map, axis: Math.max(map + LOWEST, height - AXIS) };
   };
@@ -111,7 +114,7 @@ export function createStage(theme: () => Theme): Stage {
     return context;
   };
   const drawWave = (shown: Shown): void => {
-    const context = pen(waveCanvas, tops().wave, WAVE);
+    const context = pen(waveCanvas, tops().wave, lanes()[0]);
     if (!context || !sound) return;
     const style = getComputedStyle(element);
     const [plain, chosen] = ["--aw-apart", "--aw-accent"].map((name) => style.getPropertyValue(name));
@@ -126,7 +129,8 @@ export function createStage(theme: () => Theme): Stage {
       const [least, most] = extent(wave, begin * media.rate, Math.max(end * media.rate, begin * media.rate + 1));
       const isMarked = shown.marked !== null && begin >= shown.marked[0] && begin < shown.marked[1];
       context.fillStyle = (isMarked ? chosen : plain) as string;
-      const [upper, lower] = [WAVE / 2 - (most / peak) * (WAVE / 2), WAVE / 2 - (least / peak) * (WAVE / 2)];
+      const half = lanes()[0] / 2;
+      const [upper, lower] = [half - (most / peak) * half, half - (least / peak) * half];
       context.fillRect(at, upper, step, Math.max(1, lower - upper));
     }
   };
@@ -147,7 +151,7 @@ export function createStage(theme: () => Theme): Stage {
   const drawMel = (shown: Shown): void => {
     const shape = sound?.media.spectrogram;
     assign(melCanvas, { hidden: !hasMel() });
-    const context = hasMel() ? pen(melCanvas, tops().mel, MEL) : null;
+    const context = hasMel() ? pen(melCanvas, tops().mel, lanes()[1]) : null;
     if (!context || !sound || !shape) return;
     const { bins, frames, step } = shape;
     const codes = sound.bins;
@@ -156,7 +160,7 @@ export function createStage(theme: () => Theme): Stage {
       return ((codes[row * frames + column] as number) / 255) ** LOUD;
     });
     const { from, to } = shown.stretch;
-    context.drawImage(image, from / step, 0, (to - from) / step, bins, 0, 0, wide(), MEL);
+    context.drawImage(image, from / step, 0, (to - from) / step, bins, 0, 0, wide(), lanes()[1]);
   };
   const drawMap = (shown: Shown): void => {
     const { map, values, range } = shown;
@@ -203,10 +207,10 @@ export function createStage(theme: () => Theme): Stage {
     const at = tops();
     const text = (words: string, y: number, name = ""): SVGElement =>
       svg("text", { x: left - 10, y, "text-anchor": "end", ...(name && { class: name }) }, words);
-    const found = [text("wave", at.wave + WAVE / 2 + 4)];
+    const found = [text("wave", at.wave + lanes()[0] / 2 + 4)];
     if (hasMel()) {
       const top = `${(sound as Sound).media.rate / 2000} kHz`;
-      found.push(text(top, at.mel + 10), text("mel", at.mel + MEL / 2 + 4), text("0", at.mel + MEL - 1));
+      found.push(text(top, at.mel + 10), text("mel", at.mel + lanes()[1] / 2 + 4), text("0", at.mel + lanes()[1] - 1));
     }
     if (shown.words.length) found.push(text("words", at.words + 16));
     const high = tall() / Math.max(1, rows);
