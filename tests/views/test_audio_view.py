@@ -11,6 +11,7 @@ import attnwidgets as aw
 from attnwidgets.tracing.recording.run import trace
 from tests.speech.made import heard, spoken, tones
 from tests.tracing import tiny
+from tests.tracing.test_frames import Bins
 
 
 @pytest.fixture(scope="module")
