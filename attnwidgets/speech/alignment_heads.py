@@ -123,7 +123,8 @@ def _spoken(trace: Trace) -> Spoken:
     special = trace.axes("decoder")[0].units["token"].special
     # Positions without tokens (of an adapter) come before those with one.
     extra = len(special) - len(ids)
-    places = [place for place in range(len(special)) if not special[place]]
+    # The first id begins the text and is none of it, also where no tokenizer says so.
+    places = [place for place in range(extra + 1, len(special)) if not special[place]]
     if not places:
         raise ValueError(
             "the decoder wrote no words to align: trace with max_new_tokens=..., or with what is said as "

@@ -306,7 +306,7 @@ def explore(
         input_ids: Token ids instead of a text.
         attention_mask: 0 where `input_ids` hold padding.
         target_text: What the decoder of an encoder-decoder model reads.
-        image: A picture, or a float tensor [channel, height, width].
+        image: A picture or the path of one, or a float tensor [channel, height, width].
         audio: One channel of samples [time].
         sampling_rate: Sampling rate of `audio`, in hertz.
         max_new_tokens: Number of tokens generated first, greedily.

@@ -57,12 +57,14 @@ def test_the_text_that_was_written_matters_and_the_sound_of_the_cue_does_not(exe
     rows = {
         (stack, method): [float(number) for number in re.findall(r"\d\.\d+", numbers)]
         for stack, method, numbers in re.findall(
-            r"^ *(decoder|cross) (attention|value_zeroing|chance) (.*)$", text, re.MULTILINE
+            r"^ *(encoder|decoder|cross) (attention|value_zeroing|chance) (.*)$", text, re.MULTILINE
         )
     }
     last, at_random = rows["decoder", "value_zeroing"][3], rows["decoder", "value_zeroing"][7]
     assert last > at_random + 0.15 > rows["decoder", "chance"][0]
     assert rows["cross", "value_zeroing"][3] < rows["cross", "chance"][0]
+    trained, unlearned = rows["encoder", "value_zeroing"][:4], rows["encoder", "value_zeroing"][4:]
+    assert max(trained) < rows["encoder", "chance"][0] < min(unlearned)
 
 
 def test_every_number_of_the_text_was_printed(root):

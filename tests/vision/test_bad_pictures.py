@@ -91,3 +91,23 @@ def test_a_module_that_is_no_classifier_of_pictures_is_refused() -> None:
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 3))
     with pytest.raises(UnsupportedModelError, match="nor a feature map"):
         aw.trace(flat, None, image=torch.rand(3, 8, 8))
+
+
+def test_a_path_is_the_picture_in_that_file_turned_as_it_was_held(model: Any, tmp_path: Any) -> None:
+    pixels = given(20, 30)
+    held = Image.Exif()
+    held[0x0112] = 6  # turned by a quarter
+    Image.fromarray(pixels).save(tmp_path / "picture.png", exif=held)
+    trace = aw.trace(model, READER, image=tmp_path / "picture.png")
+    assert np.array_equal(trace.picture.given, np.rot90(pixels, -1))
+    (tmp_path / "text.png").write_text("no picture")
+    for name, says in (("text.png", "holds no picture"), ("absent.png", "cannot be read: No such file")):
+        with pytest.raises(ValueError, match=rf"image='.*{name}' .*{says}"):
+            aw.trace(model, READER, image=str(tmp_path / name))
+
+
+def test_several_pictures_and_a_text_for_a_model_of_pictures_are_refused_with_what_to_do(model: Any) -> None:
+    with pytest.raises(ValueError, match=r"image must be one picture, not 2; a trace of each is \[aw.trace"):
+        aw.trace(model, READER, image=[given(20, 30), given(20, 30)])
+    with pytest.raises(ValueError, match="ViTImageProcessor.* reads pictures: give aw.trace"):
+        aw.trace(model, READER, "a cat")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from math import gcd
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,6 +49,12 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
     _require_reader(processor, "image", "image_processor")
     if text is not None and text_tokenizer(processor) is None:
         raise ValueError(f"text was given with image, but {type(processor).__name__} reads images only")
+    image = _opened(image)
+    if text is None and _are_several(image):
+        raise ValueError(
+            f"image must be one picture, not {len(image)}; a trace of each is "
+            "[aw.trace(model, processor, image=one) for one in pictures]"
+        )
     given, warning = as_given(image)
     reader = getattr(processor, "image_processor", processor)
     image = image if given is None else _for_reader(given)
@@ -64,6 +71,32 @@ def image_sample(processor: Any, image: Any, text: str | None) -> Sample:
 
     picture = None if given is None else seen_by(reads, given, _pixels_in(read))
     return Sample(ids, shown, others=read, warning=warning, picture=picture)
+
+
+def _are_several(image: Any) -> bool:
+    """Return whether this is a list of pictures, and not one as nested lists of numbers."""
+    first = image[0] if isinstance(image, (list, tuple)) and image else None
+    is_picture = hasattr(first, "getbands") or getattr(first, "ndim", 0) > 1
+    return is_picture or isinstance(first, (str, PathLike))
+
+
+def _opened(image: Any) -> Any:
+    """Return the picture that a file holds, if it is a path; an address is left to the processor.
+
+    Raises:
+        ValueError: If there is no such file, or it holds no picture.
+    """
+    if not isinstance(image, (str, PathLike)) or str(image).startswith(("http:", "https:", "data:")):
+        return image
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(image) as opened:
+            return ImageOps.exif_transpose(opened)  # as it was held
+    except UnidentifiedImageError:
+        raise ValueError(f"image={str(image)!r:.80} is a file that holds no picture") from None
+    except OSError as error:
+        raise ValueError(f"image={str(image)!r:.80} cannot be read: {error.strerror or error}") from None
 
 
 def _for_reader(pixels: NDArray[np.uint8]) -> Any:

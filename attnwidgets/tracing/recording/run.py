@@ -175,7 +175,7 @@ def trace(
         attention_mask: 0 where `input_ids` are padding, on either side.
         target_text: The decoder's text of an encoder-decoder model; without it and without `max_new_tokens`
             the decoder reads its start token only.
-        image: A picture (with a processor) or a float tensor [channel, height, width].
+        image: A picture or the path of one (with a processor), or a float tensor [channel, height, width].
         audio: One channel of samples [time].
         sampling_rate: The sampling rate of `audio`, in hertz; the processor's own by default.
         max_new_tokens: Generate this many tokens first, greedily; prompt and continuation are then read in
@@ -341,6 +341,11 @@ def _samples(
         require_known(model, reader, "input_ids", rows)
         samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
         return samples, single
+    if reader is None and hasattr(tokenizer, "preprocess"):
+        raise ValueError(
+            f"text needs the model's tokenizer, and {type(tokenizer).__name__} reads pictures: give "
+            "aw.trace(model, processor, image=picture)"
+        )
     if reader is None:
         raise ValueError(
             "text needs the model's tokenizer: aw.trace(model, tokenizer, text); only a hub id, a folder, a "
