@@ -15,8 +15,10 @@ from attnwidgets.views.evaluate.scorecard_view import ScorecardView
 from attnwidgets.views.features.feature_strip import FeatureStrip
 from attnwidgets.views.features.feature_table import FeatureTable
 from attnwidgets.views.maps.heatmap import Heatmap
+from attnwidgets.views.media.audio_view import AudioView
 from attnwidgets.views.media.image_view import ImageView
 from attnwidgets.views.media.patches import pictured_of, units_on_grid
+from attnwidgets.views.media.spoken import sound_of
 from attnwidgets.views.text.relevance_map import RelevanceMap
 from attnwidgets.views.text.token_strip import TokenStrip
 
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
 
 
 def _of_map(shown: MixingMap, **options: Any) -> View:
-    """Return a Heatmap; between sentences, a SentenceView; of a picture that is in memory, an ImageView."""
+    """Return a Heatmap; between sentences, a SentenceView; an ImageView or AudioView of what is in memory."""
     if has_arcs(shown):
         return SentenceView(shown, **options)
+    if sound_of(shown) is not None:
+        return AudioView(shown, **options)
     return (ImageView if pictured_of(shown) is not None and units_on_grid(shown) else Heatmap)(
         shown, **options
     )
@@ -42,6 +46,8 @@ def _of_attributions(attributions: Attributions, **options: Any) -> View:
     """Return a TokenStrip; for several targets, or values by layer, a RelevanceMap; or as `_of_map`."""
     if pictured_of(attributions) is not None and units_on_grid(attributions):
         return ImageView(attributions, **options)
+    if sound_of(attributions) is not None:
+        return AudioView(attributions, **options)
     is_matrix = attributions.map is not None or len(attributions.shape) > 1
     return (RelevanceMap if is_matrix else TokenStrip)(attributions, **options)
 

@@ -206,6 +206,26 @@ def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
     ).replace("\u2069", "")
 
 
+def test_the_chosen_head_is_outlined_among_all_without_another_view_on_the_page(page):
+    outline = page.locator(".aw-atlas .aw-spot-selected")
+    assert outline.evaluate("el => getComputedStyle(el).boxShadow") not in ("", "none")
+    column = page.locator(".aw-image-column")
+    assert column.evaluate("el => el.scrollHeight - el.clientHeight") == 0
+
+
+def test_the_answer_beside_a_map_of_caption_words_is_of_the_word_that_is_shown(page_of):
+    recorded = traced_captions("CLIP")[1]
+    explorer = aw.Explorer(recorded, methods=["attention", "caption_words"])
+    explorer.selection.method = "caption_words"
+    page = page_of(explorer)
+    page.locator(".aw-image-word").first.wait_for()
+    shown = page.locator(".aw-image-query").inner_text().replace("\u2068", "").replace("\u2069", "")
+    assert "cat" in shown
+    asked = page.locator(".aw-answer-head").first.inner_text().replace("\u2068", "").replace("\u2069", "")
+    assert asked.startswith("Where does “cat” look?")
+    assert page.get_by_role("button", name="Knock out").count() == 0
+
+
 def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_of):
     recorded = traced_captions("CLIP")[1]
     found = aw.vision.caption_words(recorded)

@@ -180,7 +180,7 @@ def test_a_methods_own_requirement_counts():
     entry = Method("x", lambda trace: trace, "p", "n", "MixingMap", "c", (NEEDS["attention"], short))
     assert entry.refusal(given(2, 2)) == ""
     assert entry.refusal(given()) == (
-        "needs at most 2 tokens, and there are 3: pass force=True in Python, or shorten it"
+        "needs at most 2 tokens, and there are 3: pass force=True in Python, or take a shorter text"
     )
 
 

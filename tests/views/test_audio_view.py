@@ -109,7 +109,7 @@ def test_times_that_were_given_stay_with_their_trace(times: Any) -> None:
             ValueError,
             r"this trace has no sound: make it with aw.trace\(model, processor, audio=wave\)",
         ),
-        (lambda times: aw.AudioView(times, 3), TypeError, "shows a MixingMap, not int"),
+        (lambda times: aw.AudioView(times, 3), TypeError, "shows a MixingMap or Attributions, not int"),
         (
             lambda times: aw.AudioView(times, aw.attention(times.trace, stack="decoder")),
             ValueError,
@@ -190,3 +190,43 @@ def test_sounds_of_a_list_have_words_each() -> None:
     assert all("word" in one.axes("encoder")[0].units for one in view.traces)
     view.show_text(1)
     assert answer(view, source="attention/word/encoder", layer=1, head=2)[1].size
+
+
+def test_attributions_to_frames_are_a_row_for_every_target(written: Any) -> None:
+    given = aw.input_x_gradient(written.trace, ["pear", "ate"], stack="encoder")
+    view = aw.AudioView(written, given)
+    assert view.describe().split(". ")[2].startswith("Input x gradient, encoder: each row is highest for")
+    for target in (0, 1):
+        for frame in (0, 3):
+            second = (frame + 0.5) * written.step
+            assert view.value(target, second) == pytest.approx(given.values[target, frame], rel=1e-5)
+    by_word = aw.AudioView(given.to("word"))
+    spans = written.trace.axes("encoder")[0].units["word"].spans
+    assert by_word.value(1, 0.5 * written.step) == pytest.approx(
+        given.values[1, list(spans[0])].sum(), rel=1e-5
+    )
+
+
+def test_a_map_or_attributions_of_a_sound_open_over_it(written: Any) -> None:
+    rolled = aw.rollout(written.trace, stack="encoder")
+    view = rolled.view()
+    assert type(view).__name__ == "AudioView"
+    place = written.trace.axes("encoder")[0].units["word"].spans[1]
+    own = rolled.layer(view._layer_of("encoder"))[list(place), 2].mean()
+    assert view.value(1, 2.5 * written.step) == pytest.approx(own, rel=1e-5)
+    assert type(aw.saliency(written.trace, stack="encoder").view()).__name__ == "AudioView"
+    assert type(aw.saliency(written.trace, stack="decoder").view()).__name__ == "TokenStrip"
+
+
+def test_a_map_that_was_made_before_words_were_found_is_read_by_them() -> None:
+    recorded = spoken()
+    early = aw.rollout(recorded, stack="encoder")
+    late = aw.rollout(aw.speech.align(recorded).trace, stack="encoder")
+    values = [aw.AudioView(one).value(2, 0.3, rows="words", layer=1) for one in (early, late)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_a_token_that_begins_the_text_is_no_word_of_it() -> None:
+    recorded = trace(tiny.whisper(), Bins(first=True), audio=tones())
+    with pytest.raises(ValueError, match="the decoder wrote no words to align"):
+        aw.speech.align(recorded)

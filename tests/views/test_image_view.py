@@ -209,6 +209,19 @@ def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
     assert explorer._shows_picture
 
 
+def test_words_of_a_caption_are_in_the_menu_of_a_model_that_compares_and_nowhere_else(trace):
+    recorded = traced("CLIP")[1]
+    explorer = aw.Explorer(recorded, methods=["attention", "caption_words"])
+    explorer.selection.method = "caption_words"
+    [source] = {one for one in explorer.sources() if one.method == "caption_words" and one.unit == "patch"}
+    assert source.axes()[0]["labels"] == ["the", "unbelievable", "cat"]
+    found = aw.explain(recorded, "caption_words")
+    np.testing.assert_allclose(source.layer(0)[0], found.layer(0), rtol=1e-5)
+    assert explorer.describe().startswith("Chefer's relevance for words")
+    assert aw.methods(recorded).refusals["caption_words"] == ""
+    assert "compares a picture with a caption" in aw.methods(trace).refusals["caption_words"]
+
+
 def test_an_explorer_of_a_text_has_no_part_for_pictures(given):
     explorer = aw.Explorer(given())
     assert "image" not in explorer.PARTS

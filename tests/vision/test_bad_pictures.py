@@ -109,5 +109,5 @@ def test_a_path_is_the_picture_in_that_file_turned_as_it_was_held(model: Any, tm
 def test_several_pictures_and_a_text_for_a_model_of_pictures_are_refused_with_what_to_do(model: Any) -> None:
     with pytest.raises(ValueError, match=r"image must be one picture, not 2; a trace of each is \[aw.trace"):
         aw.trace(model, READER, image=[given(20, 30), given(20, 30)])
-    with pytest.raises(ValueError, match="ViTImageProcessor.* reads pictures: give aw.trace"):
+    with pytest.raises(ValueError, match=r"ViTImageProcessor.* reads pictures: give aw.trace"):
         aw.trace(model, READER, "a cat")

@@ -123,10 +123,13 @@ def attention_flow(
 
     if n_tokens > LIMIT and not force:
         seconds = _estimate([capacities(source.layers[0])] * len(source.layers), n_tokens)
+        coarser = (
+            "pass a map of words (aw.attention(trace).to('word')), " if "word" in source.key.units else ""
+        )
         raise ValueError(
             f"attention_flow over {n_tokens} tokens takes about {duration(seconds)} for layer "
-            f"{source.layers[-1]} alone; pass force=True to run it, pass a map of words "
-            "(aw.attention(trace).to('word')), or use aw.rollout, which approximates it in milliseconds."
+            f"{source.layers[-1]} alone; pass force=True to run it, {coarser}"
+            "or use aw.rollout, which approximates it in milliseconds."
         )
     options = {
         "residual_weight": residual_weight,

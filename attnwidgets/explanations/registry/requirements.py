@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.free_memory import less_of
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
@@ -70,7 +71,8 @@ def at_most(limit: int, what: str, count: Callable[[Any, str], int]) -> Need:
 
     def check(trace: Any, stack: str) -> str:
         n = count(trace, stack)
-        return "" if n <= limit else f"and there are {n:,}: pass force=True in Python, or shorten it"
+        less = less_of(getattr(trace, "inputs", {}))
+        return "" if n <= limit else f"and there are {n:,}: pass force=True in Python, or take {less}"
 
     return Need("size", f"at most {limit:,} {what}", check)
 

@@ -42,6 +42,7 @@ class SoundMap:
         step: Seconds of a column.
         colours: Colour map.
         norm: Its range.
+        loudness: Colour map of the spectrogram.
         marked: Seconds that are marked; None for none.
     """
 
@@ -54,6 +55,7 @@ class SoundMap:
     step: float
     colours: Colormap
     norm: Normalize
+    loudness: Colormap
     marked: tuple[float, float] | None = None
 
     def height(self, width: float) -> float:
@@ -95,7 +97,7 @@ class SoundMap:
             bins = self.spectrogram[::-1].astype(float)
             # Spectrograms are mostly middling: the loud parts are to be seen.
             shown = ((bins - bins.min()) / (np.ptp(bins) or 1.0)) ** 1.6
-            axes.imshow(shown, cmap=self.colours, vmin=0, vmax=1, aspect="auto", extent=(*across, 0, 1))
+            axes.imshow(shown, cmap=self.loudness, vmin=0, vmax=1, aspect="auto", extent=(*across, 0, 1))
         if self.words:
             self._draw_words(pen, strip(_WORDS, "words"), across)
         self._draw_map(pen, strip(self._tall, ""), across, left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.speech.word_times import WordTimes
@@ -12,7 +13,7 @@ from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.options import ViewOptions
 from attnwidgets.views.base.view import View
-from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps
+from attnwidgets.views.media.heard import ALIGNMENT, HeardMaps, keys_of
 from attnwidgets.views.media.spoken import PAGE_VALUES, heard_answer, words_answer, words_of_trace
 from attnwidgets.views.wire.handlers import Handler
 
@@ -42,12 +43,13 @@ class AudioView(View):
 
     Args:
         sound: What `aw.speech.align` returned; or a trace of a sound, whose words are then aligned if that
-            is possible; or a MixingMap of such a trace.
+            is possible; or a MixingMap or Attributions of such a trace.
         explanation: What to show instead of attention: a MixingMap of the trace, over frames or words of the
-            sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`.
+            sound, such as `aw.value_zeroing(times.trace, stack="encoder", unit="word")`, or Attributions to
+            them, with a row for every target.
 
     Raises:
-        TypeError: `sound` is none of these, or `explanation` is no MixingMap.
+        TypeError: `sound` is none of these, or `explanation` is neither.
         ValueError: The trace has no sound, or the explanation is not about it.
 
     Example:
@@ -67,11 +69,13 @@ class AudioView(View):
     SHOWS_MEDIA = True
 
     def __init__(self, sound: Any, explanation: Any = None, **options: Unpack[ViewOptions]) -> None:
-        if isinstance(sound, MixingMap) and explanation is None:
+        if isinstance(sound, (MixingMap, Attributions)) and explanation is None:
             explanation, sound = sound, with_media(str(sound.trace_id))
         self._times, self._trace, self._why = _words_of(sound)
-        if explanation is not None and not isinstance(explanation, MixingMap):
-            raise TypeError(f"AudioView() shows a MixingMap, not {type(explanation).__name__}.")
+        if explanation is not None and not isinstance(explanation, (MixingMap, Attributions)):
+            raise TypeError(
+                f"AudioView() shows a MixingMap or Attributions, not {type(explanation).__name__}."
+            )
         if not options.get("units"):
             options["units"] = (_unit_shown(self._trace, explanation),)
         super().__init__(self._trace if explanation is None else explanation, **options)
@@ -153,13 +157,10 @@ class AudioView(View):
         return self._maps.of(name, rows, number, self._head_of(name) if head is None else head)
 
     def _layer_of(self, name: str) -> int:
-        explanation = self._maps.maps.get(name)
-        layers = (0,) if explanation is None else explanation.layers
-        return min(layers, key=lambda number: abs(number - int(self.selection.layer)))
+        return min(self._maps.layers_of(name), key=lambda number: abs(number - int(self.selection.layer)))
 
     def _head_of(self, name: str) -> int | str:
-        explanation = self._maps.maps.get(name)
-        heads = None if explanation is None else explanation.heads
+        heads = self._maps.heads_of(name)
         if heads is None:
             return "-"
         chosen: int | str = self.selection.head
@@ -178,7 +179,7 @@ class AudioView(View):
             "words": Handler(self._words),
             "heard": Handler(
                 self._heard,
-                runs_model=any(one.runs_model or one.on_demand for one in self._maps.maps.values()),
+                runs_model=not all(map(self._maps.is_at_hand, self._maps.maps)),
                 for_page=self._for_page,
                 prefetched=self._opening_map,
             ),
@@ -194,7 +195,7 @@ class AudioView(View):
 
     def _opening_map(self) -> Iterator[dict[str, Any]]:
         name = next(iter(self._maps.names))
-        if name == ALIGNMENT or not self._maps.maps[name].runs_model:
+        if self._maps.is_at_hand(name):
             yield self._arguments(name, self._maps.rows_of(name)[0])
 
     def _arguments(self, name: str, rows: str) -> dict[str, Any]:
@@ -208,12 +209,12 @@ class AudioView(View):
         room = PAGE_VALUES
         seen = [self._arguments(name, rows) for name in self._maps.names for rows in self._maps.rows_of(name)]
         yield from seen
-        for name, explanation in self._maps.maps.items():
+        for name in self._maps.maps:
             rows = self._maps.rows_of(name)[0]
             size = self._maps.of(**_as_read(self._arguments(name, rows))).values.size
-            heads = ("-",) if explanation.heads is None else (*explanation.heads, "mean", "max")
-            for layer in explanation.layers:
-                for head in heads:
+            heads = self._maps.heads_of(name)
+            for layer in self._maps.layers_of(name):
+                for head in ("-",) if heads is None else (*heads, "mean", "max"):
                     room -= size
                     one = {"map": name, "rows": rows, "layer": layer, "head": head}
                     if room >= 0 and one not in seen:
@@ -268,10 +269,10 @@ def _words_of(sound: Any) -> tuple[WordTimes | None, Any, str]:
     return words_of_trace(sound)
 
 
-def _unit_shown(trace: Any, explanation: MixingMap | None) -> str:
+def _unit_shown(trace: Any, explanation: MixingMap | Attributions | None) -> str:
     """Return the unit in which linked views and the store hold maps: words, if frames have them."""
     axes = (
-        [explanation.key]
+        [keys_of(explanation)]
         if explanation is not None
         else [axis for s in trace.stacks for axis in trace.axes(s)]
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.speech.word_times import frame_step, frame_unit
 from attnwidgets.views.still.alt_text import title_of
 from attnwidgets.views.wire.axes import target_labels
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.speech.word_times import WordTimes
-    from attnwidgets.tracing.text.units import Unit
+    from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
@@ -66,7 +66,7 @@ class HeardMaps:
     Args:
         trace: The trace, with words on its frames if `times` has found them.
         times: Its words; None if there are none.
-        explanations: MixingMaps of the trace, by stack.
+        explanations: MixingMaps or Attributions of the trace, by stack.
         writes: Whether the row of what a decoder wrote is that which writes it (of the token before), rather
             than its own.
     """
@@ -75,7 +75,7 @@ class HeardMaps:
         self,
         trace: Trace,
         times: WordTimes | None,
-        explanations: Sequence[MixingMap],
+        explanations: Sequence[Any],
         *,
         writes: bool = True,
     ) -> None:
@@ -83,7 +83,9 @@ class HeardMaps:
         self.frames = frame_unit(trace)
         self.step = frame_step(trace)
         self.maps = {
-            (one.stack or "self"): one for one in explanations if one.key.units.get("frame") == self.frames
+            (one.stack or "self"): one
+            for one in explanations
+            if keys_of(one).units.get("frame") == self.frames
         }
 
     @property
@@ -92,6 +94,12 @@ class HeardMaps:
         if "decoder" not in self.trace.stacks or self.times is None:
             return []
         return elements_of_words(self.trace.axes("decoder")[0].units.get("word"), self.times.words)
+
+    @property
+    def spoken(self) -> Unit:
+        """The words of the sound, on the frames of its trace."""
+        axes = (axis for stack in self.trace.stacks for axis in self.trace.axes(stack))
+        return next(a.units["word"] for a in axes if a.units.get("frame") == self.frames)
 
     @property
     def heard(self) -> list[int]:
@@ -114,13 +122,16 @@ class HeardMaps:
         # What was written comes first, unless it is not known which of its words is which of the sound's.
         first = "cross" if self.times is None or "words" in self.rows_of("cross") else "encoder"
         for stack in sorted(self.maps, key=lambda name: name != first):
-            title = title_of(self.maps[stack].title)
+            title = title_of(self.maps[stack].title.replace("_", " "))
             where = {"cross": "cross-attention", "encoder": "encoder", "self": "self-attention"}.get(
                 stack, stack
             )
             is_attention = self.maps[stack].method == "attention"
             label = where if is_attention else f"{title}, {stack}"
-            found[stack] = (label, f"{title.lower()}, of one head in one layer")
+            about = "" if isinstance(self.maps[stack], Attributions) else ", of one head in one layer"
+            found[stack] = (label, f"{title.lower()}{about}")
+        if ALIGNMENT in found and any(one.method != "attention" for one in self.maps.values()):
+            found[ALIGNMENT] = found.pop(ALIGNMENT)  # what was asked for comes first
         return found
 
     def rows_of(self, name: str) -> tuple[str, ...]:
@@ -128,17 +139,33 @@ class HeardMaps:
         worded = ("words",) if self.times is not None else ()
         if name == ALIGNMENT:
             return (*worded, "tokens")
+        if isinstance(self.maps.get(name), Attributions):
+            return ("targets",)
         if name == "cross":
             # Words that were given may be others than those that the decoder wrote.
             return (*(worded if min(self.written, default=-1) >= 0 else ()), "tokens")
         return (*worded, "time")
+
+    def layers_of(self, name: str) -> Sequence[int]:
+        """Return the layers of a map; what has none is layer 0."""
+        return getattr(self.maps.get(name), "layers", (0,))
+
+    def heads_of(self, name: str) -> Sequence[int] | None:
+        """Return the heads of a map; None if it has none."""
+        heads: Sequence[int] | None = getattr(self.maps.get(name), "heads", None)
+        return heads
+
+    def is_at_hand(self, name: str) -> bool:
+        """Return whether a map's layers are there, and need not be computed."""
+        found = self.maps.get(name)
+        return not (getattr(found, "runs_model", False) or getattr(found, "on_demand", False))
 
     def of(self, name: str, rows: str, layer: int, head: Head) -> Heard:
         """Return a map.
 
         Args:
             name: One of `names`.
-            rows: "words", "tokens" or "time".
+            rows: "words", "tokens" or "time"; of attributions "targets".
             layer: Number of the layer; of no account for the alignment.
             head: Number of the head, "mean" or "max", or "-" without heads.
 
@@ -151,6 +178,8 @@ class HeardMaps:
         if name == ALIGNMENT:
             return self._alignment(rows)
         explanation = self.maps[name]
+        if isinstance(explanation, Attributions):
+            return self.of_targets(explanation, explanation.unit, np.atleast_2d(explanation.values))
         if name == "cross":
             labels, spans, groups = self._written(explanation, rows)
         else:
@@ -233,7 +262,8 @@ class HeardMaps:
     def _spoken(self, explanation: MixingMap, rows: str) -> tuple[Any, Any, list[list[int]]]:
         """Return names, seconds and queries of what an encoder heard: its frames, by words or by time."""
         if explanation.unit == "word" or rows == "words":
-            unit = explanation.query.units["word"]
+            # A map that was made before words were found has none.
+            unit = explanation.query.units.get("word") or self.spoken
             shown = [place for place, special in enumerate(unit.special) if not special]
             groups = [[place] if explanation.unit == "word" else list(unit.spans[place]) for place in shown]
             times = unit.times or (None,) * len(unit)
@@ -260,6 +290,12 @@ class HeardMaps:
         starts = np.arange(0, values.shape[1], size)
         counts = np.diff(starts, append=values.shape[1])
         return np.add.reduceat(values, starts, axis=1) / counts, self.step * size
+
+
+def keys_of(explanation: Any) -> TokenAxis:
+    """Return the elements that a map's rows read, or to which attributions are."""
+    axis: TokenAxis = explanation.axis if isinstance(explanation, Attributions) else explanation.key
+    return axis
 
 
 def token_ends(times: WordTimes) -> list[tuple[float, float]]:

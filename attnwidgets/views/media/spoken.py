@@ -8,9 +8,10 @@ import numpy as np
 
 from attnwidgets.speech.align import align
 from attnwidgets.speech.word_times import WordTimes, frame_unit, known_times
+from attnwidgets.tracing.media.known import with_media
 from attnwidgets.views.heads.handlers import source_of
 from attnwidgets.views.media.handlers import layer_handler
-from attnwidgets.views.media.heard import HeardMaps, elements_of_words, token_ends
+from attnwidgets.views.media.heard import HeardMaps, elements_of_words, keys_of, token_ends
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ def has_frames(trace: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def sound_of(explanation: Any) -> Any:
+    """Return the trace behind a map or attributions over a sound; None if there is none in memory."""
+    if not is_heard(explanation) or explanation.unit not in _UNITS:
+        return None
+    trace = with_media(str(explanation.trace_id))
+    return trace if trace is not None and has_frames(trace) else None
 
 
 def words_answer(maps: HeardMaps, why: str) -> dict[str, Any]:
@@ -104,8 +113,7 @@ def heard_answer(heard: Heard, rows: str) -> Answer:
 
 def is_heard(explanation: Any) -> bool:
     """Return whether the keys of an explanation are frames of a sound, whose times are known."""
-    axis = getattr(explanation, "axis", None) or explanation.key
-    frames = axis.units.get("frame")
+    frames = keys_of(explanation).units.get("frame")
     return frames is not None and frames.times is not None
 
 

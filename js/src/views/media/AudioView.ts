@@ -50,7 +50,7 @@ import { createText } from "./audio/text.ts";
 import { pyramidOf } from "./audio/wave.ts";
 import { mediaOf } from "./media.ts";
 
-const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "time" };
+const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "time", targets: "targets" };
 /** px that the pointer moves before it marks a span. */
 const FAR = 4;
 const ZOOM = 1.6;
@@ -208,13 +208,12 @@ export const renderAudioView = view((ctx, root, signal) => {
 
   const shown = (): Shown => {
     const [chosen, pointed] = [pinned(), wordOf("hover")];
-    const range: [number, number] = [low(), high()];
     return {
       stretch,
       words: words(),
       map,
       values,
-      range,
+      range: range(),
       rows: rows(chosen),
       over: pointed >= 0 && pointed !== chosen ? rows(pointed) : null,
       marked: marked(),
@@ -222,8 +221,12 @@ export const renderAudioView = view((ctx, root, signal) => {
       hovered: pointed,
     };
   };
-  const high = (): number => values.reduce((most, value) => Math.max(most, value), 0) || 1;
-  const low = (): number => (name === ALIGNMENT ? 0 : values.reduce((least, value) => Math.min(least, value), 0));
+  /** From zero, or of signed values from below it as far as above. */
+  const range = (): [number, number] => {
+    const low = values.reduce((least, value) => Math.min(least, value), 0);
+    const high = values.reduce((most, value) => Math.max(most, value), 0);
+    return low < 0 && name !== ALIGNMENT ? [Math.min(low, -high), Math.max(-low, high)] : [0, high || 1];
+  };
 
   const offer = (): void => {
     if (!said) return;
@@ -282,9 +285,9 @@ export const renderAudioView = view((ctx, root, signal) => {
     if (!said || width <= 0) return;
     text.offer(words(), said.why);
     panel.offer(words());
-    const range = [low(), high()] as const;
+    const ends = range();
     setText(what, map?.what ?? "");
-    legend.show({ map: heatMap(range[0] < 0, ctx.theme), range, words: map?.what ?? "" });
+    legend.show({ map: heatMap(ends[0] < 0, ctx.theme), range: ends, words: map?.what ?? "" });
     stage.draw(shown(), width, height);
     mark();
   };

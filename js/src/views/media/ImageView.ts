@@ -326,7 +326,7 @@ export const renderImageView = view((ctx, root, signal) => {
         shade: { ...shade, range },
       };
     });
-    column.show(rows, layer, entries, typeof head === "number" ? head : -1, isWide, room[1] || 384);
+    column.show(rows, layer, entries, typeof head === "number" ? head : -1, isWide, size[1] || 384);
   };
 
   // ---- words and controls ----
@@ -380,8 +380,9 @@ export const renderImageView = view((ctx, root, signal) => {
     const targets = source.kind === "attributions";
     // Maps of one layer stand beside the picture already.
     setFlag(root, "data-flat", rows.layers.length < 2);
-    drawColumn(now);
+    column.element.hidden = rows.heads < 2;
     fit();
+    drawColumn(now);
     paint(now);
     const name = elementName(ctx, own, chosen.index);
     const about = targets ? "by target" : chosen.side === "query" ? `what ${name} reads` : `who reads ${name}`;

@@ -14,7 +14,8 @@ export interface SpokenWord {
   spoken: number;
 }
 
-export type Rows = "words" | "tokens" | "time";
+/** "targets": those of attributions. */
+export type Rows = "words" | "tokens" | "time" | "targets";
 
 export interface MapChoice {
   name: string;
@@ -38,8 +39,7 @@ export interface SpokenWords {
 
 /** The answer to "heard"; its buffer holds float32 [row, column]. */
 export interface HeardMap {
-  /** What the rows are; "targets": those of attributions. */
-  rows: Rows | "targets";
+  rows: Rows;
   labels: string[];
   spans: ([number, number] | null)[];
   /** Seconds of a column. */
