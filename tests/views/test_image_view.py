@@ -17,6 +17,7 @@ from tests.tracing import tiny
 from tests.tracing.pictures import PICTURES, _model
 from tests.views.test_html import read
 from tests.vision import planted
+from tests.vision.test_captions import traced
 
 GRID = (4, 6)
 

@@ -31,7 +31,8 @@ class Captions(Reader):
 def traced(family: str) -> list[Any]:
     one = PICTURES[family]
     reader = Captions(one.read(one.picture()), None)
-    found: list[Any] = aw.trace(tiny.build(one.make), reader, list(CAPTIONS), image=one.picture())
+    picture = one.picture().sigmoid()  # between 0 and 1, so that it is known what was given
+    found: list[Any] = aw.trace(tiny.build(one.make), reader, list(CAPTIONS), image=picture)
     return found
 
 
