@@ -210,6 +210,15 @@ def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
     assert explorer._shows_picture
 
 
+def test_a_picture_with_padding_opens_on_a_patch():
+    one = PICTURES["SigLIP 2"]
+    recorded = one.trace_of(tiny.build(one.make), one.picture().sigmoid())
+    assert "[PAD]" in recorded.units["patch"].labels
+    view = aw.ImageView(recorded)
+    assert "patch 1,1 gives" in view.describe()
+    assert view.selection.opening.query == recorded.units["patch"].labels.index("1,1")
+
+
 def test_words_of_a_caption_are_in_the_menu_of_a_model_that_compares_and_nowhere_else(trace):
     recorded = traced("CLIP")[1]
     explorer = aw.Explorer(recorded, methods=["attention", "caption_words"])

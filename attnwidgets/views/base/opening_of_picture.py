@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attnwidgets.tracing.media.patches import PADDING
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -45,9 +47,11 @@ def grid_unit(shown: MixingMap) -> Unit | None:
 
 
 def first_query(unit: Unit) -> int:
-    """Return the class token, or without one the patch in the middle."""
-    if any(unit.special):
-        return list(unit.special).index(True)
+    """Return the first token that is no patch and no padding, or without one the patch in the middle."""
+    apart = (place for place, special in enumerate(unit.special) if special)
+    first = next((place for place in apart if unit.labels[place] != PADDING), None)
+    if first is not None:
+        return first
     rows, columns = unit.grid or (1, 1)
     return list(unit.cells or ()).index(rows // 2 * columns + columns // 2)
 

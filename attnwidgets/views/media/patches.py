@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.media.known import with_media
+from attnwidgets.tracing.media.patches import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,11 +97,12 @@ def sides_of(source: Source) -> tuple[Places, Places]:
 def opening_element(places: Places, special: Sequence[bool]) -> int:
     """Return the element whose map a picture opens with.
 
-    It is the last word, where a text holds the picture or reads it; else the class token; else the patch in
-    the middle.
+    It is the last word, where a text holds the picture or reads it; else the class token; else, as padding is
+    not looked at, the patch in the middle.
     """
     words = [element for element in places.others if not special[element]]
-    if words or places.others:
-        return words[-1] if words else places.others[0]
+    apart = [element for element in places.others if places.labels[element] != PADDING]
+    if words or apart:
+        return words[-1] if words else apart[0]
     rows, columns = places.grid
     return places.patches[rows // 2 * columns + columns // 2]

@@ -40,14 +40,15 @@ export function placesOf(axis: Axis): Places {
 export const isOfPicture = (ctx: ViewContext, source: Source): boolean => ctx.axisOf(source.key).grid !== null;
 
 /**
- * The element whose map a picture opens with: the last word, else the class token, else the patch in the middle. Its twin
+ * The element whose map a picture opens with: the last word, else the class token, else the patch in the middle (padding is none). Its twin
  * is `opening_element` in attnwidgets/views/media/patches.py.
  */
 export function openingElement(axis: Axis): number {
   const { grid, patches, others } = placesOf(axis);
   const word = others.findLast((i) => !axis.special[i]);
   if (word !== undefined) return word;
-  if (others[0] !== undefined) return others[0];
+  const apart = others.find((i) => axis.labels[i] !== "[PAD]");
+  if (apart !== undefined) return apart;
   const [rows, cols] = grid;
   return patches[Math.floor(rows / 2) * cols + Math.floor(cols / 2)] ?? 0;
 }
