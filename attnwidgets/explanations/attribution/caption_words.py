@@ -17,7 +17,6 @@ from attnwidgets.explanations.registry.requirements import Need
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of, require_trace
 from attnwidgets.explanations.targets.resolve import compares
-from attnwidgets.tracing.gradients.differentiable import differentiable
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -122,6 +121,8 @@ def require_compared(trace: Any, name: str) -> None:
 
 def _parts(trace: Trace, spans: Sequence[Sequence[int]]) -> tuple[list[Tensor], Tensor]:
     """Return what each word brings to the caption's vector, times the model's scale, and the picture's."""
+    from attnwidgets.tracing.gradients.differentiable import differentiable
+
     scale = getattr(trace.model, "logit_scale", None)
     factor = 1.0 if scale is None else float(scale.detach().exp())
     with differentiable(trace, "caption_words", back=False) as model:
