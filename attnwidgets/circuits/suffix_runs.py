@@ -143,8 +143,7 @@ class SuffixRuns:
             self._widen(self._twin)
             if not self.recorded:
                 self.recorded = self._record_both()
-            for site in dict.fromkeys(site for site, _ in self._wanted):
-                exits.enter_context(self._slotted(site))
+            exits.enter_context(self._slotted())
             self._stack = exits.pop_all()
         return self
 
@@ -212,11 +211,11 @@ class SuffixRuns:
         pair = self._pair
         return reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
 
-    def _slotted(self, site: Site) -> ActivationIntervention:
-        """Return an intervention that changes one site by what its slots hold at the time."""
-        slots = {layer: slot for (of, layer), slot in self._slots.items() if of == site}
+    def _slotted(self) -> ActivationIntervention:
+        """Return an intervention that changes every place by what its slot holds at the time."""
+        pair = self._pair
         return ActivationIntervention(
-            self._pair.clean, self._purpose, f"{site} patched", self._pair.stack, site, slots, self._points
+            pair.clean, self._purpose, "activations patched", pair.stack, self._slots, self._points
         )
 
     def _widen(self, model: nn.Module) -> None:
