@@ -135,7 +135,9 @@ def main() -> None:
     """Print a row for each pair of texts."""
     torch.set_num_threads(1)
     model = aw.demo_model("decoder")
-    print("| tokens, that differ | bound | sweep, token passes | sweep, CPU | calls | plain hooks, CPU ", end="")
+    print(
+        "| tokens, that differ | bound | sweep, token passes | sweep, CPU | calls | plain hooks, CPU ", end=""
+    )
     print("| allowed, CPU | estimate, token passes | estimate, CPU | its checks, CPU: 1 place, 6 |")
     print("|---|" + "---:|" * 9)
     for texts in TEXTS:

@@ -197,7 +197,7 @@ class SuffixRuns:
         return found
 
     def equal(self, cell: Cell) -> bool:
-        """Return whether a cell holds the same in both runs; up to rounding, if they read different lengths."""
+        """Return whether a cell holds the same in both runs, up to rounding if these read other lengths."""
         first, second = (self._at(run.activations[cell.site, cell.layer], cell) for run in self.recorded)
         allowed = _ROUNDING * torch.finfo(first.dtype).eps if len(self._slopes) == 1 else 0.0
         return bool((first - second).abs().max() <= allowed * first.abs().max())

@@ -29,7 +29,7 @@ _SAFE = 40.0
 
 
 class _Read(NamedTuple):
-    """The keys that some queries may read, those of them to which the mask adds something, and if that is > 0."""
+    """The keys that some queries may read, those to which the mask adds something, and if it raises any."""
 
     keys: slice
     masked: slice

@@ -59,8 +59,8 @@ def _means(
         from attnwidgets.tracing.row_sums import row_sums
 
         with torch.no_grad():
-            for touched, first, read in row_sums(source, torch.from_numpy(means)):
-                yield as_array(touched), first, as_array(read)
+            for rows, first, read in row_sums(source, torch.from_numpy(means)):
+                yield as_array(rows), first, as_array(read)
         return
     for queries, weights in blocks(layer, stack, limit=_BLOCK_BYTES):
         touched = np.flatnonzero(means[:, queries].any(axis=1))
