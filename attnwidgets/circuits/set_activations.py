@@ -101,7 +101,7 @@ def set_activations(
         raise ValueError(f"heads is for site 'head', and site is {site!r}; leave it out.")
     places = None if tokens is None else _in_order(tokens, model, stack)
     new = _sources(model, site, layers, to, stack, places)
-    changes = {number: Replacement(new[number], places, chosen.get(number)) for number in layers}
+    changes = {(site, number): Replacement(new[number], places, chosen.get(number)) for number in layers}
     where = "" if places is None else f" at token{'s' * (len(places) != 1)} {spoken(places)}"
     what = (
         f"outputs of {describe_heads(chosen)}"
@@ -109,7 +109,7 @@ def set_activations(
         else f"{_NAMES[site]} layer{'s' * (len(layers) != 1)} {spoken(layers)}"
     )
     said = f"{what}{where} set to {_said(to)}"
-    return ActivationIntervention(model, "circuits.set_activations", said, stack, site, changes)
+    return ActivationIntervention(model, "circuits.set_activations", said, stack, changes)
 
 
 def _in_order(tokens: Any, model: Any, stack: str) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ reads the later tokens alone, from the first patched block on, in as many copies
 
 from __future__ import annotations
 
-import copy
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from attnwidgets._tensors import is_half
+from attnwidgets.circuits.prefix_cache import cache_copies, prefix_in
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.activation_sites import (
     ActivationIntervention,
@@ -31,7 +31,7 @@ from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.cache_names import cache_parameter, cache_returned
+from attnwidgets.tracing.recording.cache_names import cache_parameter
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.top_logits import label_of, probabilities
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 BY_TOKEN = frozenset({"input_ids", "position_ids", "token_type_ids"})
 CUT = BY_TOKEN | {"attention_mask"}
 _NAMED = 10  # outputs of a patched run
+_ROUNDING = 32  # in units of the last place
 _CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
 
 
@@ -142,8 +143,7 @@ class SuffixRuns:
             self._widen(self._twin)
             if not self.recorded:
                 self.recorded = self._record_both()
-            for site in dict.fromkeys(site for site, _ in self._wanted):
-                exits.enter_context(self._slotted(site))
+            exits.enter_context(self._slotted())
             self._stack = exits.pop_all()
         return self
 
@@ -197,9 +197,10 @@ class SuffixRuns:
         return found
 
     def equal(self, cell: Cell) -> bool:
-        """Return whether a cell holds the same in both runs."""
+        """Return whether a cell holds the same in both runs, up to rounding if these read other lengths."""
         first, second = (self._at(run.activations[cell.site, cell.layer], cell) for run in self.recorded)
-        return torch.equal(first, second)
+        allowed = _ROUNDING * torch.finfo(first.dtype).eps if len(self._slopes) == 1 else 0.0
+        return bool((first - second).abs().max() <= allowed * first.abs().max())
 
     def _at(self, activations: Tensor, cell: Cell) -> Tensor:
         if cell.head is not None:
@@ -210,11 +211,11 @@ class SuffixRuns:
         pair = self._pair
         return reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
 
-    def _slotted(self, site: Site) -> ActivationIntervention:
-        """Return an intervention that changes one site by what its slots hold at the time."""
-        slots = {layer: slot for (of, layer), slot in self._slots.items() if of == site}
+    def _slotted(self) -> ActivationIntervention:
+        """Return an intervention that changes every place by what its slot holds at the time."""
+        pair = self._pair
         return ActivationIntervention(
-            self._pair.clean, self._purpose, f"{site} patched", self._pair.stack, site, slots, self._points
+            pair.clean, self._purpose, "activations patched", pair.stack, self._slots, self._points
         )
 
     def _widen(self, model: nn.Module) -> None:
@@ -243,23 +244,14 @@ class SuffixRuns:
             outputs = self._pair.clean.call(
                 self._twin, inputs, {"return_dict": True, "use_cache": True}, self._wide
             )
-        cache = cache_returned(outputs)
-        if (
-            cache is not None
-            and hasattr(cache, "layers")
-            and hasattr(cache, "batch_repeat_interleave")
-            and cache.get_seq_length() == first
-        ):
-            self.first, self._cache = first, cache
-            self._before = getattr(outputs, "logits", None)
+        self._keep_prefix(outputs)
 
     def _record_both(self) -> tuple[Recorded, Recorded]:
-        if self._can_cache():
-            self._read_prefix()
-        runs = self._both()
-        if runs is None and self.first:
+        reuses = self._can_cache()
+        runs = self._both(reuses=reuses)
+        if runs is None and reuses:
             self.first, self._cache, self._before = 0, None, None
-            runs = self._both()
+            runs = self._both(reuses=False)
         if runs is None:
             raise UnsupportedModelError(
                 f"{self._purpose}: {type(self._model).__name__} run again returns other logits than it "
@@ -267,12 +259,35 @@ class SuffixRuns:
             )
         return runs
 
-    def _both(self) -> tuple[Recorded, Recorded] | None:
-        """Return both runs unchanged; None if their logits are not those of the traces."""
-        clean, corrupt = self._record(0), self._record(1)
+    def _keep_prefix(self, outputs: Any, behind: int = 0) -> None:
+        """Let runs go on from the cache of a run, less the tokens that it read behind the prefix."""
+        cache = prefix_in(outputs, self._pair.first, behind)
+        if cache is not None:
+            self.first, self._cache = self._pair.first, cache
+            logits = getattr(outputs, "logits", None)
+            self._before = None if logits is None or self._only_last else logits[:, : self.first]
+
+    def _both(self, *, reuses: bool) -> tuple[Recorded, Recorded] | None:
+        """Return both runs unchanged; None if their logits are not those of the traces.
+
+        For an estimate, the run without gradients reads its whole text first and leaves its prefix to the
+        other: two calls. Otherwise three, so that activations in both runs are of the same operations, and
+        places that are equal are so to the bit.
+        """
+        if len(self._slopes) != 1:
+            if reuses:
+                self._read_prefix()
+            runs = self._record(0), self._record(1)
+        else:
+            (base,) = self._slopes
+            source = self._record(1 - base, leaves_prefix=reuses)
+            ours = self._record(base)
+            runs = (ours, source) if base == 0 else (source, ours)
+        clean, corrupt = runs
         return None if clean is None or corrupt is None else (clean, corrupt)
 
-    def _record(self, side: int) -> Recorded | None:
+    def _record(self, side: int, *, leaves_prefix: bool = False) -> Recorded | None:
+        """Return one run unchanged; None if its logits are not those of its trace."""
         kept: dict[tuple[Site, int], Tensor] = {}
         blocks: list[Any] = []
         is_differentiated = side in self._slopes
@@ -296,7 +311,7 @@ class SuffixRuns:
                 exits.callback(self._twin.get_submodule(name).register_forward_hook(store).remove)
             exits.enter_context(self._reading(keep))
             exits.enter_context(torch.set_grad_enabled(is_differentiated))
-            outputs = self._call(side, 1)
+            outputs = self._call(side, 1, keeps_cache=leaves_prefix)
             if not self._as_traced(side, outputs):
                 return None
             score = self._score(outputs)
@@ -304,6 +319,12 @@ class SuffixRuns:
                 found = gradients(score, [kept[place] for place in self._wanted])
                 self._slopes[side] = dict(zip(self._wanted, found, strict=True))
         activations = {place: tensor.detach() for place, tensor in kept.items()}
+        if leaves_prefix:
+            self._keep_prefix(outputs, self._pair.n_tokens - self._pair.first)
+            if not self.first:
+                self._read_prefix()
+            activations = {place: tensor[..., self.first :, :] for place, tensor in activations.items()}
+            blocks = [_later(block, self.first, self._pair.n_tokens) for block in blocks]
         return Recorded(float(score.detach().double()[0]), blocks, activations)
 
     def _as_traced(self, side: int, outputs: Any) -> bool:
@@ -341,13 +362,13 @@ class SuffixRuns:
             for place in changes:
                 self._slots[place].change = None
 
-    def _call(self, side: int, copies: int) -> Any:
+    def _call(self, side: int, copies: int, *, keeps_cache: bool = False) -> Any:
         """Return the outputs of a run over the tokens from the first different one on."""
         trace, takes = self._pair.sides[side], forward_parameters(self._model)
         inputs = {name: copies_of(self._cut(name, value), copies) for name, value in trace.inputs.items()}
         options: dict[str, Any] = {"return_dict": True}
         if "use_cache" in takes:
-            options["use_cache"] = self._cache is not None
+            options["use_cache"] = keeps_cache or self._cache is not None
         name = cache_parameter(takes)
         if self._cache is not None and name is not None:
             options[name] = cache_copies(self._cache, copies)
@@ -382,12 +403,14 @@ class SuffixRuns:
         return self._targets.scores(outputs)[0]
 
 
-def cache_copies(cache: Any, copies: int) -> Any:
-    """Return a cache to append to, in copies; its tensors are replaced, never written into."""
-    duplicate = copy.copy(cache)
-    duplicate.layers = [copy.copy(layer) for layer in cache.layers]
-    duplicate.batch_repeat_interleave(copies)
-    return duplicate
+def _later(output: Any, first: int, count: int) -> Any:
+    """Return what a block returned for the tokens from one on, of so many."""
+    if isinstance(output, torch.Tensor):
+        has_tokens = output.dim() > TOKENS and output.shape[1] == count
+        return output[:, first:] if has_tokens else output
+    if type(output) in (tuple, list):
+        return type(output)(_later(item, first, count) for item in output)
+    return output
 
 
 def _detached(outputs: Any) -> Any:

@@ -81,16 +81,15 @@ def points_of(
 
 
 class ActivationIntervention(Intervention):
-    """An intervention on the activations at one site, in some layers.
+    """An intervention on activations at some sites and layers.
 
     Args:
         model: A model, or a trace of one.
         kind: Name of the public function that makes it.
         said: What it does, in words.
         stack: Name of the stack.
-        site: The site.
-        changes: What is done to the activations, by layer.
-        points: Hook points of the site in these layers, if they are known already.
+        changes: What is done to the activations, by site and layer.
+        points: Hook points of these places, if they are known already.
     """
 
     def __init__(
@@ -99,23 +98,21 @@ class ActivationIntervention(Intervention):
         kind: str,
         said: str,
         stack: str,
-        site: Site,
-        changes: Mapping[int, Change],
+        changes: Mapping[tuple[Site, int], Change],
         points: Mapping[tuple[Site, int], HookPoint] | None = None,
     ) -> None:
-        super().__init__(model, kind, said, frozenset((stack, layer) for layer in changes))
+        super().__init__(model, kind, said, frozenset((stack, layer) for _, layer in changes))
         self._changes = dict(changes)
-        self._at_heads = site == "head"
-        places: list[tuple[Site, int]] = [(site, layer) for layer in changes]
-        points = points_of(self._model, places, stack) if points is None else points
-        self._points = {} if self._at_heads else {layer: points[site, layer] for _, layer in places}
+        points = points_of(self._model, changes, stack) if points is None else points
+        self._points = {place: points[place] for place in changes if place[0] != "head"}
 
     def write(self, seen: Seen, output: Tensor) -> Tensor:
         """Return the outputs of heads to continue with."""
-        if not self._at_heads:
+        change = self._changes.get(("head", seen.layer))
+        if change is None:
             return output
         positions = torch.arange(output.shape[2], device=output.device) + seen.first_query
-        return self._changes[seen.layer](output, positions[None])
+        return change(output, positions[None])
 
     @contextmanager
     def attach(self, model: nn.Module, own: Callable[[], bool]) -> Iterator[None]:
@@ -125,8 +122,8 @@ class ActivationIntervention(Intervention):
                 watch = PassWatch(model, next(iter(self._points.values())), own)
                 undo.callback(watch.remove)
                 hook = _hooks(model, self._points.values(), undo, own)
-                for layer, point in self._points.items():
-                    hook(point, partial(_at_positions, self._changes[layer], watch))
+                for place, point in self._points.items():
+                    hook(point, partial(_at_positions, self._changes[place], watch))
             yield
 
 

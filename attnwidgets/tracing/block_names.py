@@ -66,11 +66,20 @@ def is_attention(module: nn.Module) -> bool:
 def block_lists(model: nn.Module) -> dict[str, nn.ModuleList]:
     """Return the outermost module lists whose modules attend, by their names."""
     lists: dict[str, nn.ModuleList] = {}
-    for name, module in model.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in lists)
-        candidate = isinstance(module, nn.ModuleList) and len(module) and not inside
-        if candidate and any(map(is_attention, module[0].modules())):
+    seen: set[nn.Module] = set()
+
+    def look(module: nn.Module, name: str) -> None:
+        if module in seen:
+            return
+        seen.add(module)
+        if isinstance(module, nn.ModuleList) and len(module) and any(map(is_attention, module[0].modules())):
             lists[name] = module
+            # Most modules are in blocks: they need not be looked at.
+            return
+        for child_name, child in module.named_children():
+            look(child, f"{name}.{child_name}" if name else child_name)
+
+    look(model, "")
     return lists
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAPS = 4
 """Dimensions of attention weights: [batch, head, query, key]."""
 
-_HIDDEN = -1e30  # far below any score: its softmax weight is exactly 0
+HIDDEN = -1e30  # far below any score: its softmax weight is exactly 0
 
 
 class Layer(Protocol):
@@ -166,8 +166,8 @@ class RecordedLayer(SoftmaxLayer):
             total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
             here = torch.arange(rows.start, rows.stop, device=total.device)
             later = torch.arange(self.keys, device=total.device) > here[:, None]
-            hidden = total.masked_fill(~later, -torch.inf).amax() <= _HIDDEN
-            if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < _HIDDEN / 10).any():
+            hidden = total.masked_fill(~later, -torch.inf).amax() <= HIDDEN
+            if not hidden or (total.masked_fill(later, -torch.inf).amax(-1) < HIDDEN / 10).any():
                 return False
         return True
 

@@ -221,7 +221,10 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     targets = resolve_target_set(clean, 7, 9, "patch").single("patch")
     with counted(LlamaDecoderLayer) as whole, SuffixRuns(both, targets, ALL, "patch", [1]) as runs:
         raw, checked = estimated(runs, both, ALL, 1, 0, 32)
-    assert whole["tokens"] <= 2 * 6 * 20
+    n_layers, n, m = 6, 20, 6
+    # The whole text of one run, and of the other what is behind the prefix that it leaves.
+    assert whole["calls"] == 2 * n_layers
+    assert whole["tokens"] == n_layers * (n + m)
     assert len(passes) == 1
     assert checked == []
     found = aw.circuits.patch(clean, corrupt, 7, foil=9, estimate=True)
@@ -282,6 +285,20 @@ def test_an_estimate_is_exact_where_the_model_is_linear() -> None:
     circuit = aw.circuits.patch(*induction(), "c", foil="a", sites="head", estimate=True)
     np.testing.assert_allclose(circuit.heads, [[0, 0], [1, 0]], atol=1e-6)
     assert "checked places" in circuit.title
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "GPT-NeoX"])
+@pytest.mark.parametrize("target", [7, aw.targets.token(7, position=5)])
+def test_one_direction_is_estimated_as_both_are(name: str, target: Any) -> None:
+    clean, corrupt = pair(name)
+    both = aw.circuits.patch(clean, corrupt, target, how="both", estimate=True)
+    for expected in both:
+        found = aw.circuits.patch(clean, corrupt, target, how=expected.direction, estimate=True)
+        assert (found.clean, found.corrupt) == pytest.approx((expected.clean, expected.corrupt), abs=1e-9)
+        for site in ALL:
+            np.testing.assert_allclose(found.raw[site], expected.raw[site], rtol=1e-5, atol=1e-9)
+        exact = [[cell.exact for cell in result.checked] for result in (found, expected)]
+        np.testing.assert_allclose(*exact, rtol=1e-5, atol=1e-6)
 
 
 def test_targets_of_other_kinds() -> None:

@@ -115,7 +115,7 @@ def _of_trace(
             f"distance of {proximity}; receiver heads need {_FEWEST} of these, and tell something from "
             f"{_ENOUGH} sentences on."
         )
-    sizes = np.maximum(sentences.sums().sum(axis=1), 1)
+    sizes = np.maximum(sentences.sizes(), 1)
     rows = []
     for layer in progress(range(trace.n_layers(stack)), "sentence sums"):
         means = between_sentences(trace, layer, sentences, stack).astype(np.float64) / sizes

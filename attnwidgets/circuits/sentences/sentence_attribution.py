@@ -155,7 +155,7 @@ def _title(method: Method, *, as_published: bool) -> str:
 def _by_attention(
     trace: Any, sentences: Sentences, stack: str, causal: bool, common: dict[str, Any], *, as_published: bool
 ) -> MixingMap:
-    sizes = np.maximum(sentences.sums().sum(axis=1), 1)
+    sizes = np.maximum(sentences.sizes(), 1)
 
     def layer(number: int) -> np.ndarray:
         values = between_sentences(trace, number, sentences, stack)

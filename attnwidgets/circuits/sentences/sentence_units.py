@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +39,36 @@ class Sentences:
         members = self.unit.membership(len(self.axis)) * self.counted
         return members / np.maximum(members.sum(axis=1, keepdims=True), 1)
 
-    def sums(self) -> np.ndarray:
-        """Return what takes the sum over the tokens of a sentence that count [sentence, token]."""
-        return self.unit.membership(len(self.axis)) * self.counted
+    def sizes(self) -> np.ndarray:
+        """Return the numbers of tokens that count [sentence]."""
+        return self.unit.membership(len(self.axis)) @ self.counted
+
+    def summed(self, values: np.ndarray, first: int = 0) -> np.ndarray:
+        """Return sums over the tokens of a sentence that count [..., sentence].
+
+        Args:
+            values: [..., token], of some tokens that follow each other; all others are 0.
+            first: The first of these.
+        """
+        tokens, owners = self._order
+        inside = (tokens >= first) & (tokens < first + values.shape[-1])
+        tokens, owners = tokens[inside] - first, owners[inside]
+        found = np.zeros((*values.shape[:-1], len(self)), dtype=values.dtype)
+        if len(tokens):
+            starts = np.flatnonzero(np.diff(owners, prepend=-1))
+            # Sentences mostly follow each other: then a slice, which copies nothing.
+            rising = bool((np.diff(tokens) == 1).all())
+            chosen = slice(tokens[0], tokens[-1] + 1) if rising else tokens
+            found[..., owners[starts]] = np.add.reduceat(values[..., chosen], starts, axis=-1)
+        return found
+
+    @cached_property
+    def _order(self) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens that count, sentence by sentence, and the sentence of each."""
+        spans = self.unit.spans
+        pairs = [(token, at) for at, span in enumerate(spans) for token in span if self.counted[token]]
+        tokens, owners = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+        return tokens, owners
 
 
 def sentences_of(

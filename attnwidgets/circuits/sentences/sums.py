@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._tensors import as_array, is_half
+from attnwidgets.tracing.layers import RecordedLayer
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from attnwidgets.circuits.sentences.sentence_units import Sentences
     from attnwidgets.explanations.results.trace_protocol import TraceLike
 
@@ -25,19 +30,38 @@ def between_sentences(trace: TraceLike, layer: int, sentences: Sentences, stack:
         sentences: Its sentences.
         stack: Name of the stack.
     """
-    rows, columns = (part.astype(np.float32) for part in (sentences.means(), sentences.sums()))
-    blocks = getattr(trace, "attention_blocks", None)
-    if blocks is None:  # given attention, which is held as it is
-        weights = np.asarray(trace.attention_layer(layer, stack), dtype=np.float32)
-        return np.einsum("sq,hqk,tk->hst", rows, weights, columns, optimize=True)
     sums: np.ndarray | None = None
-    for queries, weights in blocks(layer, stack, limit=_BLOCK_BYTES):
-        block = np.asarray(weights, dtype=np.float32)
+    # Queries first: a block belongs to few sentences, so that little is left when keys are summed.
+    for touched, first, read in _means(trace, layer, sentences.means().astype(np.float32), stack):
         if sums is None:
-            sums = np.zeros((len(block), len(sentences), len(sentences)), dtype=np.float32)
-        # Queries first: a block belongs to few sentences, so that little is left when keys are summed.
-        touched = np.flatnonzero(rows[:, queries].any(axis=1))
-        sums[:, touched] += (rows[touched][:, queries] @ block) @ columns.T
+            sums = np.zeros((len(read), len(sentences), len(sentences)), dtype=np.float32)
+        sums[:, touched] += sentences.summed(read, first)
     if sums is None:  # never: a trace has queries
         raise AssertionError
     return sums
+
+
+def _means(
+    trace: Any, layer: int, means: np.ndarray, stack: str
+) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
+    """Yield which sentences a block of queries belongs to, a key, and from there on its part of their means.
+
+    They are [head, sentence, key].
+    """
+    blocks = getattr(trace, "attention_blocks", None)
+    if blocks is None:  # given attention, which is held as it is
+        yield np.arange(len(means)), 0, means @ as_array(trace.attention_layer(layer, stack))
+        return
+    source = trace.stack_table[stack].layers[layer]
+    if isinstance(source, RecordedLayer) and source.is_softmax() and not is_half(source.call.query):
+        import torch
+
+        from attnwidgets.tracing.row_sums import row_sums
+
+        with torch.no_grad():
+            for rows, first, read in row_sums(source, torch.from_numpy(means)):
+                yield as_array(rows), first, as_array(read)
+        return
+    for queries, weights in blocks(layer, stack, limit=_BLOCK_BYTES):
+        touched = np.flatnonzero(means[:, queries].any(axis=1))
+        yield touched, 0, means[touched][:, queries] @ as_array(weights)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT, cache_copies
+from attnwidgets.circuits.prefix_cache import cache_copies
+from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT
 from attnwidgets.intervene.preview import preview
 from attnwidgets.intervene.suppress import suppress
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap

@@ -14,8 +14,13 @@ Reduction = Literal["mean", "max", "sum"] | Callable[[Any], Any]
 
 def reduce_first(array: Any, how: Reduction) -> Any:
     """Return `array` reduced over its first axis, in float64."""
-    array = np.asarray(array, dtype=np.float64)
-    return how(array) if callable(how) else getattr(array, reduction_name(how))(axis=0)
+    if callable(how):
+        return how(np.asarray(array, dtype=np.float64))
+    reduction, array = reduction_name(how), np.asarray(array)
+    if reduction == "max":
+        return array.max(axis=0).astype(np.float64)
+    # Added up in float64, without a copy of all of it.
+    return getattr(array, reduction)(axis=0, dtype=np.float64)
 
 
 def reduction_name(how: Reduction) -> str:

@@ -255,18 +255,13 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
 
 
 def _layouts(model: nn.Module, path: str) -> list[Layout]:
-    attentions = dict.fromkeys(layout.attention for layout in LAYOUTS)
-    fits = [fit for name in attentions for fit in _around(model, path, name)]
+    """Return the layouts that fit a block, the most specific first."""
+    inside = {name for name, _ in model.get_submodule(path).named_modules(remove_duplicate=False)}
+    attentions = dict.fromkeys(layout.attention for layout in LAYOUTS if layout.attention in inside)
+    found = (fitting(model, f"{path}.{name}") for name in attentions)
+    fits = [fit for each in found for fit, where, _ in each if where == path]
     ranks = {(layout.family, layout.order): rank for rank, layout in enumerate(LAYOUTS)}
     return sorted(fits, key=lambda layout: ranks[layout.family, layout.order])
-
-
-def _around(model: nn.Module, path: str, attention: str) -> list[Layout]:
-    """Return the layouts that fit a block around its module of that name."""
-    try:
-        return [fit for fit, where, _ in fitting(model, f"{path}.{attention}") if where == path]
-    except AttributeError:
-        return []  # there is no such module
 
 
 def _by_module(model: nn.Module, name: str) -> HookPoint:

@@ -68,12 +68,18 @@ def test_a_sliding_window_has_no_cache_to_cut():
     assert found[1, 0] == pytest.approx(float(kl.sum(-1)[8:14].mean()), abs=1e-6)
 
 
+@pytest.mark.parametrize("changed", [False, True], ids=["as computed", "changed after the softmax"])
 @pytest.mark.parametrize("family", ["Llama", "BERT"])
-def test_attention_is_streamed_to_the_same_sums(family, monkeypatch):
+def test_attention_is_streamed_to_the_same_sums(family, changed, monkeypatch):
     from attnwidgets.circuits.sentences import sums
+    from attnwidgets.tracing import row_sums
 
     trace = trace_of(family, 60)
-    monkeypatch.setattr(sums, "_BLOCK_BYTES", 1)  # blocks of 16 queries
+    if changed:
+        trace = trace.rerun(aw.suppress(trace, [3, 4], range(9, 60)))
+    # Blocks of 16 queries.
+    monkeypatch.setattr(sums, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(row_sums, "_CPU_BYTES", 1)
     parts = [(0, 25), (25, 31), (31, 60)]
     whole = aw.circuits.sentence_attribution(trace, "attention", unit=parts, skip_first_token=False)
     np.testing.assert_allclose(whole.values, aw.attention(trace).to(parts).values, atol=1e-6)

@@ -1,0 +1,53 @@
+"""The model's own cache as a prefix that runs go on from: whether it is one, cut, and in copies."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from attnwidgets.tracing.recording.cache_names import cache_returned
+
+
+def prefix_in(outputs: Any, first: int, behind: int = 0) -> Any:
+    """Return the cache that a run returned if it holds the first tokens and can be copied; otherwise None.
+
+    Args:
+        outputs: The outputs of the run.
+        first: Number of the tokens.
+        behind: Number of tokens that the run read after them; they are cut off.
+    """
+    cache = cache_returned(outputs)
+    if behind:
+        cache = _cut(cache, behind)
+    is_prefix = (
+        cache is not None
+        and hasattr(cache, "layers")
+        and hasattr(cache, "batch_repeat_interleave")
+        and cache.get_seq_length() == first
+    )
+    return cache if is_prefix else None
+
+
+def _cut(cache: Any, count: int) -> Any:
+    """Return a cache without its last tokens; None if its layers do not hold all keys and values."""
+    from transformers.cache_utils import DynamicLayer
+
+    # A window or a recurrent state has lost what was before.
+    if not all(type(layer) is DynamicLayer for layer in getattr(cache, "layers", (None,))):
+        return None
+    duplicate = _shallow(cache)
+    duplicate.crop(-count)
+    return duplicate
+
+
+def cache_copies(cache: Any, copies: int) -> Any:
+    """Return a cache to append to, in copies; its tensors are replaced, never written into."""
+    duplicate = _shallow(cache)
+    duplicate.batch_repeat_interleave(copies)
+    return duplicate
+
+
+def _shallow(cache: Any) -> Any:
+    duplicate = copy.copy(cache)
+    duplicate.layers = [copy.copy(layer) for layer in cache.layers]
+    return duplicate
