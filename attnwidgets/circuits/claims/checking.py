@@ -120,7 +120,9 @@ def check_claims(
             pair = pairs[number] if pairs else None
             found.append(_found(one, beside, places, trace, tokenizer, number, pair))
     bootstrap = Bootstrap(resamples, seed)
-    shown = [(pair.clean, pair.corrupt) for pair in pairs] if pairs else [(text, "") for text in texts]
+    shown = [(text, "", ()) for text in texts]
+    if pairs:
+        shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
     results = [
         _result(one, beside, found, of, shown, bootstrap, margin, level)
         for one, beside, found, of in zip(read, others, evidence, controls, strict=True)
@@ -129,6 +131,8 @@ def check_claims(
         _judged(results, level),
         margin=margin,
         level=level,
+        model=trace.model,
+        tokenizer=trace.tokenizer,
         provenance={
             "options": {"resamples": resamples, "seed": seed},
             "model": trace.model_id,
@@ -192,7 +196,7 @@ def _result(
     others: Others,
     found: Sequence[InText | str],
     control: Control,
-    shown: Sequence[tuple[str, str]],
+    shown: Sequence[tuple[str, str, tuple[Any, ...]]],
     bootstrap: Bootstrap,
     margin: float,
     level: float,
@@ -240,7 +244,9 @@ def _result(
         },
         baselines={name: _mean(numbers) for name, numbers in baselines.items()},
         texts=tuple(
-            ClaimText(at, *shown[at], text.value, float(compared[row]), text.source, text.target)
+            ClaimText(
+                at, *shown[at][:2], text.value, float(compared[row]), text.source, text.target, shown[at][2]
+            )
             for row, (at, text) in enumerate(used)
         ),
         given=len(found),

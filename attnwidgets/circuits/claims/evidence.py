@@ -246,6 +246,11 @@ class MinimalPair:
     target: Any = None
     foil: Any = None
 
+    @property
+    def answers(self) -> tuple[Any, ...]:
+        """Both answers as they were given; () if neither was."""
+        return () if self.target is None and self.foil is None else (self.target, self.foil)
+
 
 def moved(
     claim: Claim, others: Others, roles: Roles, pair: MinimalPair, clean: Trace, tokenizer: Any, text: int

@@ -35,6 +35,8 @@ class ClaimText(NamedTuple):
         control: What its control does, as the mean over heads.
         source: Tokens of the claim's first role.
         target: Tokens of its second role.
+        answers: Of a pair, the answers that it was given with, the clean text's first; () if the model's own
+            predictions were taken.
     """
 
     number: int
@@ -44,6 +46,7 @@ class ClaimText(NamedTuple):
     control: float
     source: tuple[int, ...]
     target: tuple[int, ...]
+    answers: tuple[Any, ...] = ()
 
 
 class ClaimResult(NamedTuple):
@@ -85,6 +88,12 @@ class ClaimResult(NamedTuple):
     given: int
     left_out: tuple[tuple[str, int], ...]
 
+    @property
+    def head(self) -> tuple[int, int]:
+        """The layer and the head that it is about."""
+        layer, head = self.claim.split()[1].split(".")
+        return int(layer), int(head)
+
     def worst(self, k: int = 5) -> list[ClaimText]:
         """Return the texts that speak most against the claim: the least beyond the control first.
 
@@ -107,6 +116,8 @@ class ClaimReport(Explanation):
         results: One for every claim.
         margin: By how much heads must exceed their controls.
         level: Confidence of intervals.
+        model: The model that they were checked with, so that views can open a text; not saved.
+        tokenizer: Its tokenizer; not saved.
         **common: See `Explanation`.
 
     Raises:
@@ -117,6 +128,8 @@ class ClaimReport(Explanation):
     results: tuple[ClaimResult, ...]
     margin: float
     level: float
+    model: Any
+    tokenizer: Any
 
     def __init__(
         self,
@@ -124,6 +137,8 @@ class ClaimReport(Explanation):
         *,
         margin: float,
         level: float,
+        model: Any = None,
+        tokenizer: Any = None,
         method: str = "circuits.check_claims",
         unit: str = "text",
         **common: Any,
@@ -132,6 +147,7 @@ class ClaimReport(Explanation):
             raise ValueError("results is empty.")
         self._set_common(method=method, unit=unit, **({"dtype": "float64"} | common))
         self._set(results=tuple(results), margin=float(margin), level=float(level))
+        self._set(model=model, tokenizer=tokenizer)
 
     def __iter__(self) -> Iterator[ClaimResult]:
         return iter(self.results)
@@ -296,15 +312,9 @@ def _number(part: Any) -> float:
 def _restored(result: Mapping[str, Any]) -> ClaimResult:
     texts = tuple(
         ClaimText(
-            int(number),
-            str(text),
-            str(corrupt),
-            _number(value),
-            _number(control),
-            tuple(source),
-            tuple(target),
+            int(number), str(text), str(corrupt), _number(value), _number(control), *map(tuple, of_tokens)
         )
-        for number, text, corrupt, value, control, source, target in result["texts"]
+        for number, text, corrupt, value, control, *of_tokens in result["texts"]
     )
     heads = {
         name: tuple((int(layer), int(head), float(mean)) for layer, head, mean in listed)

@@ -237,7 +237,7 @@ def _models(
         if view.inner:  # views that stand on the page themselves are not shown twice
             drawn = {id(other) for other in views[:count]}
             models[name]["state"]["options"]["inner"] = [
-                {"name": inner.name, "model": f"anywidget:{names[id(inner)]}"}
+                inner.inside() | {"model": f"anywidget:{names[id(inner)]}"}
                 for inner in view.inner
                 if id(inner) not in drawn
             ]

@@ -26,13 +26,18 @@ const LABEL = "Copy as Python";
 const COPIED = "Copied";
 const COPIED_MS = 1600;
 
-/** A button that copies the expression of the number at `pinned()`; it is disabled while that is null. */
+/**
+ * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. One with a label
+ * of its own shows what it copied.
+ */
 export function createCopyButton(
   ctx: ViewContext,
   signal: AbortSignal,
   pinned: () => NumberPlace | null = () => pinnedCell(ctx),
+  label = LABEL,
+  title = "Copy the Python that returns this number",
 ): CopyButton {
-  const button = h("button.button.copy", { type: "button", title: "Copy the Python that returns this number" }, LABEL);
+  const button = h("button.button.copy", { type: "button", title }, label);
   const text = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "Python" });
   const note = h("div.copy-note");
   const told = h("div.copy-told", note, text);
@@ -44,7 +49,7 @@ export function createCopyButton(
 
   told.hidden = true;
   button.disabled = true;
-  reserve(button, LABEL, COPIED);
+  reserve(button, label, COPIED);
 
   const close = (): void => assign(told, { hidden: true });
   /** Say something beside the button, with the text to copy by hand. */
@@ -60,14 +65,15 @@ export function createCopyButton(
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
     const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
-    if (!copied || missing) tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
+    if (!copied || missing || label !== LABEL)
+      tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
     if (!copied) text.select();
     if (!copied) return;
     setText(button, COPIED);
     clearTimeout(timer);
     timer = setTimeout(() => {
-      setText(button, LABEL);
+      setText(button, label);
       setText(region, "");
     }, COPIED_MS);
   };
