@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 _PAIR = "pairs are (clean, corrupt), (clean, corrupt, answer, other answer), or a dict with these names"
 _TWO, _FOUR = 2, 4
+_FEWEST = 100  # bootstrap samples
 
 
 def check_claims(
-    claims: Iterable[Claim | str],
+    claims: Iterable[Claim | str] | Claim | str,
     model: Any,
     tokenizer: Any,
     corpus: Iterable[Any],
@@ -54,7 +56,7 @@ def check_claims(
     are any: a head that looks at places, not at roles, fails.
 
     Args:
-        claims: Claims, or sentences.
+        claims: Claims, or sentences: several, or one.
         model: A model.
         tokenizer: Its tokenizer.
         corpus: Texts. For "moves": pairs (clean, corrupt), (clean, corrupt, answer, other answer), or a dict
@@ -68,7 +70,7 @@ def check_claims(
             sentence says, else "same layer".
         margin: By how much the head must exceed its control, in the unit of the number.
         level: Confidence of the intervals.
-        resamples: Number of bootstrap samples.
+        resamples: Number of bootstrap samples, at least 100.
         seed: Seed of the bootstrap and of the random heads.
 
     Returns:
@@ -77,8 +79,9 @@ def check_claims(
 
     Raises:
         ClaimError: If a sentence is no claim.
-        ValueError: If there are no claims or texts, a role is not explained or absent from all texts, the
-            model has no such head, or an option is unknown.
+        ValueError: If there are no claims or texts, a claim is made twice, a role is not explained or absent
+            from all texts, the model has no such head, an option is unknown or out of range, or a text cannot
+            be read (the message names its number).
         TypeError: If a text or a pair has another form.
 
     Source: this package; Efron and Tibshirani 1993 (bootstrap); Hesterberg 2015, section 3.3 (intervals of
@@ -91,12 +94,22 @@ def check_claims(
         >>> [result.verdict for result in report]
         ['holds', 'fails']
     """
-    read = [claim(one) if isinstance(one, str) else one for one in claims]
+    several = [claims] if isinstance(claims, (str, Claim)) else claims
+    read = [claim(one) if isinstance(one, str) else one for one in several]
     require_choice("control", control, (None, *CONTROLS))
     if not read:
         raise ValueError("claims is empty.")
+    twice = next((str(one) for one, count in Counter(read).items() if count > 1), "")
+    if twice:
+        raise ValueError(f"claims holds {twice!r} twice.")
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, not {level}.")
+    if not isinstance(margin, (int, float)) or not np.isfinite(margin):
+        raise ValueError(f"margin must be a number, in the unit of what is measured, not {margin!r}.")
+    if resamples < _FEWEST:
+        raise ValueError(f"resamples must be {_FEWEST} or more, not {resamples}.")
+    if isinstance(corpus, str):
+        raise TypeError("corpus is one text; give a list of texts.")
     items = list(corpus)
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
@@ -112,13 +125,15 @@ def check_claims(
     others: list[Others] = []
     evidence: list[list[InText | str]] = [[] for _ in read]
     for number, text in enumerate(progress(texts, "checking claims")):
-        trace = record(model, tokenizer, text)
+        with _named(number):
+            trace = record(model, tokenizer, text)
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in range(trace.n_layers())]
             others = [Others.of(one, sizes, seed) for one in read]
         for one, beside, found in zip(read, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
-            found.append(_found(one, beside, places, trace, tokenizer, number, pair))
+            with _named(number):
+                found.append(_found(one, beside, places, trace, tokenizer, number, pair))
     bootstrap = Bootstrap(resamples, seed)
     shown = [(text, "", ()) for text in texts]
     if pairs:
@@ -140,6 +155,17 @@ def check_claims(
             "notes": "",
         },
     )
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Say of which text of the corpus an error is."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is not ValueError:  # of the model
+            raise
+        raise ValueError(f"corpus[{number}]: {error}") from error
 
 
 def _found(

@@ -258,8 +258,10 @@ def moved(
     """Return which share of the answer comes back as heads are patched at the tokens of a role.
 
     Raises:
-        LeftOut: If lengths differ, the texts differ elsewhere, or the model does not know the answers.
+        LeftOut: If texts are equal, lengths differ, the texts differ elsewhere, or the model does not know the answers.
     """
+    if pair.clean == pair.corrupt:
+        raise LeftOut("twice the same text")
     corrupt = record(clean.model, tokenizer, pair.corrupt)
     if len(clean.tokens) != len(corrupt.tokens):
         raise LeftOut("unequal length")

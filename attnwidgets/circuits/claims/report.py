@@ -210,6 +210,10 @@ class ClaimReport(Explanation):
             lines.append(f"Verdicts are Holm's for {len(self)} claims; intervals are of each claim alone.")
         return "\n".join(lines)
 
+    def describe(self) -> str:
+        """Return the verdicts with their limits and controls, and the texts against them."""
+        return str(self)
+
     def _lines(self, result: ClaimResult) -> list[str]:
         """Return a claim's verdict with its limits, its controls, and the texts against it."""
         count = len(result.texts)
