@@ -118,6 +118,8 @@ def check_claims(
         raise ValueError(
             "claims that move something are checked on pairs, the others on texts: call it twice."
         )
+    bootstrap = Bootstrap(resamples, seed)
+    needed = bootstrap.fewest(len(read), level)
     pairs = [_pair(item, number) for number, item in enumerate(items)] if causal == {True} else None
     texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
     places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
@@ -134,7 +136,6 @@ def check_claims(
             pair = pairs[number] if pairs else None
             with _named(number):
                 found.append(_found(one, beside, places, trace, tokenizer, number, pair))
-    bootstrap = Bootstrap(resamples, seed)
     shown = [(text, "", ()) for text in texts]
     if pairs:
         shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
@@ -143,7 +144,7 @@ def check_claims(
         for one, beside, found, of in zip(read, others, evidence, controls, strict=True)
     ]
     return ClaimReport(
-        _judged(results, level),
+        [result._replace(needed=needed) for result in _judged(results, level)],
         margin=margin,
         level=level,
         model=trace.model,

@@ -252,6 +252,15 @@ class MinimalPair:
         return () if self.target is None and self.foil is None else (self.target, self.foil)
 
 
+def _answer(trace: Trace, given: Any) -> Any:
+    """Return an answer that was given, or the model's prediction."""
+    predicted = trace.predictions(1) if given is None else ()
+    if given is None and not predicted:
+        resolve_target_set(trace, None, None, "claim")  # says why there is none
+        raise ValueError("the model predicts no single answer for a text: give both answers of every pair.")
+    return given if given is not None else predicted[0].id
+
+
 def moved(
     claim: Claim, others: Others, roles: Roles, pair: MinimalPair, clean: Trace, tokenizer: Any, text: int
 ) -> InText:
@@ -273,10 +282,7 @@ def moved(
     both = pair_of(clean, corrupt, None, "claim")
     if not set(both.differs) <= set(source):
         raise LeftOut(f"differs outside {claim.source}")
-    answer, foil = (
-        trace.predictions(1)[0].id if given is None else given
-        for trace, given in ((clean, pair.target), (corrupt, pair.foil))
-    )
+    answer, foil = _answer(clean, pair.target), _answer(corrupt, pair.foil)
     if answer == foil:
         raise LeftOut("same answer to both")
     targets = resolve_target_set(clean, answer, foil, "claim").single("claim")

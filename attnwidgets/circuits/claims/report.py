@@ -69,6 +69,7 @@ class ClaimResult(NamedTuple):
         texts: The texts it was checked on.
         given: Number of texts in the corpus.
         left_out: Why texts were left out, and how many.
+        needed: The smallest number of texts with which one of the report's claims can hold or fail.
     """
 
     claim: str
@@ -87,6 +88,7 @@ class ClaimResult(NamedTuple):
     texts: tuple[ClaimText, ...]
     given: int
     left_out: tuple[tuple[str, int], ...]
+    needed: int = 0
 
     @property
     def head(self) -> tuple[int, int]:
@@ -237,8 +239,9 @@ class ClaimReport(Explanation):
             known.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
         lines += [f"  highest control, and other tokens: {', '.join(known)}"] if known else []
         out = "".join(f", {number} left out ({why})" for why, number in result.left_out)
+        few = "" if count >= result.needed else f"; too few for a verdict, which needs {result.needed}"
         lines.append(
-            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}"
+            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}{few}"
         )
         lines += [f"    {text.value:.2f}  {quoted(text.text)}" for text in result.worst(_WORST)]
         return lines

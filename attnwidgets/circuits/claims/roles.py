@@ -50,7 +50,9 @@ class Roles:
                 try:
                     re.compile(role)
                 except re.error as error:
-                    raise ValueError(f"role {name!r} is {role!r}, and no regular expression: {error}.") from error
+                    raise ValueError(
+                        f"role {name!r} is {role!r}, and no regular expression: {error}."
+                    ) from error
             if name in self._given and not (callable(role) or isinstance(role, (str, re.Pattern))):
                 if not isinstance(role, Sequence):
                     raise TypeError(f"role {name!r} is a {type(role).__name__}; it is {_FORMS}.")

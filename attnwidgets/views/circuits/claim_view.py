@@ -288,6 +288,7 @@ def described(result: ClaimResult, margin: float) -> dict[str, Any]:
             for text in result.worst(_WORST)
         ],
         "given": result.given,
+        "needed": result.needed,
         "leftOut": [list(one) for one in result.left_out],
     }
 

@@ -209,6 +209,26 @@ def test_a_role_that_means_nothing_is_refused(induction, pronoun, says):
         said.check(*induction, ["abc", "bcd"], roles=["pronoun"])
 
 
+def test_a_model_that_predicts_nothing_needs_answers(induction):
+    model, tokenizer = induction
+    with pytest.raises(ValueError, match=r"corpus\[0\]: claim needs a target, and .* it has no head"):
+        moving = aw.circuits.claim("head 1.0 moves it to last")
+        moving.check(model.transformer, tokenizer, [("fadebcf", "fadebaf")], roles={"it": r"^.{5}(.)"})
+
+
+def test_too_few_texts_for_so_many_claims_are_said(induction):
+    said = [f"head {name} is induction" for name in ("1.0", "1.1", "0.0")]
+    report = aw.circuits.check_claims(said, *induction, repeats(6))
+    assert [result.verdict for result in report] == ["undecided"] * 3
+    assert report.results[0].needed == 7
+    assert "6 of 6 texts; below the margin in 0; too few for a verdict, which needs 7" in str(report)
+    enough = aw.circuits.check_claims(said, *induction, repeats(7))
+    assert [result.verdict for result in enough] == ["holds", "fails", "fails"]
+    assert "too few" not in str(enough)
+    with pytest.raises(ValueError, match=r"resamples=100 are too few for 3 claims at level=0\.95"):
+        aw.circuits.check_claims(said, *induction, repeats(7), resamples=100)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -106,7 +106,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   };
 
   const say = (claim: ShownClaim): void => {
-    const { mean, interval, difference, differenceInterval, below, values } = claim;
+    const { mean, interval, difference, differenceInterval, below, values, needed } = claim;
     const ends = ([low, high]: readonly (number | null)[]): string =>
       `[${decimal(low ?? -Infinity).replace("Infinity", "∞")}, ${decimal(high ?? Infinity).replace("Infinity", "∞")}]`;
     const best = bestControl(claim);
@@ -125,6 +125,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       below ? "; but " : "; ",
       h("b", `${below} of ${values.length}`),
       " texts stay below the margin.",
+      needed > values.length ? ` ${values.length} are too few for a verdict, which needs ${needed}.` : "",
     );
   };
 

@@ -26,6 +26,8 @@ export interface ShownClaim {
   /** With the Python that opens each. */
   worst: [text: string, corrupt: string, value: number | null, control: number | null, code: string][];
   given: number;
+  /** The smallest number of texts with which a verdict is reached. */
+  needed: number;
   leftOut: [why: string, count: number][];
 }
 
