@@ -94,33 +94,17 @@ def check_claims(
         >>> [result.verdict for result in report]
         ['holds', 'fails']
     """
-    several = [claims] if isinstance(claims, (str, Claim)) else claims
-    read = [claim(one) if isinstance(one, str) else one for one in several]
+    read = _read(claims)
     require_choice("control", control, (None, *CONTROLS))
-    if not read:
-        raise ValueError("claims is empty.")
-    twice = next((str(one) for one, count in Counter(read).items() if count > 1), "")
-    if twice:
-        raise ValueError(f"claims holds {twice!r} twice.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}.")
-    if not isinstance(margin, (int, float)) or not np.isfinite(margin):
-        raise ValueError(f"margin must be a number, in the unit of what is measured, not {margin!r}.")
-    if resamples < _FEWEST:
-        raise ValueError(f"resamples must be {_FEWEST} or more, not {resamples}.")
+    _require_numbers(margin, level, resamples)
     if isinstance(corpus, str):
         raise TypeError("corpus is one text; give a list of texts.")
     items = list(corpus)
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
-    causal = {one.causal for one in read}
-    if len(causal) > 1:
-        raise ValueError(
-            "claims that move something are checked on pairs, the others on texts: call it twice."
-        )
     bootstrap = Bootstrap(resamples, seed)
     needed = bootstrap.fewest(len(read), level)
-    pairs = [_pair(item, number) for number, item in enumerate(items)] if causal == {True} else None
+    pairs = [_pair(item, number) for number, item in enumerate(items)] if read[0].causal else None
     texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
     places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
     controls = [_control(one, control) for one in read]
@@ -156,6 +140,31 @@ def check_claims(
             "notes": "",
         },
     )
+
+
+def _read(claims: Iterable[Claim | str] | Claim | str) -> list[Claim]:
+    """Return claims: one or more, no two of them the same, and all of them causal or none."""
+    several = [claims] if isinstance(claims, (str, Claim)) else claims
+    read = [claim(one) if isinstance(one, str) else one for one in several]
+    if not read:
+        raise ValueError("claims is empty.")
+    twice = next((str(one) for one, count in Counter(read).items() if count > 1), "")
+    if twice:
+        raise ValueError(f"claims holds {twice!r} twice.")
+    if len({one.causal for one in read}) > 1:
+        raise ValueError(
+            "claims that move something are checked on pairs, the others on texts: call it twice."
+        )
+    return read
+
+
+def _require_numbers(margin: float, level: float, resamples: int) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}.")
+    if not isinstance(margin, (int, float)) or not np.isfinite(margin):
+        raise ValueError(f"margin must be a number, in the unit of what is measured, not {margin!r}.")
+    if resamples < _FEWEST:
+        raise ValueError(f"resamples must be {_FEWEST} or more, not {resamples}.")
 
 
 @contextmanager

@@ -267,7 +267,8 @@ def moved(
     """Return which share of the answer comes back as heads are patched at the tokens of a role.
 
     Raises:
-        LeftOut: If texts are equal, lengths differ, the texts differ elsewhere, or the model does not know the answers.
+        LeftOut: If the texts are equal, of other lengths or differ elsewhere, or the model does not know the
+            answers.
     """
     if pair.clean == pair.corrupt:
         raise LeftOut("twice the same text")

@@ -30,7 +30,7 @@ class Roles:
         n_texts: Number of texts.
 
     Raises:
-        ValueError: If a role is not known, or is given for another number of texts, or is no regular expression.
+        ValueError: If a role is not known, is given for another number of texts, or is no regular expression.
         TypeError: If it is given in another form.
     """
 
@@ -116,8 +116,8 @@ def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
         start, end = int(entry[0]), int(entry[1])
         if not 0 <= start < end <= len(text):
             raise ValueError(
-                f"role {name!r} is the place {(start, end)}, which is not in the {len(text)} characters of the text "
-                f"{text!r}."
+                f"role {name!r} is the place {(start, end)}, which is not in the {len(text)} characters of "
+                f"the text {text!r}."
             )
         return [(start, end)]
     return [place for one in entry for place in _places(one, text, name)]

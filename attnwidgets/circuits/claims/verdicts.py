@@ -77,8 +77,8 @@ class Bootstrap:
         wanted = (1 - level) / 2 / claims
         if 1 / (1 + self._resamples) >= wanted:
             raise ValueError(
-                f"resamples={self._resamples} are too few for {claims} claims at level={level}: take more than "
-                f"{int(1 / wanted)}."
+                f"resamples={self._resamples} are too few for {claims} claims at level={level}: take more "
+                f"than {int(1 / wanted)}."
             )
         return next(n for n in count(_FEWEST) if self._widened(0, n) <= wanted)
 

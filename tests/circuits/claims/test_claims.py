@@ -182,14 +182,14 @@ def test_what_cannot_be_checked_is_said(induction):
         moving.check(*induction, pairs(), control="shuffled")
     with pytest.raises(ValueError, match="call it twice"):
         aw.circuits.check_claims([moving, said], *induction, texts)
-    with pytest.raises(ValueError, match="'head 1.0 moves first to last' twice"):
+    with pytest.raises(ValueError, match=r"'head 1\.0 moves first to last' twice"):
         aw.circuits.check_claims([moving, str(moving)], *induction, pairs())
     with pytest.raises(TypeError, match="corpus is one text"):
         said.check(*induction, "abc")
     with pytest.raises(ValueError, match=r"corpus\[1\]: text is empty"):
         said.check(*induction, ["abc", ""], roles={"pronoun": "c", "antecedent": "a"})
+    moved = aw.circuits.claim("head 1.0 moves it to last")
     with pytest.raises(ValueError, match=r"corpus\[0\]: target 'cc' is 2 tokens"):
-        moved = aw.circuits.claim("head 1.0 moves it to last")
         moved.check(*induction, [("fadebcfadeb", "fadebafadeb", "cc", "a")], roles={"it": r"^.{5}(.)"})
 
 
@@ -211,8 +211,8 @@ def test_a_role_that_means_nothing_is_refused(induction, pronoun, says):
 
 def test_a_model_that_predicts_nothing_needs_answers(induction):
     model, tokenizer = induction
+    moving = aw.circuits.claim("head 1.0 moves it to last")
     with pytest.raises(ValueError, match=r"corpus\[0\]: claim needs a target, and .* it has no head"):
-        moving = aw.circuits.claim("head 1.0 moves it to last")
         moving.check(model.transformer, tokenizer, [("fadebcf", "fadebaf")], roles={"it": r"^.{5}(.)"})
 
 
