@@ -1,4 +1,4 @@
-"""Claims on a stage and on pages: a text that opens takes time and can be stopped; views offer to write claims."""
+"""Claims on a stage and on pages: opening a text takes time and can be stopped; views write claims."""
 
 from __future__ import annotations
 
@@ -69,10 +69,15 @@ def test_a_page_copies_code_and_holds_what_was_opened(report, page_of):
     view.open_text(1)
     page = page_of(view)
     page.locator(".aw-heatmap .aw-readout").wait_for()
-    assert page.locator(".aw-claim-row[aria-current]").inner_text() == page.locator(".aw-claim-row").nth(1).inner_text()
+    assert (
+        page.locator(".aw-claim-row[aria-current]").inner_text()
+        == page.locator(".aw-claim-row").nth(1).inner_text()
+    )
     assert "pinned" in page.locator(".aw-heatmap .aw-readout").text_content()
     page.locator(".aw-claim-row button").first.click()
-    page.wait_for_function("() => /no kernel runs here/.test(document.querySelector('.aw-readout').textContent)")
+    page.wait_for_function(
+        "() => /no kernel runs here/.test(document.querySelector('.aw-readout').textContent)"
+    )
     assert "aw.Heatmap(aw.trace(model, tokenizer, " in readout(page)
     assert page.get_by_role("button", name="Claim", exact=True).count() == 0
 
@@ -88,7 +93,9 @@ def test_views_of_heads_offer_to_write_a_claim(made, width, model, open_page):
     assert page.evaluate(OVERLAPS) == []
     assert "Claim" not in str(page.evaluate(CLIPPED))
     button.click()
-    page.wait_for_function("() => sent.some(({topic, args}) => topic === 'expression' && args.of === 'claim')")
+    page.wait_for_function(
+        "() => sent.some(({topic, args}) => topic === 'expression' && args.of === 'claim')"
+    )
     args = page.evaluate("() => sent.find(({args}) => args?.of === 'claim').args")
     assert (args["layer"], args["head"], args["cells"]) == (1, 0, [[11, 6]])
 

@@ -76,7 +76,7 @@ WRITTEN = "words => [...document.querySelectorAll('.aw-copy-text')].some(({value
 
 
 def test_a_claim_is_written_of_the_pinned_cell_and_of_the_head(lab, notebook):
-    lab.do("explorer.at(layer=1, head=0, pins=[(9, 6)])")
+    lab.do("explorer.at(text='cgaehdcgaeh', layer=1, head=0, pins=[(9, 6)])")
     button = notebook.locator(".aw-explorer").get_by_role("button", name="Claim", exact=True)
     button.click()
     notebook.wait_for_function(WRITTEN, arg="'head 1.0 attends from a to d').check(model, tokenizer, ")

@@ -138,8 +138,7 @@ class View(DrawnView):
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
-        if self.CLAIMS and self._trace is not None:
-            self._options["makesClaims"] = not refusal(self._trace)
+        self._options["makesClaims"] = self.CLAIMS and not refusal(self._trace)
         self._wanted = {name: given[name] for name in ("layer", "head", "unit")}
         self._begin(given["layout"], fixed=self._is_fixed)
 

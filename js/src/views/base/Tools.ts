@@ -106,7 +106,7 @@ export const renderTools = view((ctx, root, signal) => {
   };
   const claimTitle = "Copy the Python that checks a sentence about this head, or about what is pinned";
   const claim =
-    (ctx.options as { makesClaims?: boolean }).makesClaims && ctx.model.get("runtime") !== ""
+    ctx.options.makesClaims && ctx.model.get("runtime") !== ""
       ? createCopyButton(ctx, signal, () => claimed(ctx), "Claim", claimTitle)
       : null;
   if (claim) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(claim.element);
