@@ -96,7 +96,7 @@ class ClaimView(TextsView):
         """Why no text can be opened without linked views; "" if it can."""
         if self._report.model is not None:
             return ""
-        return "this report was read from a file, which holds no model; linked=aw.Explorer(trace) opens texts"
+        return "the report was read from a file, which holds no model; linked=aw.Explorer(trace) opens texts"
 
     @property
     def opened(self) -> View | None:

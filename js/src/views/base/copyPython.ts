@@ -28,7 +28,7 @@ const COPIED_MS = 1600;
 
 /**
  * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. One with a label
- * of its own shows what it copied.
+ * of its own says what it copied.
  */
 export function createCopyButton(
   ctx: ViewContext,
@@ -65,8 +65,9 @@ export function createCopyButton(
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
     const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
-    if (!copied || missing || label !== LABEL)
-      tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
+    // Of a claim, its sentence: the first thing in quotes.
+    const about = missing || (label === LABEL ? "" : code.split("'")[1]);
+    if (!copied || about) tell([copied ? "Copied" : "Copy this by hand", about].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
     if (!copied) text.select();
     if (!copied) return;
