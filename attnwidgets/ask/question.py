@@ -18,7 +18,6 @@ from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.receipts import encode
 from attnwidgets.course.records import MIME, Record, make_record
 from attnwidgets.course.values import KINDS
-from attnwidgets.views.base.lifecycle import CELLS
 from attnwidgets.views.base.standalone_view import StandaloneView
 from attnwidgets.views.wire.handlers import Handler
 
@@ -230,7 +229,7 @@ class Question(StandaloneView):
                 "feedback": self._said,
                 "right": self._right,
             },
-            "inner": [{"name": view.name, "model": f"anywidget:{view.model_id}"} for view in self.inner],
+            "inner": [view.inside() for view in self.inner],
         }
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
@@ -339,11 +338,7 @@ class Question(StandaloneView):
     def _widget(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> tuple[Any, Any]:
         """Return the widget, with the views inside, and what is asked."""
         for view in self.inner:
-            if view.comm is None:
-                view._reopen()  # noqa: SLF001 - it is shown inside this one
-            CELLS.mark(view)
-            view.was_shown = True
-            view._send_along()  # noqa: SLF001
+            view.stand_ready()
         without = {*(exclude or ()), "image/png"}
         data, metadata = super()._repr_mimebundle_(include=include, exclude=without, **kwargs)
         if not draws_no_views():  # where it stands that nothing is drawn

@@ -224,7 +224,10 @@ class Explanation(Table, Viewable):
         return difference
 
     def save(self, path: str | Path) -> Path:
-        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix."""
+        """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix.
+
+        A name that ends in `.html` gives the page of its view instead, as `.view().to_html(path)` does.
+        """
         from attnwidgets.explanations.results.archive import save
 
         return save(self, path)

@@ -78,6 +78,7 @@ class Explorer(Intervening):
 
     _VIEW = "Explorer"
     SHOWS_ALL_HEADS = True
+    CLAIMS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _OPTIONS = FilterOptions
     _HEIGHT = 540

@@ -127,6 +127,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
   units: [],
   filters: {},
   height: null,
+  makesClaims: false,
 };
 
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inWords, openingCode } from "../src/views/base/openText.ts";
 import { type Concepts, nearestPlace, pWords, scoreWords } from "../src/views/concepts/concepts.ts";
 import { nearestPoint, signedWords, topOf } from "../src/views/concepts/influence.ts";
-import { inWords, openingCode } from "../src/views/concepts/opening.ts";
 import { levelName, lossWords, percent, type Shapes, slotNames } from "../src/views/concepts/shapes.ts";
 
 const CONCEPTS: Concepts = {

@@ -23,6 +23,7 @@ const OPTIONS: ViewOptions = {
   units: [],
   filters: {},
   height: null,
+  makesClaims: false,
 };
 
 function selection(values: Partial<SelectionState> = {}) {

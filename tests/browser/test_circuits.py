@@ -204,7 +204,7 @@ def test_claims_are_chosen_and_open_as_code(pair, page_of):
     assert "3 of 3" in page.locator(".aw-claim-words").inner_text()
     page.locator(".aw-claim-row button").first.click()
     page.wait_for_function(
-        "() => /HeadView/.test(document.querySelector('.aw-claims .aw-readout').textContent)"
+        "() => /Heatmap/.test(document.querySelector('.aw-claims .aw-readout').textContent)"
     )
     assert "layer=1, head=1" in readout(page, "claims")
     assert page.locator(".aw-claims").bounding_box()["height"] <= 560

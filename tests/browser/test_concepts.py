@@ -103,7 +103,7 @@ def test_a_training_text_is_chosen_and_left_out(page_of):
     page.locator(".aw-taught-row .aw-taught-choice").first.click()
     page.get_by_role("button", name="Leave it out and refit").click()
     page.wait_for_function("() => /kernel/.test(document.querySelector('.aw-taught-outcome').textContent)")
-    page.locator(".aw-taught-lead .aw-concept-open").click()
+    page.locator(".aw-taught-lead .aw-open-text").click()
     page.wait_for_function(
         "() => /explore/.test(document.querySelector('.aw-taught .aw-readout').textContent)"
     )
@@ -166,7 +166,7 @@ def test_a_text_opens_in_the_linked_views_by_the_kernel(open_page):
     view._send_along()
     play(page, view, "works", cold=False)
     page.locator(".aw-concept-row").first.wait_for()
-    page.locator(".aw-concept-row .aw-concept-open").first.click()
+    page.locator(".aw-concept-row .aw-open-text").first.click()
     page.wait_for_function("() => sent.some(({topic}) => topic === 'open')")
     number = concept_scores().sort("negation", 3)[0].number
     assert page.evaluate("() => sent.find(({topic}) => topic === 'open').args") == {"at": number}

@@ -61,5 +61,5 @@ def test_a_text_of_a_concept_opens_in_the_linked_views(lab, notebook):
 
 def test_a_training_text_opens_in_the_linked_views(lab, notebook):
     row = notebook.locator(f"{OUTPUT} .aw-taught-side").first.locator(".aw-taught-row").first
-    row.locator(".aw-concept-open").click()
+    row.locator(".aw-open-text").click()
     lab.until("explorer.trace.text", lab.ask("taught.helpful(0, 1)[0].text"))

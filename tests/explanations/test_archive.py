@@ -65,12 +65,23 @@ def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("figure.pdf", "picture"), ("map.PNG", "picture"), ("map.csv", "to_csv"), ("page.html", "to_html")],
+    [("figure.pdf", "picture"), ("map.PNG", "picture"), ("map.csv", "to_csv")],
 )
-def test_suffixes_of_pictures_tables_and_pages_are_refused(name, instead, tmp_path):
+def test_suffixes_of_pictures_and_tables_are_refused(name, instead, tmp_path):
     with pytest.raises(ValueError, match=rf"kept as \.safetensors; .*{instead}"):
         attention_map().save(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["page.html", "PAGE.HTM"])
+def test_a_name_of_a_page_gives_the_page_of_its_view(name, tmp_path):
+    path = attention_map().save(tmp_path / name)
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert attention_map().title in path.read_text(encoding="utf-8")
+    with pytest.raises(ArchiveError, match="is a page, which is for reading"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match=r"make .* first"):
+        attention_map().save(tmp_path / "nowhere" / name)
 
 
 def test_opened_maps_can_be_worked_with(tmp_path):

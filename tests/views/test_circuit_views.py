@@ -166,7 +166,8 @@ def test_a_claim_of_two_places_is_about_the_head_between_them(both, pair, monkey
 
 
 def test_a_role_is_a_word_of_the_text_or_places_in_it(pair):
-    from attnwidgets.views.circuits.claim_of_cells import between, role_entry
+    from attnwidgets.circuits.claims.writing import role_entry
+    from attnwidgets.views.circuits.claim_of_cells import between
 
     tokenizer, text = pair[0].tokenizer, "fadebcfadeb"
     assert role_entry(tokenizer, text, (6,)) == "c"
@@ -284,3 +285,96 @@ def test_claims_travel_with_their_limits(pair):
     assert "head 1.0 is induction" in view.describe()
     with pytest.raises(ValueError, match="Did you mean"):
         report.view(claim="head 1.0 is inductoin")
+
+
+@pytest.fixture(scope="module")
+def claimed(pair):
+    """A report of an observed and one of a causal claim."""
+    names = pair[0].model, pair[0].tokenizer
+    texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
+    roles = {"late": r"(..)$", "early": "^."}
+    said = ["head 1.1 attends from late to early", "head 1.0 is induction"]
+    pairs = [("fadebcfadeb", "fadebafadeb", "c", "a"), ("cgaehdcgaeh", "cgaehbcgaeh")]
+    moves = aw.circuits.claim("head 1.0 moves it to last")
+    observed = aw.circuits.check_claims(said, *names, texts, roles=roles)
+    return observed, moves.check(*names, pairs, roles={"it": r"^.{5}(.)"})
+
+
+def test_a_text_opens_at_the_head_of_the_claim_with_its_cells_pinned(claimed):
+    view = claimed[0].view()
+    assert (view.options["opens"], view.opened) == ("below", None)
+    below = view.open_text(1)
+    assert isinstance(below, aw.Heatmap)
+    assert below.trace.text == claimed[0].results[0].worst()[1].text
+    assert (below.selection.layer, below.selection.head) == (1, 1)
+    assert [tuple(cell) for cell in below.selection.pins] == [(10, 1), (11, 1)]
+    assert view.options["inner"] == [{"name": "Heatmap", "model": f"anywidget:{below.model_id}", "parts": []}]
+    along = aw.Explorer(below.trace)
+    assert view.open_text(claim="head 1.0 is induction") is below, "the same view goes on"
+    assert along.trace is below.trace
+    assert (along.selection.head, along.selection.pins) == (0, ())
+    assert view.options["opened"] == [1, 0]
+    with pytest.raises(IndexError, match="texts 0 to 2 are listed"):
+        view.open_text(3)
+    view.close()
+    assert below.comm is None
+    assert view.opened is None
+    view._repr_mimebundle_()
+    assert view.options["inner"] == []
+
+
+def test_a_pair_opens_as_patching_with_its_own_answers(claimed, monkeypatch):
+    view = claimed[1].view()
+    shown = view.open_text(0)
+    assert isinstance(shown, aw.PatchView)
+    assert shown.options["cells"] == [["head", 1, None, 0]]
+    assert (shown.patching().clean, shown.trace.text) == (pytest.approx(10), "fadebcfadeb")
+    assert [tuple(cell) for cell in shown.selection.pins] == [(11, 6)]
+    code = view._data()[0]["claims"][0]["worst"][0][4]
+    names = {"aw": aw, "model": claimed[1].model, "tokenizer": claimed[1].tokenizer}
+    again = eval(code, names)
+    assert (again.patching().target, again.patching().foil) == ("c", "a")
+    assert again.options["cells"] == shown.options["cells"]
+
+
+def test_a_text_opens_in_linked_views(claimed):
+    names = claimed[0].model, claimed[0].tokenizer
+    linked, beside = (aw.Explorer(trace) for trace in [aw.trace(*names, "abc")] * 2)
+    view = claimed[0].view(linked=linked)
+    assert view.open_text(0) is linked
+    assert linked.trace.text == claimed[0].results[0].worst()[0].text
+    assert beside.trace is linked.trace
+    assert (beside.selection.layer, beside.selection.head) == (1, 1)
+    assert [tuple(cell) for cell in beside.selection.pins] == [(10, 1), (11, 1)]
+    assert view.inner == ()
+    with pytest.raises(ValueError, match="give a view of a trace of that model"):
+        claimed[0].view(linked=aw.Heatmap(aw.trace(*aw.zoo.dyck(), "(()")))
+    with pytest.raises(TypeError, match="takes a view of a trace"):
+        claimed[0].view(linked=aw.attention(linked.trace))
+
+
+def test_a_report_that_was_read_says_what_it_lacks(claimed, tmp_path):
+    loaded = aw.load(claimed[1].save(tmp_path / "claims.safetensors"))
+    assert (loaded.model, loaded.tokenizer) == (None, None)
+    assert loaded.results == claimed[1].results
+    view = loaded.view()
+    assert (view.options["opens"], "open" in view._all_handlers()) == ("", False)
+    with pytest.raises(ValueError, match=r"holds no model; linked=aw\.Explorer\(trace\)"):
+        view.open_text()
+    linked = aw.Heatmap(aw.trace(claimed[1].model, claimed[1].tokenizer, "abc"))
+    assert loaded.view(linked=linked).open_text().trace.text == claimed[1].results[0].worst()[0].text
+
+
+def test_a_line_of_python_opens_a_text_with_its_cells(claimed):
+    view = claimed[0].view()
+    code = view._data()[0]["claims"][0]["worst"][2][4]
+    names = {"aw": aw, "model": claimed[0].model, "tokenizer": claimed[0].tokenizer}
+    shown = eval(code, names)
+    assert shown.trace.text == claimed[0].results[0].worst()[2].text
+    assert [tuple(cell) for cell in shown.selection.pins] == [(10, 1), (11, 1)]
+
+
+def test_reports_save_to_a_page(claimed, tmp_path):
+    page = claimed[0].save(tmp_path / "claims.html").read_text(encoding="utf-8")
+    assert "head 1.1 attends from late to early" in page
+    assert claimed[0].view().to_html(tmp_path / "view.html").stat().st_size == len(page.encode())

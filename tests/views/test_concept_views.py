@@ -12,8 +12,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.views.base import expressions
+from attnwidgets.views.base.texts_view import LONGEST
 from attnwidgets.views.concepts.concept_view import MOST
-from attnwidgets.views.concepts.texts_view import LONGEST
 from tests.concepts.made import (
     HOSTILE,
     concept_scores,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 _PAIR = "pairs are (clean, corrupt), (clean, corrupt, answer, other answer), or a dict with these names"
 _TWO, _FOUR = 2, 4
+_FEWEST = 100  # bootstrap samples
 
 
 def check_claims(
-    claims: Iterable[Claim | str],
+    claims: Iterable[Claim | str] | Claim | str,
     model: Any,
     tokenizer: Any,
     corpus: Iterable[Any],
@@ -54,7 +56,7 @@ def check_claims(
     are any: a head that looks at places, not at roles, fails.
 
     Args:
-        claims: Claims, or sentences.
+        claims: Claims, or sentences: several, or one.
         model: A model.
         tokenizer: Its tokenizer.
         corpus: Texts. For "moves": pairs (clean, corrupt), (clean, corrupt, answer, other answer), or a dict
@@ -68,7 +70,7 @@ def check_claims(
             sentence says, else "same layer".
         margin: By how much the head must exceed its control, in the unit of the number.
         level: Confidence of the intervals.
-        resamples: Number of bootstrap samples.
+        resamples: Number of bootstrap samples, at least 100.
         seed: Seed of the bootstrap and of the random heads.
 
     Returns:
@@ -77,8 +79,9 @@ def check_claims(
 
     Raises:
         ClaimError: If a sentence is no claim.
-        ValueError: If there are no claims or texts, a role is not explained or absent from all texts, the
-            model has no such head, or an option is unknown.
+        ValueError: If there are no claims or texts, a claim is made twice, a role is not explained or absent
+            from all texts, the model has no such head, an option is unknown or out of range, or a text cannot
+            be read (the message names its number).
         TypeError: If a text or a pair has another form.
 
     Source: this package; Efron and Tibshirani 1993 (bootstrap); Hesterberg 2015, section 3.3 (intervals of
@@ -91,44 +94,45 @@ def check_claims(
         >>> [result.verdict for result in report]
         ['holds', 'fails']
     """
-    read = [claim(one) if isinstance(one, str) else one for one in claims]
+    read = _read(claims)
     require_choice("control", control, (None, *CONTROLS))
-    if not read:
-        raise ValueError("claims is empty.")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}.")
+    _require_numbers(margin, level, resamples)
+    if isinstance(corpus, str):
+        raise TypeError("corpus is one text; give a list of texts.")
     items = list(corpus)
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
-    causal = {one.causal for one in read}
-    if len(causal) > 1:
-        raise ValueError(
-            "claims that move something are checked on pairs, the others on texts: call it twice."
-        )
-    pairs = [_pair(item, number) for number, item in enumerate(items)] if causal == {True} else None
+    bootstrap = Bootstrap(resamples, seed)
+    needed = bootstrap.fewest(len(read), level)
+    pairs = [_pair(item, number) for number, item in enumerate(items)] if read[0].causal else None
     texts = [pair.clean for pair in pairs] if pairs else [_text(item, at) for at, item in enumerate(items)]
     places = Roles(roles, list(dict.fromkeys(name for one in read for name in one.roles)), len(texts))
     controls = [_control(one, control) for one in read]
     others: list[Others] = []
     evidence: list[list[InText | str]] = [[] for _ in read]
     for number, text in enumerate(progress(texts, "checking claims")):
-        trace = record(model, tokenizer, text)
+        with _named(number):
+            trace = record(model, tokenizer, text)
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in range(trace.n_layers())]
             others = [Others.of(one, sizes, seed) for one in read]
         for one, beside, found in zip(read, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
-            found.append(_found(one, beside, places, trace, tokenizer, number, pair))
-    bootstrap = Bootstrap(resamples, seed)
-    shown = [(pair.clean, pair.corrupt) for pair in pairs] if pairs else [(text, "") for text in texts]
+            with _named(number):
+                found.append(_found(one, beside, places, trace, tokenizer, number, pair))
+    shown = [(text, "", ()) for text in texts]
+    if pairs:
+        shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
     results = [
         _result(one, beside, found, of, shown, bootstrap, margin, level)
         for one, beside, found, of in zip(read, others, evidence, controls, strict=True)
     ]
     return ClaimReport(
-        _judged(results, level),
+        [result._replace(needed=needed) for result in _judged(results, level)],
         margin=margin,
         level=level,
+        model=trace.model,
+        tokenizer=trace.tokenizer,
         provenance={
             "options": {"resamples": resamples, "seed": seed},
             "model": trace.model_id,
@@ -136,6 +140,42 @@ def check_claims(
             "notes": "",
         },
     )
+
+
+def _read(claims: Iterable[Claim | str] | Claim | str) -> list[Claim]:
+    """Return claims: one or more, no two of them the same, and all of them causal or none."""
+    several = [claims] if isinstance(claims, (str, Claim)) else claims
+    read = [claim(one) if isinstance(one, str) else one for one in several]
+    if not read:
+        raise ValueError("claims is empty.")
+    twice = next((str(one) for one, count in Counter(read).items() if count > 1), "")
+    if twice:
+        raise ValueError(f"claims holds {twice!r} twice.")
+    if len({one.causal for one in read}) > 1:
+        raise ValueError(
+            "claims that move something are checked on pairs, the others on texts: call it twice."
+        )
+    return read
+
+
+def _require_numbers(margin: float, level: float, resamples: int) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}.")
+    if not isinstance(margin, (int, float)) or not np.isfinite(margin):
+        raise ValueError(f"margin must be a number, in the unit of what is measured, not {margin!r}.")
+    if resamples < _FEWEST:
+        raise ValueError(f"resamples must be {_FEWEST} or more, not {resamples}.")
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Say of which text of the corpus an error is."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is not ValueError:  # of the model
+            raise
+        raise ValueError(f"corpus[{number}]: {error}") from error
 
 
 def _found(
@@ -192,7 +232,7 @@ def _result(
     others: Others,
     found: Sequence[InText | str],
     control: Control,
-    shown: Sequence[tuple[str, str]],
+    shown: Sequence[tuple[str, str, tuple[Any, ...]]],
     bootstrap: Bootstrap,
     margin: float,
     level: float,
@@ -240,7 +280,9 @@ def _result(
         },
         baselines={name: _mean(numbers) for name, numbers in baselines.items()},
         texts=tuple(
-            ClaimText(at, *shown[at], text.value, float(compared[row]), text.source, text.target)
+            ClaimText(
+                at, *shown[at][:2], text.value, float(compared[row]), text.source, text.target, shown[at][2]
+            )
             for row, (at, text) in enumerate(used)
         ),
         given=len(found),

@@ -246,6 +246,20 @@ class MinimalPair:
     target: Any = None
     foil: Any = None
 
+    @property
+    def answers(self) -> tuple[Any, ...]:
+        """Both answers as they were given; () if neither was."""
+        return () if self.target is None and self.foil is None else (self.target, self.foil)
+
+
+def _answer(trace: Trace, given: Any) -> Any:
+    """Return an answer that was given, or the model's prediction."""
+    predicted = trace.predictions(1) if given is None else ()
+    if given is None and not predicted:
+        resolve_target_set(trace, None, None, "claim")  # says why there is none
+        raise ValueError("the model predicts no single answer for a text: give both answers of every pair.")
+    return given if given is not None else predicted[0].id
+
 
 def moved(
     claim: Claim, others: Others, roles: Roles, pair: MinimalPair, clean: Trace, tokenizer: Any, text: int
@@ -253,8 +267,11 @@ def moved(
     """Return which share of the answer comes back as heads are patched at the tokens of a role.
 
     Raises:
-        LeftOut: If lengths differ, the texts differ elsewhere, or the model does not know the answers.
+        LeftOut: If the texts are equal, of other lengths or differ elsewhere, or the model does not know the
+            answers.
     """
+    if pair.clean == pair.corrupt:
+        raise LeftOut("twice the same text")
     corrupt = record(clean.model, tokenizer, pair.corrupt)
     if len(clean.tokens) != len(corrupt.tokens):
         raise LeftOut("unequal length")
@@ -266,10 +283,7 @@ def moved(
     both = pair_of(clean, corrupt, None, "claim")
     if not set(both.differs) <= set(source):
         raise LeftOut(f"differs outside {claim.source}")
-    answer, foil = (
-        trace.predictions(1)[0].id if given is None else given
-        for trace, given in ((clean, pair.target), (corrupt, pair.foil))
-    )
+    answer, foil = _answer(clean, pair.target), _answer(corrupt, pair.foil)
     if answer == foil:
         raise LeftOut("same answer to both")
     targets = resolve_target_set(clean, answer, foil, "claim").single("claim")

@@ -146,12 +146,13 @@ class _Reader:
 
     def __init__(self, sentence: str) -> None:
         self._sentence = re.sub(r"\s", " ", sentence)
-        self._words = [(found[0], found.start()) for found in re.finditer(r"\S+", self._sentence)]
+        ends = self._sentence.rstrip().removesuffix(".")
+        self._words = [(found[0], found.start()) for found in re.finditer(r"\S+", ends)]
         self._at = 0
 
     def claim(self) -> Claim:
         """Return the sentence as a claim."""
-        self._take("head")
+        self._take("head", "Head")
         word = self._word()
         number = re.fullmatch(r"(\d+)\.(\d+)", word)
         if number is None:
@@ -168,7 +169,7 @@ class _Reader:
             self._take("from")
         source = self._until(("to",), "a role")
         self._take("to")
-        target = self._until(("more",), "a role")
+        target = self._until(("more", "to"), "a role")
         predicate: Predicate = "attends" if verb == "attends" else "moves"
         return Claim(layer, head, predicate, "", source, target, self._control())
 
@@ -185,6 +186,8 @@ class _Reader:
     def _control(self) -> Control | None:
         if self._at == len(self._words):
             return None
+        if self._word() != "more":
+            self._fail('expected "more than", or the end')
         self._take("more")
         self._take("than")
         start = self._at
@@ -199,8 +202,8 @@ class _Reader:
     def _word(self) -> str:
         return self._words[self._at][0] if self._at < len(self._words) else ""
 
-    def _take(self, word: str) -> None:
-        if self._word() != word:
+    def _take(self, word: str, *alike: str) -> None:
+        if self._word() not in (word, *alike):
             self._fail(f'expected "{word}"')
         self._at += 1
 

@@ -35,6 +35,8 @@ class ClaimText(NamedTuple):
         control: What its control does, as the mean over heads.
         source: Tokens of the claim's first role.
         target: Tokens of its second role.
+        answers: Of a pair, the answers that it was given with, the clean text's first; () if the model's own
+            predictions were taken.
     """
 
     number: int
@@ -44,6 +46,7 @@ class ClaimText(NamedTuple):
     control: float
     source: tuple[int, ...]
     target: tuple[int, ...]
+    answers: tuple[Any, ...] = ()
 
 
 class ClaimResult(NamedTuple):
@@ -66,6 +69,7 @@ class ClaimResult(NamedTuple):
         texts: The texts it was checked on.
         given: Number of texts in the corpus.
         left_out: Why texts were left out, and how many.
+        needed: The smallest number of texts with which one of the report's claims can hold or fail.
     """
 
     claim: str
@@ -84,6 +88,13 @@ class ClaimResult(NamedTuple):
     texts: tuple[ClaimText, ...]
     given: int
     left_out: tuple[tuple[str, int], ...]
+    needed: int = 0
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """The layer and the head that it is about."""
+        layer, head = self.claim.split()[1].split(".")
+        return int(layer), int(head)
 
     def worst(self, k: int = 5) -> list[ClaimText]:
         """Return the texts that speak most against the claim: the least beyond the control first.
@@ -107,6 +118,8 @@ class ClaimReport(Explanation):
         results: One for every claim.
         margin: By how much heads must exceed their controls.
         level: Confidence of intervals.
+        model: The model that they were checked with, so that views can open a text; not saved.
+        tokenizer: Its tokenizer; not saved.
         **common: See `Explanation`.
 
     Raises:
@@ -117,6 +130,8 @@ class ClaimReport(Explanation):
     results: tuple[ClaimResult, ...]
     margin: float
     level: float
+    model: Any
+    tokenizer: Any
 
     def __init__(
         self,
@@ -124,6 +139,8 @@ class ClaimReport(Explanation):
         *,
         margin: float,
         level: float,
+        model: Any = None,
+        tokenizer: Any = None,
         method: str = "circuits.check_claims",
         unit: str = "text",
         **common: Any,
@@ -132,6 +149,7 @@ class ClaimReport(Explanation):
             raise ValueError("results is empty.")
         self._set_common(method=method, unit=unit, **({"dtype": "float64"} | common))
         self._set(results=tuple(results), margin=float(margin), level=float(level))
+        self._set(model=model, tokenizer=tokenizer)
 
     def __iter__(self) -> Iterator[ClaimResult]:
         return iter(self.results)
@@ -194,6 +212,10 @@ class ClaimReport(Explanation):
             lines.append(f"Verdicts are Holm's for {len(self)} claims; intervals are of each claim alone.")
         return "\n".join(lines)
 
+    def describe(self) -> str:
+        """Return the verdicts with their limits and controls, and the texts against them."""
+        return str(self)
+
     def _lines(self, result: ClaimResult) -> list[str]:
         """Return a claim's verdict with its limits, its controls, and the texts against it."""
         count = len(result.texts)
@@ -217,8 +239,9 @@ class ClaimReport(Explanation):
             known.insert(0, f"head {best[0]}.{best[1]} {best[2]:.2f}")
         lines += [f"  highest control, and other tokens: {', '.join(known)}"] if known else []
         out = "".join(f", {number} left out ({why})" for why, number in result.left_out)
+        few = "" if count >= result.needed else f"; too few for a verdict, which needs {result.needed}"
         lines.append(
-            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}"
+            f"  {count} of {result.given} texts{out}; below the margin in {result.below(self.margin)}{few}"
         )
         lines += [f"    {text.value:.2f}  {quoted(text.text)}" for text in result.worst(_WORST)]
         return lines
@@ -296,15 +319,9 @@ def _number(part: Any) -> float:
 def _restored(result: Mapping[str, Any]) -> ClaimResult:
     texts = tuple(
         ClaimText(
-            int(number),
-            str(text),
-            str(corrupt),
-            _number(value),
-            _number(control),
-            tuple(source),
-            tuple(target),
+            int(number), str(text), str(corrupt), _number(value), _number(control), *map(tuple, of_tokens)
         )
-        for number, text, corrupt, value, control, source, target in result["texts"]
+        for number, text, corrupt, value, control, *of_tokens in result["texts"]
     )
     heads = {
         name: tuple((int(layer), int(head), float(mean)) for layer, head, mean in listed)

@@ -30,11 +30,13 @@ class Roles:
         n_texts: Number of texts.
 
     Raises:
-        ValueError: If a role is not known, or is given for another number of texts.
+        ValueError: If a role is not known, is given for another number of texts, or is no regular expression.
         TypeError: If it is given in another form.
     """
 
     def __init__(self, given: Mapping[str, Any] | None, names: Sequence[str], n_texts: int) -> None:
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"roles is a {type(given).__name__}; it is a dict of roles by name.")
         self._given = dict(given or {})
         for name in names:
             if name not in self._given and name not in KNOWN:
@@ -44,6 +46,13 @@ class Roles:
                     f"{suggest(name, choices)}"
                 )
             role = self._given.get(name)
+            if isinstance(role, str):
+                try:
+                    re.compile(role)
+                except re.error as error:
+                    raise ValueError(
+                        f"role {name!r} is {role!r}, and no regular expression: {error}."
+                    ) from error
             if name in self._given and not (callable(role) or isinstance(role, (str, re.Pattern))):
                 if not isinstance(role, Sequence):
                     raise TypeError(f"role {name!r} is a {type(role).__name__}; it is {_FORMS}.")
@@ -104,5 +113,11 @@ def _places(entry: Any, text: str, name: str) -> list[tuple[int, int]]:
     if not isinstance(entry, Sequence):
         raise TypeError(f"role {name!r} has an entry {entry!r}; entries are {_FORMS}.")
     if len(entry) == _PLACE and all(isinstance(number, int) for number in entry):
-        return [(int(entry[0]), int(entry[1]))]
+        start, end = int(entry[0]), int(entry[1])
+        if not 0 <= start < end <= len(text):
+            raise ValueError(
+                f"role {name!r} is the place {(start, end)}, which is not in the {len(text)} characters of "
+                f"the text {text!r}."
+            )
+        return [(start, end)]
     return [place for one in entry for place in _places(one, text, name)]

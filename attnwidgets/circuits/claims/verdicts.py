@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -59,12 +60,27 @@ class Bootstrap:
         n = len(values)
         if n < _FEWEST:
             return 1.0
-        count = int(against(self.means(values), margin).sum())
-        share = (1 + count) / (1 + self._resamples)
-        if share >= 1:
-            return 1.0
+        return self._widened(int(against(self.means(values), margin).sum()), n)
+
+    def _widened(self, beyond: int, n: int) -> float:
+        """Return the p value if `beyond` samples of `n` texts lie on the other side of the margin."""
+        share = (1 + beyond) / (1 + self._resamples)
         # The level whose widened interval ends at the margin.
-        return float(t.cdf(norm.ppf(share) * np.sqrt((n - 1) / n), n - 1))
+        return 1.0 if share >= 1 else float(t.cdf(norm.ppf(share) * np.sqrt((n - 1) / n), n - 1))
+
+    def fewest(self, claims: int, level: float) -> int:
+        """Return the smallest number of texts with which one of so many claims can hold or fail.
+
+        Raises:
+            ValueError: If none is: there are too few samples for so many claims.
+        """
+        wanted = (1 - level) / 2 / claims
+        if 1 / (1 + self._resamples) >= wanted:
+            raise ValueError(
+                f"resamples={self._resamples} are too few for {claims} claims at level={level}: take more "
+                f"than {int(1 / wanted)}."
+            )
+        return next(n for n in count(_FEWEST) if self._widened(0, n) <= wanted)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

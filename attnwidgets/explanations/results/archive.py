@@ -31,8 +31,8 @@ _TABLE = "a table is what .to_csv(path) writes."
 _OTHER_FORMATS = {
     **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),
     **dict.fromkeys((".csv", ".tsv", ".json"), _TABLE),
-    ".html": "a page is what .view().to_html(path) writes.",
 }
+_PAGES = (".html", ".htm")
 
 
 class ArchiveError(ValueError):
@@ -46,12 +46,14 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         explanation: A MixingMap, Attributions, ...
         path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
             without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
+            `.html` gives the page of its view, which is for reading and is not loaded again.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: If the suffix is that of a picture, a table or a page.
+        ValueError: If the suffix is that of a picture or a table.
+        TypeError: If it is that of a page, and no view shows this kind of result.
         FileNotFoundError: If the folder to write into does not exist.
         FileExistsError: If the folder exists and holds something else.
     """
@@ -65,6 +67,11 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         raise FileNotFoundError(
             f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
         )
+    if path.suffix.lower() in _PAGES:
+        view = explanation.view()
+        view.to_html(path)
+        view.close()
+        return path
     described, arrays = explanation.to_description()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     described = {"version": VERSION} | described
@@ -119,6 +126,8 @@ def _metadata(path: Path, data: bytes) -> Any:
     """Return the JSON in a safetensors header: 8 bytes of length (little-endian), then the header."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     foreign = f"{str(path)!r} is not a saved explanation; aw.load opens what .save(path) wrote."
+    if path.suffix.lower() in _PAGES:
+        foreign = f"{str(path)!r} is a page, which is for reading; aw.load opens .safetensors files."
     if len(data) < _LENGTH_BYTES or length > len(data) - _LENGTH_BYTES:
         raise ArchiveError(foreign)
     try:

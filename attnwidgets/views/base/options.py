@@ -117,6 +117,7 @@ PLAIN_OPTIONS: dict[str, Any] = {
     "units": [],
     "filters": {},
     "height": None,
+    "makesClaims": False,
 }
 """The options of every view that the browser is told, with their defaults."""
 

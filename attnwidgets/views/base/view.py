@@ -14,7 +14,9 @@ from traitlets import Bytes, Dict, Unicode
 from attnwidgets._errors import refuse_unknown
 from attnwidgets._notebook import draws_no_views
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.retrace import refusal
 from attnwidgets.views.base.accepts import RECORDED
+from attnwidgets.views.base.claim_of_pins import claim_paths
 from attnwidgets.views.base.csv_export import part_of_csv
 from attnwidgets.views.base.expressions import cell_paths, expression
 from attnwidgets.views.base.filters import checked_filters
@@ -86,6 +88,7 @@ class View(DrawnView):
     _MARKS: ClassVar[str] = ""  # "cells", "elements" or "both", if it outlines any
     PARTS: tuple[str, ...] = ()  # scripts in `attnwidgets/static` that it needs beside the core
 
+    CLAIMS: ClassVar[bool] = False  # whether it makes claims about heads of what is pinned
     LIVE: ClassVar[bool] = True  # whether a live page computes what it shows of a text that is typed
 
     inner: tuple[View, ...] = ()  # views that it shows inside, each with a frame of its own
@@ -135,6 +138,7 @@ class View(DrawnView):
             "filters": checked_filters(self._VIEW, **{name: given[name] for name in FILTERS}),
         }
         self._options |= self._own_options()
+        self._options["makesClaims"] = self.CLAIMS and not refusal(self._trace)
         self._wanted = {name: given[name] for name in ("layer", "head", "unit")}
         self._begin(given["layout"], fixed=self._is_fixed)
 
@@ -221,7 +225,8 @@ class View(DrawnView):
 
     def _numbers(self) -> Kinds:
         """Return what gives the paths to each kind of number that this view shows, see `expressions`."""
-        return {"cell": partial(cell_paths, self, self._trace, self._registered)}
+        kinds: Kinds = {"cell": partial(cell_paths, self, self._trace, self._registered)}
+        return kinds | ({"claim": partial(claim_paths, self)} if self.CLAIMS else {})
 
     def _expressible(self) -> Kinds:
         """Return what can be copied as Python: the numbers, and the view at its place."""
@@ -299,6 +304,18 @@ class View(DrawnView):
         if self.was_shown and self._moves != self.selection.moves:
             self._send_along()
 
+    def stand_ready(self) -> None:
+        """Become a view that is shown, on its own or inside another, and open again if it was closed."""
+        if self.comm is None:
+            self._reopen()
+        CELLS.mark(self)
+        self.was_shown = True
+        self._send_along()
+
+    def inside(self) -> dict[str, Any]:
+        """Return what a view that shows this one tells the browser: `Inside` of inside.ts."""
+        return {"name": self.name, "model": f"anywidget:{self.model_id}", "parts": list(self.PARTS)}
+
     def _send_along(self) -> None:
         """Send all that the selection needs, for a page without a kernel that is made of this notebook."""
         from attnwidgets.views.still.view_state import ViewState
@@ -351,11 +368,7 @@ class View(DrawnView):
 
         There is no PNG where matplotlib is missing, as on a page in the browser that did not wait for it.
         """
-        if self.comm is None:
-            self._reopen()
-        CELLS.mark(self)
-        self.was_shown = True
-        self._send_along()
+        self.stand_ready()
         bundle = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         if "image/png" not in (exclude or ()) and find_spec("matplotlib"):

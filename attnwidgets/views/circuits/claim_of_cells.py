@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.circuits.claims.roles import sample_of
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,15 +48,3 @@ def between(patching: Patching, cells: Sequence[Sequence[Any]]) -> tuple[tuple[i
     shares = np.nan_to_num(patching.heads[first[1] : second[1] + (second[0] != "state")])
     layer, head = np.unravel_index(int(np.abs(shares).argmax()), shares.shape)
     return (first[1] + int(layer), int(head)), (first[2], second[2])
-
-
-def role_entry(tokenizer: Any, text: str, tokens: Sequence[int]) -> Any:
-    """Return where tokens of a text stand, as `roles=` takes it: a word of it, or places in characters."""
-    shown = sample_of(tokenizer, text).text
-    if shown is None:  # never: a text was encoded
-        raise AssertionError
-    spans = [shown.spans[at] for at in tokens]
-    start, end = spans[0]
-    word = text[start:end].strip()
-    is_first = bool(word) and start <= text.find(word) < end
-    return word if len(spans) == 1 and is_first else [(int(start), int(end)) for start, end in spans]

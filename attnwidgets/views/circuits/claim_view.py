@@ -10,9 +10,14 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._tables import spreadsheet_label
-from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult
+from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
+from attnwidgets.circuits.patch import patch
+from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.views.base.expressions import listed
-from attnwidgets.views.base.standalone_view import StandaloneView
+from attnwidgets.views.base.texts_view import TextsView
+from attnwidgets.views.base.view import View
+from attnwidgets.views.circuits.patch_view import PatchView
+from attnwidgets.views.maps.heatmap import Heatmap
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -27,30 +32,40 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.handlers import Answer
 
 _WORST = 5
+_MOST_PINS = 400  # of a selection
+_FEW_PINS = 20  # that are written in a line of code
 
 
-class ClaimView(StandaloneView):
+class ClaimView(TextsView):
     """Claims about heads: the verdict, the effect beside its controls, and the texts against it.
 
     One claim is shown at a time; chips with their verdicts choose among several. At the left is the mean of
     the head with its interval, above the means of the heads that it is compared with; in the middle how its
-    effect is spread over texts, with the margin; below are the texts that speak most against the claim, each
-    with the line of Python that opens it in another view. Everything is in the page: no kernel is needed.
+    effect is spread over texts, with the margin; below are the texts that speak most against the claim.
+
+    **Open** shows such a text at the claim's head, with the cells of its roles pinned: below, as a map of the
+    head, or as what patching gives for the pair of a causal claim, which takes the time of patching all
+    heads; or in `linked` views. Without a kernel, or for a report that was read from a file, the line of
+    Python that does so is copied.
 
     Args:
         shown: What `claim.check` or `aw.circuits.check_claims` returned.
         claim: Sentence of the claim that is shown at first; None: the first.
+        linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
+            shown in it, and in the views that are linked with it. None: it is shown below.
 
     Raises:
-        TypeError: `shown` is no report of claims.
-        ValueError: There is no such claim.
+        TypeError: `shown` is no report of claims, or `linked` is no view of a trace.
+        ValueError: There is no such claim, or `linked` shows another model.
     """
 
     _VIEW = "ClaimView"
     PARTS = ("claims",)
     _HEIGHT = 520
 
-    def __init__(self, shown: Any, *, claim: str | None = None, **options: Unpack[TitleOptions]) -> None:
+    def __init__(
+        self, shown: Any, *, claim: str | None = None, linked: Any = None, **options: Unpack[TitleOptions]
+    ) -> None:
         if not isinstance(shown, ClaimReport):
             raise TypeError(
                 f"ClaimView() shows what claim.check or aw.circuits.check_claims returned, not "
@@ -61,10 +76,105 @@ class ClaimView(StandaloneView):
             raise ValueError(f"claim={claim!r} is not one of {names}.{suggest(claim, names)}")
         self._report = shown
         self._claim = 0 if claim is None else names.index(claim)
-        super().__init__(**options)
+        self._opened: View | None = None
+        model = linked.trace.model_id if isinstance(linked, View) and linked.traces else ""
+        if model and self._model and model != self._model:
+            raise ValueError(
+                f"linked= shows {model}, and the claims are about heads of {self._model}: give a view of a "
+                "trace of that model."
+            )
+        super().__init__(linked, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        return {"claim": self._claim}
+        return {**super()._own_options(), "claim": self._claim, "opened": None, "inner": [], "why": self._why}
+
+    def _opens_in(self) -> str:
+        return super()._opens_in() or ("" if self._why else "below")
+
+    @property
+    def _why(self) -> str:
+        """Why no text can be opened without linked views; "" if it can."""
+        if self._report.model is not None:
+            return ""
+        return "the report was read from a file, which holds no model; linked=aw.Explorer(trace) opens texts"
+
+    @property
+    def opened(self) -> View | None:
+        """The view in which a text was opened last: the linked one, or the one below; None: none yet.
+
+        Views of `view.opened.trace` are linked with it: `aw.Explorer(view.opened.trace)`.
+        """
+        return self._opened
+
+    def open_text(self, at: int = 0, *, claim: str | None = None) -> View:
+        """Open a text that speaks against a claim, as the reader does by its button; return the view.
+
+        Args:
+            at: Its place among the worst: 0 is the text that speaks most against the claim.
+            claim: The sentence; None: the claim that is shown.
+
+        Raises:
+            KeyError: There is no such claim.
+            IndexError: There is no such text.
+            ValueError: The report was read from a file, and no view is linked.
+        """
+        place = self.options["claim"]
+        if claim is not None:
+            place = self._report.results.index(self._report[claim])
+        self._open(at, place)
+        return self._opened  # type: ignore[return-value] # it was opened now
+
+    def _open(self, at: int, claim: int = 0) -> Answer:
+        result = self.result(int(claim))
+        worst = result.worst(_WORST)
+        if not 0 <= int(at) < len(worst):
+            raise IndexError(f"text {at} is out of range: texts 0 to {len(worst) - 1} are listed.")
+        text = worst[int(at)]
+        if self._linked is not None:
+            self._linked.show_text(text.text)
+            opened = self._linked
+        elif self._why:
+            raise ValueError(f"no text can be opened: {self._why}.")
+        else:
+            opened = self._shown_below(result, text)
+        layer, head = result.head
+        pins = _cells(text, causal=opened.trace.is_causal())
+        opened.at(method="attention", unit="token", layer=layer, head=head, pins=pins)
+        self._opened = opened
+        self.inner = () if opened is self._linked else (opened,)
+        for view in self.inner:
+            view.stand_ready()
+        self.add_options(opened=[int(claim), int(at)], inner=[view.inside() for view in self.inner])
+        return {}, []
+
+    def _shown_below(self, result: ClaimResult, text: ClaimText) -> View:
+        """Return a view of a text: a map, which goes on to it with its linked views; or of a pair."""
+        model, tokenizer = self._report.model, self._report.tokenizer
+        before = next(iter(self.inner), None)
+        if not result.causal and isinstance(before, Heatmap) and before.comm is not None:
+            before.show_text(text.text)
+            return before
+        if result.causal:
+            target, foil = text.answers or (None, None)
+            patching = patch(
+                text.text, text.corrupt, target, foil=foil, sites="head", model=model, tokenizer=tokenizer
+            )
+            opened: View = PatchView(patching, cells=[("head", *result.head)])
+        else:
+            opened = Heatmap(record(model, tokenizer, text.text))
+        if before is not None:
+            before.close()
+        return opened
+
+    def close(self) -> None:
+        """Remove this view, and the one below it, from the browser."""
+        if self.comm is None:
+            return
+        for view in self.inner:
+            view.close()
+        self.inner, self._opened = (), None
+        self.add_options(opened=None, inner=[])
+        super().close()
 
     def _handlers(self) -> Mapping[str, Handler]:
         return {**super()._handlers(), "claims": Handler(self._data)}
@@ -123,12 +233,38 @@ class ClaimView(StandaloneView):
         return f"{self._VIEW}({self._report!r})"
 
 
+def _cells(text: ClaimText, *, causal: bool = False) -> list[tuple[int, int]]:
+    """Return the cells from the tokens of a claim to those that it says they attend to.
+
+    What is moved goes the other way: later tokens read it. More cells than can be pinned are none.
+
+    Args:
+        text: The text.
+        causal: Whether tokens see earlier ones only.
+    """
+    here, there = (text.target, text.source) if text.corrupt else (text.source, text.target)
+    cells = [(query, key) for query in here for key in there if query > key or (query < key and not causal)]
+    return cells if len(cells) <= _MOST_PINS else []
+
+
+def _code(result: ClaimResult, text: ClaimText) -> str:
+    """Return the Python that opens a text, in the usual names."""
+    layer, head = result.head
+    if result.causal:
+        target, foil = text.answers or (None, None)
+        named = listed(text.text, text.corrupt, *([] if target is None else [target]), foil=foil)
+        rest = f'sites="head", model=model, tokenizer=tokenizer).view(cells=[("head", {layer}, {head})])'
+        return f"aw.circuits.patch({named}, {rest}"
+    pins = _cells(text)
+    place = listed(layer=layer, head=head, pins=pins if 0 < len(pins) <= _FEW_PINS else None)
+    return f"aw.Heatmap(aw.trace(model, tokenizer, {text.text!r})).at({place})  # {result.claim}"
+
+
 def described(result: ClaimResult, margin: float) -> dict[str, Any]:
     """Return a claim for the browser (`ShownClaim` of claims/claim.ts)."""
-    head = result.claim.removeprefix("head ").split(" ")[0]
     return {
         "claim": result.claim,
-        "head": head,
+        "head": "{}.{}".format(*result.head),
         "causal": result.causal,
         "unit": result.unit,
         "verdict": result.verdict,
@@ -148,10 +284,11 @@ def described(result: ClaimResult, margin: float) -> dict[str, Any]:
         "beyond": [_number(text.value - text.control) for text in result.texts],
         "below": result.below(margin),
         "worst": [
-            [text.text, text.corrupt, _number(text.value), _number(text.control)]
+            [text.text, text.corrupt, _number(text.value), _number(text.control), _code(result, text)]
             for text in result.worst(_WORST)
         ],
         "given": result.given,
+        "needed": result.needed,
         "leftOut": [list(one) for one in result.left_out],
     }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.circuits.claims.writing import role_entry
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, Patching
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.circuits.circuit_view import CircuitView
-from attnwidgets.views.circuits.claim_of_cells import between, is_between, role_entry
+from attnwidgets.views.circuits.claim_of_cells import between, is_between
 from attnwidgets.views.circuits.payloads import NAMED, outcomes_of, patching_answer
 from attnwidgets.views.wire.handlers import Handler
 

@@ -14,7 +14,7 @@ from attnwidgets._selecting import position
 from attnwidgets._tables import spreadsheet_label
 from attnwidgets.concepts.concept_scores import ACCURATE, ConceptScores
 from attnwidgets.views.base.expressions import listed
-from attnwidgets.views.concepts.texts_view import TextsView, cut, numbers, said
+from attnwidgets.views.base.texts_view import TextsView, cut, numbers, said
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ConceptView(TextsView):
     """
 
     _VIEW = "ConceptView"
+    PARTS = ("concepts",)
 
     def __init__(
         self,

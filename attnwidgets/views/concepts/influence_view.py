@@ -10,8 +10,8 @@ import numpy as np
 from attnwidgets._selecting import position
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.concept_view import table_of
-from attnwidgets.views.concepts.texts_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class InfluenceView(TextsView):
     """
 
     _VIEW = "InfluenceView"
+    PARTS = ("concepts",)
 
     def __init__(
         self, shown: Any, *, test: int = 0, linked: Any = None, **options: Unpack[TitleOptions]

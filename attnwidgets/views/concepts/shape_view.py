@@ -11,8 +11,8 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import position
 from attnwidgets.concepts.additive import Additive
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.concepts.concept_view import table_of
-from attnwidgets.views.concepts.texts_view import TextsView, cut, number, numbers, said
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class ShapeView(TextsView):
     """
 
     _VIEW = "ShapeView"
+    PARTS = ("concepts",)
 
     def __init__(
         self,

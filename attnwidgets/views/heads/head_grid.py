@@ -63,6 +63,7 @@ class HeadGrid(Intervening):
     _HEIGHT = 480
     _OPTIONS = ColorOptions
     SHOWS_ALL_HEADS = True
+    CLAIMS = True
     PARTS = ("grid",)
 
     def __init__(

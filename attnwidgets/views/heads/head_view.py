@@ -55,6 +55,7 @@ class HeadView(View):
     _HEIGHT = 540
     _OPTIONS = FilterOptions
     _ALL_HEADS = True
+    CLAIMS = True
     PARTS = ("heads",)
 
     def __init__(

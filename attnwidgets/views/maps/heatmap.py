@@ -28,6 +28,7 @@ class Heatmap(View):
 
     _VIEW = "Heatmap"
     _MARKS = "cells"
+    CLAIMS = True
     _OPTIONS = FilterOptions
 
     def _likely_height(self, store: TileStore) -> int:

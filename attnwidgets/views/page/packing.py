@@ -90,7 +90,10 @@ def _packed(
     """Return what a page holds for the first `count` views; the others stand for them with other texts."""
     models, order, stores = _models(views, prefix, count)
     name_of: dict[View | None, str] = dict(zip(views, order, strict=True))
-    at_once = {models[name]["state"]["store"].removeprefix("anywidget:") for name in order[:count]}
+    inside = [name_of[inner] for view in views[:count] for inner in view.inner]
+    at_once = {
+        models[name]["state"]["store"].removeprefix("anywidget:") for name in (*order[:count], *inside)
+    }
     texts = [
         {"shown": group.shown, "views": [[name_of.get(one) for one in line] for line in group.views]}
         for group in groups
@@ -237,7 +240,7 @@ def _models(
         if view.inner:  # views that stand on the page themselves are not shown twice
             drawn = {id(other) for other in views[:count]}
             models[name]["state"]["options"]["inner"] = [
-                {"name": inner.name, "model": f"anywidget:{names[id(inner)]}"}
+                inner.inside() | {"model": f"anywidget:{names[id(inner)]}"}
                 for inner in view.inner
                 if id(inner) not in drawn
             ]

@@ -365,6 +365,8 @@ export interface ViewOptions {
   filters: Partial<Filters>;
   /** Height in px; null: that of the view. */
   height: number | null;
+  /** Whether it writes claims about the shown head and what is pinned. */
+  makesClaims: boolean;
 }
 
 /** Options of a view that may have a table of its own. */

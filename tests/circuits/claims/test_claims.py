@@ -182,6 +182,73 @@ def test_what_cannot_be_checked_is_said(induction):
         moving.check(*induction, pairs(), control="shuffled")
     with pytest.raises(ValueError, match="call it twice"):
         aw.circuits.check_claims([moving, said], *induction, texts)
+    with pytest.raises(ValueError, match=r"'head 1\.0 moves first to last' twice"):
+        aw.circuits.check_claims([moving, str(moving)], *induction, pairs())
+    with pytest.raises(TypeError, match="corpus is one text"):
+        said.check(*induction, "abc")
+    with pytest.raises(ValueError, match=r"corpus\[1\]: text is empty"):
+        said.check(*induction, ["abc", ""], roles={"pronoun": "c", "antecedent": "a"})
+    moved = aw.circuits.claim("head 1.0 moves it to last")
+    with pytest.raises(ValueError, match=r"corpus\[0\]: target 'cc' is 2 tokens"):
+        moved.check(*induction, [("fadebcfadeb", "fadebafadeb", "cc", "a")], roles={"it": r"^.{5}(.)"})
+
+
+@pytest.mark.parametrize(
+    ("pronoun", "says"),
+    [
+        ("(", "no regular expression: missing"),
+        ([(9, 12), None], r"place \(9, 12\), which is not in the 3 characters of the text 'abc'"),
+        ([[(0, 1), (2, 2)], None], r"place \(2, 2\)"),
+    ],
+)
+def test_a_role_that_means_nothing_is_refused(induction, pronoun, says):
+    said = aw.circuits.claim("head 1.0 attends from pronoun to antecedent")
+    with pytest.raises(ValueError, match=says):
+        said.check(*induction, ["abc", "bcd"], roles={"pronoun": pronoun, "antecedent": "a"})
+    with pytest.raises(TypeError, match="roles is a list"):
+        said.check(*induction, ["abc", "bcd"], roles=["pronoun"])
+
+
+def test_a_model_that_predicts_nothing_needs_answers(induction):
+    model, tokenizer = induction
+    moving = aw.circuits.claim("head 1.0 moves it to last")
+    with pytest.raises(ValueError, match=r"corpus\[0\]: claim needs a target, and .* it has no head"):
+        moving.check(model.transformer, tokenizer, [("fadebcf", "fadebaf")], roles={"it": r"^.{5}(.)"})
+
+
+def test_too_few_texts_for_so_many_claims_are_said(induction):
+    said = [f"head {name} is induction" for name in ("1.0", "1.1", "0.0")]
+    report = aw.circuits.check_claims(said, *induction, repeats(6))
+    assert [result.verdict for result in report] == ["undecided"] * 3
+    assert report.results[0].needed == 7
+    assert "6 of 6 texts; below the margin in 0; too few for a verdict, which needs 7" in str(report)
+    enough = aw.circuits.check_claims(said, *induction, repeats(7))
+    assert [result.verdict for result in enough] == ["holds", "fails", "fails"]
+    assert "too few" not in str(enough)
+    with pytest.raises(ValueError, match=r"resamples=100 are too few for 3 claims at level=0\.95"):
+        aw.circuits.check_claims(said, *induction, repeats(7), resamples=100)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"margin": float("nan")}, "margin must be a number"),
+        ({"margin": "0.1"}, "margin must be a number"),
+        ({"level": 95}, "level must be between 0 and 1"),
+        ({"resamples": 0}, "resamples must be 100 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(induction, options, says):
+    with pytest.raises(ValueError, match=says):
+        aw.circuits.claim("head 1.0 is induction").check(*induction, ["fadebcfadeb"], **options)
+
+
+def test_equal_texts_of_a_pair_are_left_out_and_counted(induction):
+    claim = aw.circuits.claim("head 1.0 moves it to last")
+    cases = [("fadebcfadeb", "fadebafadeb"), ("fadebcfadeb", "fadebcfadeb")]
+    report = claim.check(*induction, cases, roles={"it": r"^.{5}(.)"})
+    assert report.results[0].left_out == (("twice the same text", 1),)
+    assert report.describe() == str(report)
 
 
 def attending(seed: int) -> aw.circuits.ClaimReport:

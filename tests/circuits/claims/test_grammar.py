@@ -22,13 +22,15 @@ def test_a_claim_says_what_it_read(sentence, causal, roles, control):
     assert str(claim) == sentence
     assert (claim.causal, claim.roles, claim.control) == (causal, roles, control)
     assert aw.circuits.claim(sentence.replace(" ", "  \n")) == claim
+    assert aw.circuits.claim(f"H{sentence[1:]}.") == claim, "as a sentence is written"
 
 
 @pytest.mark.parametrize(
     ("sentence", "word", "says"),
     [
         ("head 4.3 atends from a to b", "atends", "Did you mean 'attends'"),
-        ("Head 4.3 is induction", "Head", 'expected "head"'),
+        ("layer 4.3 is induction", "layer", 'expected "head"'),
+        ("head 4.3 moves a to b to c", "to c", 'expected "more than", or the end'),
         ("head 4,3 is induction", "4,3", 'such as "4.3"'),
         ("head 4.3 is previos token", "previos", "Did you mean 'previous_token'"),
         ("head 4.3 attends to b", "to", 'expected "from"'),

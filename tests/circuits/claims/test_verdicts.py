@@ -48,6 +48,17 @@ def test_few_texts_decide_nothing():
     assert bootstrap.above(np.ones(8), 0) < 0.025
 
 
+@pytest.mark.parametrize(("claims", "level"), [(1, 0.95), (3, 0.95), (5, 0.95), (2, 0.99)])
+def test_the_fewest_texts_with_which_a_claim_can_hold(claims, level):
+    bootstrap = Bootstrap(10_000, 0)
+    needed = bootstrap.fewest(claims, level)
+    clear = {n: holm([bootstrap.above(np.ones(n), 0.1)] * claims)[0] for n in (needed - 1, needed)}
+    assert verdict_of(clear[needed], 1.0, level) == "holds"
+    assert verdict_of(clear[needed - 1], 1.0, level) == "undecided"
+    with pytest.raises(ValueError, match="resamples=100 are too few for 9 claims"):
+        Bootstrap(100, 0).fewest(9, 0.95)
+
+
 def test_holm_to_the_worked_example():
     # Holm 1979 by hand: 3 x 0.01, then 2 x 0.02, then the largest so far
     np.testing.assert_allclose(holm([0.03, 0.01, 0.02]), [0.04, 0.03, 0.04])

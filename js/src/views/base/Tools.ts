@@ -1,10 +1,13 @@
 /** The menu of a view: export as picture or table, filters and colours, and the list of keys. */
+import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, keyboard, on, setChildren, setText } from "../../dom.ts";
 import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
+import { baseKey } from "../../wire/keys.ts";
 import type { TableOptions } from "../../wire/wire.ts";
 import { toClipboard } from "./clipboard.ts";
 import { createLinks } from "./copyLink.ts";
+import { createCopyButton, type NumberPlace } from "./copyPython.ts";
 import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
@@ -59,6 +62,13 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Se
   return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
 }
 
+/** What a claim is made of: the shown head, and the pinned cells. The twin is `claim_paths` of claim_of_pins.py. */
+function claimed(ctx: ViewContext): NumberPlace | null {
+  const { source, layer, head } = ctx.resolved();
+  if (typeof head !== "number" || baseKey(source.method) !== "attention") return null;
+  return { of: "claim", source: source.id, layer, head, cells: ctx.pins().map(({ query, key }) => [query, key]) };
+}
+
 /** `root` lies inside its view. */
 export const renderTools = view((ctx, root, signal) => {
   const shown = ctx.el;
@@ -94,6 +104,12 @@ export const renderTools = view((ctx, root, signal) => {
       [quoted(label), ...cols.map((_, col) => Number(tile.value(row, col).toPrecision(3)))].join();
     return [["", ...cols.map(quoted)].join(), ...rows.map(line), ""].join("\n");
   };
+  const claimTitle = "Copy the Python that checks a claim about this head or the pins";
+  const claim =
+    ctx.options.makesClaims && ctx.model.get("runtime") !== ""
+      ? createCopyButton(ctx, signal, () => claimed(ctx), "Claim", claimTitle)
+      : null;
+  if (claim) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(claim.element);
   let wanted: Record<string, unknown> | null = null;
   const table: string[] = [];
   const handOver = (): void => {
@@ -235,6 +251,7 @@ export const renderTools = view((ctx, root, signal) => {
   });
   return (changed) => {
     if (only(changed, "hover")) return;
+    claim?.show();
     assign(dot, { hidden: !isFiltered(filtersOf(ctx)) });
     assign(button, { ariaLabel: dot.hidden ? "menu" : "menu, something is filtered or coloured otherwise" });
     clearTimeout(resting);

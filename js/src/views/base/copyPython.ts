@@ -1,7 +1,7 @@
 /** "Copy as Python": the expression that returns the pinned number, in the names that the reader gave. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
+import { assign, h, on, reserve, setFlag, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { toClipboard } from "./clipboard.ts";
 
@@ -26,13 +26,18 @@ const LABEL = "Copy as Python";
 const COPIED = "Copied";
 const COPIED_MS = 1600;
 
-/** A button that copies the expression of the number at `pinned()`; it is disabled while that is null. */
+/**
+ * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. One with a label
+ * of its own says what it copied.
+ */
 export function createCopyButton(
   ctx: ViewContext,
   signal: AbortSignal,
   pinned: () => NumberPlace | null = () => pinnedCell(ctx),
+  label = LABEL,
+  title = "Copy the Python that returns this number",
 ): CopyButton {
-  const button = h("button.button.copy", { type: "button", title: "Copy the Python that returns this number" }, LABEL);
+  const button = h("button.button.copy", { type: "button", title }, label);
   const text = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "Python" });
   const note = h("div.copy-note");
   const told = h("div.copy-told", note, text);
@@ -44,14 +49,14 @@ export function createCopyButton(
 
   told.hidden = true;
   button.disabled = true;
-  reserve(button, LABEL, COPIED);
+  reserve(button, label, COPIED);
 
   const close = (): void => assign(told, { hidden: true });
   /** Say something beside the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
     const view = element.closest(".aw-root") ?? document.body;
-    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect());
-    setFlag(told, "data-left", Boolean(own && whole && own.left + own.right < whole.left + whole.right));
+    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
+    setFlag(told, "data-left", own.left + own.right < whole.left + whole.right);
     assign(told, { hidden: false });
     assign(text, { value: code });
     setText(note, words);
@@ -60,14 +65,18 @@ export function createCopyButton(
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
     const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
-    if (!copied || missing) tell([copied ? "Copied" : "Copy this by hand", missing].filter(Boolean).join(": "), code);
+    // Of a claim, its sentence: the first thing in quotes.
+    const about = missing || (label === LABEL ? "" : code.split("'")[1]);
+    if (!copied || about) tell([copied ? COPIED : "Copy this by hand", about].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
-    if (!copied) text.select();
-    if (!copied) return;
+    if (!copied) {
+      text.select();
+      return;
+    }
     setText(button, COPIED);
     clearTimeout(timer);
     timer = setTimeout(() => {
-      setText(button, LABEL);
+      setText(button, label);
       setText(region, "");
     }, COPIED_MS);
   };
@@ -104,7 +113,6 @@ export function createCopyButton(
     keydown: (event) => event.key === "Escape" && close(),
     focusout: (event) => element.contains(event.relatedTarget as Node | null) || close(),
   });
-  setChildren(told, note, text);
   return {
     element,
     show() {

@@ -1,21 +1,14 @@
 /** Claims about heads: the verdict, the effect beside its controls, and the texts that speak against it. */
-import { h, on, onResize, setChildren, setText } from "../../dom.ts";
+import { atEnd, h, on, onResize, setChildren, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import { toClipboard } from "../base/clipboard.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
+import { drawInside } from "../base/inside.ts";
 import { missingAnswer } from "../base/missing.ts";
+import { createOpening } from "../base/openText.ts";
 import { only, view } from "../base/view.ts";
 import { drawing, svg } from "../charts/svg.ts";
-import {
-  bestControl,
-  type ClaimOptions,
-  marked,
-  opening,
-  type Report,
-  type ShownClaim,
-  SIGNS,
-} from "./claims/claim.ts";
+import { bestControl, type ClaimOptions, marked, type Report, type ShownClaim, SIGNS } from "./claims/claim.ts";
 import { drawEffect, drawTexts } from "./claims/plots.ts";
 import { decimal } from "./words.ts";
 
@@ -41,6 +34,9 @@ export const renderClaimView = view((ctx, root, signal) => {
   const middle = h("div.claim-panel", h("div.claim-head", head, h("span", "beyond the control")), texts);
   const right = h("div.claim-panel", h("div.claim-head", h("b", "what was run")), run);
   const worst = h("div.claim-worst");
+  const opening = createOpening(ctx, signal, () => frame);
+  /** Stands below the frame, so that neither picture becomes smaller. */
+  const below = h("div");
   const copy = createCopyButton(ctx, signal, () => ({ of: "claim", claim: options().claim }));
   const frame = createFrame(ctx, root, {
     controls: [h("span.claim-label", "claim"), sentence],
@@ -53,6 +49,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   const panels = root.querySelector(".aw-claim-panels") as HTMLElement;
   let width = 0;
   let shown: ShownClaim | null = null;
+  const place = (): number => (report.claims[options().claim] ? options().claim : 0);
   root.classList.add("aw-claims");
   root.role = "group";
   on(chips, signal, {
@@ -65,16 +62,35 @@ export const renderClaimView = view((ctx, root, signal) => {
   });
   on(worst, signal, {
     click(event) {
-      const button = (event.target as Element).closest<HTMLButtonElement>("button[data-at]");
-      const text = shown?.worst[Number(button?.dataset.at ?? -1)];
-      if (!button || !text || !shown) return;
-      const code = opening(shown, text[0], text[1]);
-      void toClipboard(code, root).then((copied) => {
-        setText(button, copied ? "Copied" : "Open");
-        frame.readout.show(`${copied ? "Copied" : "Copy this by hand"}: ${code}`, true);
-      });
+      const button = (event.target as Element).closest<HTMLButtonElement>("button[data-open]");
+      const at = Number(button?.dataset.open ?? -1);
+      const text = shown?.worst[at];
+      if (!button || !text) return;
+      asked = true;
+      opening.open(at, text[0], button, text[4], { claim: place() });
     },
   });
+  let asked = false;
+  root.after(below);
+  atEnd(signal, () => below.remove());
+  let inside = new AbortController();
+  let drawn: Promise<void> | null = null;
+  let [model, opened] = ["", ""];
+  const showInside = (): void => {
+    const [inner] = options().inner ?? [];
+    if (model !== (inner?.model ?? "")) {
+      model = inner?.model ?? "";
+      inside.abort();
+      inside = new AbortController();
+      setChildren(below);
+      setStyles(below, { "margin-top": inner ? "8px" : "" });
+      drawn = inner ? drawInside(ctx, inner, below, AbortSignal.any([signal, inside.signal])) : null;
+    }
+    // The reader opened it now.
+    const now = String(options().opened ?? "");
+    if (drawn && opened !== now && asked) void drawn.then(() => below.scrollIntoView({ block: "nearest" }));
+    opened = now;
+  };
 
   const draw = (): void => {
     if (!shown || width <= 0) return;
@@ -90,7 +106,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   };
 
   const say = (claim: ShownClaim): void => {
-    const { mean, interval, difference, differenceInterval, below, values } = claim;
+    const { mean, interval, difference, differenceInterval, below, values, needed } = claim;
     const ends = ([low, high]: readonly (number | null)[]): string =>
       `[${decimal(low ?? -Infinity).replace("Infinity", "∞")}, ${decimal(high ?? Infinity).replace("Infinity", "∞")}]`;
     const best = bestControl(claim);
@@ -109,6 +125,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       below ? "; but " : "; ",
       h("b", `${below} of ${values.length}`),
       " texts stay below the margin.",
+      needed > values.length ? ` ${values.length} are too few for a verdict, which needs ${needed}.` : "",
     );
   };
 
@@ -122,24 +139,22 @@ export const renderClaimView = view((ctx, root, signal) => {
       );
     const rows = claim.worst.slice(0, WORST).map(([text, corrupt, value, control], i) => {
       const isAbove = (value ?? 0) - (control ?? 0) >= report.margin;
-      const at = Math.max(0, Math.min(1, (value ?? 0) / top));
+      const share = Math.max(0, Math.min(1, (value ?? 0) / top));
       const bar = h("span.claim-bar", { "aria-hidden": "true" });
       bar.append(
-        h("span", { style: `width:${100 * at}%`, ...(isAbove ? { "data-above": "" } : {}) }),
+        h("span", { style: `width:${100 * share}%`, ...(isAbove ? { "data-above": "" } : {}) }),
         h("i", { style: `left:${(100 * Math.max(0, claim.mean ?? 0)) / top}%` }),
       );
-      const open = h(
-        "button.button",
-        { type: "button", "data-at": String(i), title: "Copy the Python that opens this text in another view" },
-        "Open",
-      );
-      return h(
+      const row = h(
         "div.claim-row",
         h("div.claim-pair", side(text, corrupt, "clean"), ...(corrupt ? [side(corrupt, text, "corrupt")] : [])),
         bar,
         h("span.claim-value", decimal(value ?? Number.NaN)),
-        open,
+        opening.button(i),
       );
+      const [of, at] = options().opened ?? [];
+      if (of === place() && at === i) row.ariaCurrent = "true";
+      return row;
     });
     const heading = h(
       "div.claim-head",
@@ -174,8 +189,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     if (!answer) return;
     report = answer.meta;
     const { claims, margin } = report;
-    const { claim: place } = options();
-    const claim = claims[place] ?? claims[0];
+    const claim = claims[place()];
     if (!claim) return;
     shown = claim;
     root.ariaLabel = `claim: ${claim.claim}, ${claim.verdict}`;
@@ -187,7 +201,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       ...claims.map((one, i) =>
         h(
           "button.chip.claim-chip",
-          { type: "button", "data-at": String(i), "aria-pressed": String(i === place), "data-verdict": one.verdict },
+          { type: "button", "data-at": String(i), "aria-pressed": String(i === place()), "data-verdict": one.verdict },
           drawing(SIGNS[one.verdict], "20 20"),
           one.claim,
         ),
@@ -203,6 +217,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     list(claim);
     draw();
     copy.show();
+    showInside();
     const best = bestControl(claim);
     const beyond = best ? `head ${claim.head} − best control ${decimal((claim.mean ?? 0) - best[1], 2, true)} · ` : "";
     const out = claim.leftOut.map(([why, count]) => `, ${count} ${why}`).join("");

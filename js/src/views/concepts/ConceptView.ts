@@ -4,6 +4,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
+import { createOpening } from "../base/openText.ts";
 import { only, view } from "../base/view.ts";
 import { createFigure } from "../charts/figure.ts";
 import {
@@ -30,7 +31,7 @@ import {
   scoreWords,
 } from "./concepts.ts";
 import { createPlainLayers } from "./layerSlider.ts";
-import { createOpening, showNotes, textStrip } from "./opening.ts";
+import { showNotes, textStrip } from "./texts.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
 
@@ -84,8 +85,8 @@ export const renderConceptView = view((ctx, root, signal) => {
   const chooseLayer = (at: number): void => {
     const layer = what?.layers[at];
     if (layer === undefined) return;
-    const { linked, layers } = options();
-    const isShared = !linked || layers.length === 0 || layers.includes(layer);
+    const { layers } = options();
+    const isShared = layers.length === 0 || layers.includes(layer);
     if (options().layer !== (isShared ? null : layer)) set({ layer: isShared ? null : layer });
     if (isShared) ctx.selection.set({ layer });
   };

@@ -5,6 +5,7 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
 import { missingAnswer } from "../base/missing.ts";
+import { createOpening, inWords } from "../base/openText.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
@@ -17,8 +18,8 @@ import {
   type Taught,
   topOf,
 } from "./influence.ts";
-import { createOpening, inWords, showNotes, textStrip } from "./opening.ts";
 import { type Against, drawScatter, type Place } from "./scatter.ts";
+import { showNotes, textStrip } from "./texts.ts";
 
 /** Width in px from which the scatter stands beside the lists, and its height below them. */
 const [WIDE, LOW] = [960, 120];
@@ -47,7 +48,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   const testText = h("span.taught-test", { dir: "auto" });
   const testLabel = h("span.taught-label");
   const testMeasure = h("span.taught-measure");
-  const testOpen = h("button.button.concept-open", { type: "button", "data-open": "-1" }, "Open");
+  const testOpen = h("button.button.open-text", { type: "button", "data-open": "-1" }, "Open");
   const sides = (["helpful", "harmful"] as const).map((name) => {
     const list = h("div.taught-list", { role: "list", "aria-label": `${name} training texts` });
     const note = name === "helpful" ? "leaving one out raises the loss" : "leaving one out lowers the loss";

@@ -4,12 +4,13 @@ import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton, type NumberPlace } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
+import { createOpening, inWords } from "../base/openText.ts";
 import { only, view } from "../base/view.ts";
 import { decimal } from "../circuits/words.ts";
 import { topOf } from "./influence.ts";
-import { createOpening, inWords, showNotes, textStrip } from "./opening.ts";
 import { drawPair } from "./pairMap.ts";
 import { levelName, lossWords, percent, type ShapeOptions, type Shapes, slotNames } from "./shapes.ts";
+import { showNotes, textStrip } from "./texts.ts";
 
 export const renderShapeView = view((ctx, root, signal) => {
   const options = (): ShapeOptions => ctx.options as ShapeOptions;

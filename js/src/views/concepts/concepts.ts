@@ -1,6 +1,7 @@
 /** Concepts as Python sends them. The twin of attnwidgets/views/concepts/concept_view.py. */
+
+import type { TextsOptions } from "../base/openText.ts";
 import { decimal } from "../circuits/words.ts";
-import type { TextsOptions } from "./opening.ts";
 
 export type Row = readonly (number | null)[];
 

@@ -1,7 +1,8 @@
 /** Influence as Python sends it. The twin of attnwidgets/views/concepts/influence_view.py. */
+
+import type { TextsOptions } from "../base/openText.ts";
 import { decimal } from "../circuits/words.ts";
 import type { Row } from "./concepts.ts";
-import type { TextsOptions } from "./opening.ts";
 
 export interface Taught {
   tests: string[];

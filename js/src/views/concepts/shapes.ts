@@ -1,6 +1,7 @@
 /** A distilled model as Python sends it. The twin of attnwidgets/views/concepts/shape_view.py. */
+
+import type { TextsOptions } from "../base/openText.ts";
 import type { Row } from "./concepts.ts";
-import type { TextsOptions } from "./opening.ts";
 
 export interface Slot {
   name: string;

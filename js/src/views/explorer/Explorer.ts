@@ -41,14 +41,9 @@ export const renderExplorer = view((ctx, root, signal) => {
   const answer = createAnswer(ctx, signal, answers);
   const copy = createCopyButton(ctx, signal);
   const follow = createFollow(ctx, signal, answers);
-  const [text, heads, map, layers, picture, sound] = [
-    h("div.reading"),
-    h("div.pane.heads"),
-    h("div.map", { "data-box": "" }),
-    h("div.map", { "data-box": "" }),
-    h("div.map", { "data-box": "" }),
-    h("div.map", { "data-box": "" }),
-  ];
+  const [text, heads] = [h("div.reading"), h("div.pane.heads")];
+  const box = (): HTMLElement => h("div.map", { "data-box": "" });
+  const [map, layers, picture, sound] = [box(), box(), box(), box()];
   const find = createFind(ctx, signal, (index) =>
     text.querySelector(`.aw-tok[data-i="${index}"]`)?.scrollIntoView({ block: "nearest" }),
   );
@@ -139,10 +134,11 @@ export const renderExplorer = view((ctx, root, signal) => {
     // A picture takes the place of map and heads, and if it is all there is, that of the text.
     const pictured = Boolean(axis.grid && ctx.views.ImageView);
     picture.hidden = !pictured;
-    const sounds = Boolean(ctx.views.AudioView && isHeard(ctx, source));
+    const sounds = !!ctx.views.AudioView && isHeard(ctx, source);
+    const drawn = pictured || sounds;
     sound.hidden = !sounds;
-    map.hidden = pictured || sounds || (attributed && !many);
-    layers.hidden = pictured || sounds || !attributed || many || ctx.layered().source.layers.length < 2;
+    map.hidden = drawn || (attributed && !many);
+    layers.hidden = drawn || !attributed || many || ctx.layered().source.layers.length < 2;
     text.hidden = pictured && axis.labels.every((_, i) => axis.special[i] || !axis.cells || (axis.cells[i] ?? -1) >= 0);
     assign(text.closest<HTMLElement>(".aw-lead") ?? text, { hidden: text.hidden });
     drawMaps();
@@ -161,8 +157,9 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (!layers.hidden && !layers.firstChild) ctx.views.LayerMap?.(inner, layers);
     if (!text.hidden && !text.firstChild) renderTokenStrip(inner, text);
     if (picture.hidden && !heads.firstChild) ctx.views.HeadGrid?.(ctx.child({ title: "" }, ofGrid), heads);
-    if (!picture.hidden && !picture.firstChild) ctx.views.ImageView?.(ctx.child({ title: "" }, frame.readout), picture);
-    if (!sound.hidden && !sound.firstChild) ctx.views.AudioView?.(ctx.child({ title: "" }, frame.readout), sound);
+    const { ImageView, AudioView } = ctx.views;
+    for (const [media, draw] of [[picture, ImageView] as const, [sound, AudioView] as const])
+      if (!media.hidden && !media.firstChild) draw?.(ctx.child({ title: "" }, frame.readout), media);
   };
   // The grid speaks while one is in it.
   const ofGrid: Readout = {

@@ -2,15 +2,13 @@
  * A question: what is asked, what was taken from the view, and the answer, with its receipt. The reader acts in the view,
  * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
  */
-import type { AnyModel } from "@anywidget/types";
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
-import type { Renderers } from "../../runtime.ts";
 import { download } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import type { AnswerRecord, AskedQuestion, QuestionOptions } from "../../wire/questions.ts";
-import type { ViewState } from "../../wire/wire.ts";
 import { createFrame } from "../base/frame.ts";
+import { drawInside } from "../base/inside.ts";
 import { view } from "../base/view.ts";
 import { createCopy } from "./copyButton.ts";
 import { createLine, createOptions, createText, type Field } from "./fields.ts";
@@ -242,13 +240,11 @@ export const renderQuestion = view((ctx, root, signal) => {
       download(`${page || "page"}.answers.json`, data);
     },
   });
-  for (const { name, model } of (ctx.options as QuestionOptions).inner) {
+  for (const inside of (ctx.options as QuestionOptions).inner) {
     const place = h("div.question-view");
     setFlag(place, "data-hides-patterns", kind === "head" || kind === "layer");
     root.append(place);
-    drawInside(ctx, name, model, place).catch((error: unknown) =>
-      setText(place, `The view could not be drawn: ${error}`),
-    );
+    void drawInside(ctx, inside, place, signal);
   }
   return () => {
     // What is chosen in the view is taken along; looking on after an answer changes nothing.
@@ -262,14 +258,6 @@ export const renderQuestion = view((ctx, root, signal) => {
     update();
   };
 });
-
-/** Draw a view of this name and model into an element: whole, with a frame and a selection of its own. */
-async function drawInside(ctx: ViewContext, name: string, ref: string, el: HTMLElement): Promise<void> {
-  const { host, model, signal } = ctx;
-  const inner = await host.getModel<ViewState & Record<string, unknown>>(ref);
-  const { exports } = await host.getWidget<Renderers>(model.get("runtime"));
-  await exports.render({ model: inner as unknown as AnyModel<ViewState>, el, signal, host }, name);
-}
 
 interface Fields {
   /** Those in the line of the answer, and those above it. */

@@ -1,5 +1,6 @@
 /** Claims as Python sends them. The twin of `described` in attnwidgets/views/circuits/claim_view.py. */
-import type { ViewOptions } from "../../../wire/wire.ts";
+import type { Inside } from "../../base/inside.ts";
+import type { TextsOptions } from "../../base/openText.ts";
 
 export type Verdict = "holds" | "fails" | "undecided";
 
@@ -22,14 +23,21 @@ export interface ShownClaim {
   values: (number | null)[];
   beyond: (number | null)[];
   below: number;
-  worst: [text: string, corrupt: string, value: number | null, control: number | null][];
+  /** With the Python that opens each. */
+  worst: [text: string, corrupt: string, value: number | null, control: number | null, code: string][];
   given: number;
+  /** The smallest number of texts with which a verdict is reached. */
+  needed: number;
   leftOut: [why: string, count: number][];
 }
 
-export interface ClaimOptions extends ViewOptions {
+export interface ClaimOptions extends TextsOptions {
   /** Place of the claim that is shown. */
   claim: number;
+  /** The claim and the place among its worst texts of the one that was opened. */
+  opened: readonly [claim: number, at: number] | null;
+  /** The view in which it was opened, unless in linked ones. */
+  inner?: readonly Inside[];
 }
 
 /** All claims of a report. */
@@ -93,13 +101,4 @@ export function rangeOf(values: readonly number[]): readonly [low: number, high:
   const power = 10 ** Math.floor(Math.log10(span / 10));
   const step = [1, 2, 5, 10].map((m) => m * power).find((one) => span / one <= 14) ?? span;
   return [Math.floor(least / step + 1e-9) * step, Math.max(step, Math.ceil(most / step - 1e-9) * step), step];
-}
-
-/** Python that opens a text of a claim in another view, in the usual names. */
-export function opening({ claim, head, causal }: ShownClaim, text: string, corrupt: string): string {
-  const [layer, number] = head.split(".");
-  const quoted = JSON.stringify;
-  if (causal)
-    return `aw.circuits.patch(${quoted(text)}, ${quoted(corrupt)}, how="both", model=model, tokenizer=tokenizer).view()`;
-  return `aw.HeadView(aw.trace(model, tokenizer, ${quoted(text)}), layer=${layer}, head=${number})  # ${claim}`;
 }

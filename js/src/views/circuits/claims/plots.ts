@@ -44,9 +44,18 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
     rule(x(at), top, x(at), bottom, { class: Math.abs(at) < 1e-9 ? "aw-claim-zero" : "aw-claim-tick" }),
     svg("text", { x: x(at), y: bottom + 15, "text-anchor": "middle" }, String(Number(at.toFixed(2))).replace("-", "−")),
   ]);
+  // The margin's words stand beside the head's number where this is near.
+  const apart = mean === null ? Infinity : x(margin) - x(mean);
+  const isNear = Math.abs(apart) < 60;
+  const words = !isNear
+    ? x(margin)
+    : apart < 0
+      ? x(margin) - Math.max(0, 20 + apart)
+      : x(margin) + Math.max(0, 20 - apart);
+  const anchor = !isNear ? "middle" : apart < 0 ? "end" : "start";
   parts.push(
     rule(x(margin), top, x(margin), bottom, { class: "aw-claim-margin" }),
-    svg("text", { x: x(margin), y: 13, "text-anchor": "middle" }, `margin ${margin}`),
+    svg("text", { x: words, y: 13, "text-anchor": anchor }, `margin ${margin}`),
     svg("text", { x: NAMES, y: y(0) + 4, "text-anchor": "end", class: "aw-claim-own" }, `head ${claim.head}`),
   );
   const [from, to] = interval;

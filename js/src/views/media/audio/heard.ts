@@ -56,7 +56,7 @@ export const ALIGNMENT = "alignment";
 
 /** Whether a source of a view that shows a sound among other things is a map over its seconds. */
 export const isHeard = ({ options }: ViewContext, { stack, unit }: Source): boolean =>
-  ((options as { heard?: string[] }).heard ?? []).includes(stack) && ["token", "frame", "word"].includes(unit);
+  ((options as { heard?: string[] }).heard ?? []).includes(stack) && unit !== "sentence";
 
 /** Index and value of the largest number of a row. */
 export function peakOf(values: Float32Array, row: number, columns: number): [at: number, value: number] {

@@ -36,7 +36,6 @@ class TextsView(StandaloneView):
         TypeError: `linked` is no view of a trace.
     """
 
-    PARTS = ("concepts",)
     _HEIGHT = 540
     _linked: View | None = None
 
@@ -52,7 +51,11 @@ class TextsView(StandaloneView):
             linked.observe(self._follow, "selection")
 
     def _own_options(self) -> dict[str, Any]:
-        return {"linked": self._linked is not None, "layers": self._linked_layers()}
+        return {"opens": self._opens_in(), "layers": self._linked_layers()}
+
+    def _opens_in(self) -> str:
+        """Return where texts open: "linked" views, or "": a line of code is copied."""
+        return "" if self._linked is None else "linked"
 
     def _linked_layers(self) -> list[int]:
         """Return the layers that the linked views can show; none if there are no such views."""
@@ -85,7 +88,7 @@ class TextsView(StandaloneView):
             self._linked.observe(self._follow, "selection")
 
     def _handlers(self) -> Mapping[str, Handler]:
-        opens = {} if self._linked is None else {"open": Handler(self._open, runs_model=True)}
+        opens = {"open": Handler(self._open, runs_model=True)} if self._opens_in() else {}
         return {**super()._handlers(), **opens}
 
     def _open(self, at: int) -> Answer:

@@ -1,0 +1,83 @@
+/** A text that is opened: in linked views, in a view below, or as the line of Python that does. Twin of texts_view.py. */
+import type { ViewContext } from "../../context.ts";
+import { h, safeText } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import type { ViewOptions } from "../../wire/wire.ts";
+import { toClipboard } from "./clipboard.ts";
+import type { Frame } from "./frame.ts";
+import { missingAnswer } from "./missing.ts";
+
+export interface TextsOptions extends ViewOptions {
+  /** Where texts open: in linked views, in a view below this one, or nowhere: a line of code is copied. */
+  opens: "linked" | "below" | "";
+  /** Why they open nowhere, where a reader may wonder. */
+  why?: string;
+  /** The layers that linked views can show. */
+  layers: number[];
+}
+
+export interface Opening {
+  /** What the button of a text says. */
+  button(at: number): HTMLButtonElement;
+  /** Open the text with this number; `code` is the Python that does, `more` what names the text beside its number. */
+  open(at: number, text: string, button: HTMLElement | null, code?: string, more?: Record<string, number>): void;
+}
+
+const WHERE = { linked: "in the linked views", below: "below" };
+const NO_KERNEL = "no kernel runs here";
+
+/** Python that opens a text, in the usual names. */
+export const openingCode = (text: string): string => `aw.explore(model, tokenizer, ${JSON.stringify(text)})`;
+
+/** A text in quotes for the footer, isolated from the direction of what stands around it. */
+export function inWords(text: string, most = 60): string {
+  const points = [...text.slice(0, 2 * most)];
+  return `\u2068“${safeText(points.length > most ? `${points.slice(0, most - 1).join("")}…` : text)}”\u2069`;
+}
+
+export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () => Frame): Opening {
+  const answers = createAnswers(ctx, signal, () => heard());
+  const options = (): TextsOptions => ctx.options as TextsOptions;
+  const hasKernel = (): boolean => ctx.model.get("runtime") !== "" && ctx.tiles.status().state !== "no-kernel";
+  let [asked, words] = [null as Record<string, number> | null, ""];
+  const heard = (): void => {
+    if (!asked) return;
+    const done = answers.get("open", asked);
+    const why = answers.failure("open", asked);
+    const { readout, lacks } = frame();
+    // The picture is there; a job is said in the footer, with a button that ends it.
+    lacks(done || why ? null : { ...missingAnswer(answers, "open", asked, inWords(words)), part: true });
+    if (!done && !why) readout.show(`opening: ${inWords(words)}`, false);
+    else
+      readout.show(
+        done ? `Opened ${WHERE[options().opens || "below"]}: ${inWords(words)}` : `Not opened: ${why}`,
+        true,
+      );
+    if (done || why) asked = null;
+  };
+  return {
+    button(at) {
+      const { opens } = options();
+      const title =
+        opens && hasKernel()
+          ? `Show this text ${WHERE[opens]}`
+          : "Copy the Python that opens this text in another view";
+      return h("button.button.open-text", { type: "button", "data-open": String(at), title }, "Open");
+    },
+    open(at, text, button, code = openingCode(text), more = {}) {
+      const { opens, why } = options();
+      if (opens && hasKernel()) {
+        [asked, words] = [{ ...more, at }, text];
+        answers.retry("open", true);
+        heard();
+        return;
+      }
+      const reason = opens && !hasKernel() ? NO_KERNEL : why;
+      void toClipboard(code, button ?? undefined).then((copied) => {
+        if (signal.aborted) return;
+        const what = copied ? "Copied" : "Copy this by hand";
+        frame().readout.show(`${what}${reason ? ` (${reason})` : ""}: ${code}`, true);
+      });
+    },
+  };
+}
