@@ -103,7 +103,7 @@ def test_the_keyboard_chooses_and_layers_are_computed_when_they_are_opened(menu)
     menu.button.focus()
     menu.page.keyboard.press("Enter")
     active = "document.activeElement.getAttribute('aria-activedescendant')"
-    for _ in range(20):
+    for _ in range(60):
         menu.page.keyboard.press("ArrowDown")
         at = menu.page.locator(f'[id="{menu.page.evaluate(active)}"]')
         if at.get_attribute("aria-label") == "value zeroing":

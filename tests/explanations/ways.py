@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,13 @@ class Way:
 
 
 def ways(*, all_options: bool = True) -> list[Way]:
-    """Return every registered method of this package that returns a map, with each of its options to try."""
+    """Return every registered method of this package that returns maps of a stack, with options to try."""
     maps = [
         method
         for method in methods()
-        if method.kind == "map" and method.function.__module__.startswith("attnwidgets.")
+        if method.kind == "map"
+        and method.function.__module__.startswith("attnwidgets.")
+        and "stack" in inspect.signature(method.function).parameters
     ]
     return [
         Way(method.name, options)

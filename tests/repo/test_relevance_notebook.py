@@ -47,7 +47,7 @@ def test_the_numbers_of_the_text(executed):
     assert abs(by_layer[28][0]) < 0.1, "gone within two layers"
     assert by_layer[28][1] > 2.5
     assert "attnlrp: sum 0.68, residual 1.95" in text
-    assert "cp_lrp: sum 2.63, residual 0.00" in text
+    assert re.search(r"cp_lrp: sum 2\.63, residual -?0\.00", text), "zero, but for rounding"
     ranks = dict(re.findall(r"(\S+): rank correlation with leaving words out ([+-][\d.]+)", text))
     assert (ranks["LRP"], ranks["IG"], ranks["grad"]) == ("+0.61", "+0.78", "+0.25")
     unsigned = [float(ranks[name]) for name in ("saliency", "Chefer", "attention")]

@@ -30,7 +30,8 @@ def test_nothing_goes_wrong_and_three_pairs_are_shown(executed):
 
 
 def test_the_numbers_of_the_text(root, executed):
-    printed = notebooks.printed(executed)
+    # Zero, but for rounding, which has another sign on another processor.
+    printed = re.sub(r"-(0\.00)\b", r"+\1", notebooks.printed(executed))
     for line in (
         "'␣is': 1.5% to 41.1%",
         "'␣are': 20.1% to 0.6%",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.circuits.claims.evidence import LeftOut, Others, observed
 from attnwidgets.circuits.claims.grammar import Claim
 from attnwidgets.circuits.claims.roles import KNOWN, Roles, sample_of
 from attnwidgets.statistics.statistic import statistics
@@ -60,6 +59,8 @@ def claim_of_head(trace: Trace, layer: int, head: int) -> Claim:
     Raises:
         LookupError: No statistic can be measured on this text.
     """
+    from attnwidgets.circuits.claims.evidence import LeftOut, Others, observed  # loads torch
+
     shares = (name for name, one in statistics().items() if one.measure is not None and _SHARE in one.scale)
     beyond: dict[str, float] = {}
     sizes = [trace.n_heads(None, number) if number == layer else 0 for number in range(trace.n_layers())]

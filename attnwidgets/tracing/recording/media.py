@@ -94,9 +94,9 @@ def _opened(image: Any) -> Any:
         with Image.open(image) as opened:
             return ImageOps.exif_transpose(opened)  # as it was held
     except UnidentifiedImageError:
-        raise ValueError(f"image={str(image)!r:.80} is a file that holds no picture") from None
+        raise ValueError(f"image={str(image)!r} is a file that holds no picture") from None
     except OSError as error:
-        raise ValueError(f"image={str(image)!r:.80} cannot be read: {error.strerror or error}") from None
+        raise ValueError(f"image={str(image)!r} cannot be read: {error.strerror or error}") from None
 
 
 def _for_reader(pixels: NDArray[np.uint8]) -> Any:

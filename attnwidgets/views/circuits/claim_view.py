@@ -11,8 +11,6 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import spreadsheet_label
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
-from attnwidgets.circuits.patch import patch
-from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.texts_view import TextsView
 from attnwidgets.views.base.view import View
@@ -149,6 +147,10 @@ class ClaimView(TextsView):
 
     def _shown_below(self, result: ClaimResult, text: ClaimText) -> View:
         """Return a view of a text: a map, which goes on to it with its linked views; or of a pair."""
+        # These load torch, which reading a report does not need.
+        from attnwidgets.circuits.patch import patch
+        from attnwidgets.tracing.recording.run import trace as record
+
         model, tokenizer = self._report.model, self._report.tokenizer
         before = next(iter(self.inner), None)
         if not result.causal and isinstance(before, Heatmap) and before.comm is not None:
