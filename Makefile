@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 WORKERS     ?= 2
 FUZZ_SECONDS ?= 60
 MATRIX_TORCH ?= no
-MATRIX_BROWSER ?= no
+MATRIX_WHOLE ?= no
 MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
@@ -226,10 +226,10 @@ browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/n
 
 # Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
 # gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses;
-# MATRIX_BROWSER=yes runs the browser tests as well, with ipywidgets 7.
+# MATRIX_WHOLE=yes runs all tests that CI runs, with ipywidgets 7.
 test-matrix: $(STAMP)/dev
 	@$(PY) tools/matrix.py --out "$(OUT)/matrix" $(if $(filter yes,$(MATRIX_TORCH)),--torch) \
-		$(if $(filter yes,$(MATRIX_BROWSER)),--browser) \
+		$(if $(filter yes,$(MATRIX_WHOLE)),--whole) \
 		--index "$(TORCH_INDEX)" --only "$(MATRIX_ONLY)"
 
 # Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.

