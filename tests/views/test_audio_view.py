@@ -230,3 +230,17 @@ def test_a_token_that_begins_the_text_is_no_word_of_it() -> None:
     recorded = trace(tiny.whisper(), Bins(first=True), audio=tones())
     with pytest.raises(ValueError, match="the decoder wrote no words to align"):
         aw.speech.align(recorded)
+
+
+def test_a_page_with_little_room_holds_the_words_of_all_stacks_before_maps_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = spoken()
+    view = aw.Explorer(shown, layer=1, head=2)
+    monkeypatch.setattr("attnwidgets.views.media.spoken.PAGE_VALUES", 6_000)
+    held = [arguments for topic, arguments, _ in view.answers_for_page() if topic == "heard"]
+    places = {(one["source"], one["layer"], one["head"]) for one in held}
+    heads = (*range(4), "mean", "max")
+    for source in ("attention/word/encoder", "attention/word/cross", "attention/token/cross"):
+        assert places >= {(source, layer, head) for layer in (0, 1) for head in heads}
+    assert "attention/frame/encoder" not in {one["source"] for one in held}

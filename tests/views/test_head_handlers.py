@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
@@ -75,11 +76,15 @@ def answers_of(page):
 
 
 def test_a_page_holds_them_unless_that_takes_long(given, tmp_path, monkeypatch):
-    view = aw.HeadGrid(given(), units=["token"])
-    topics = [(topic, "attention/token/self") for topic in ("statistics", "head_statistics", "patterns")]
-    assert answers_of(view.to_html(tmp_path / "page.html")) == topics
-    monkeypatch.setattr(handlers, "PAGE_CELLS", 3 * 4 * 8 * 8 - 1)
-    assert answers_of(view.to_html(tmp_path / "page.html")) == []
+    view = aw.Explorer(given(), methods=["attention", "rollout"], units=["token"])
+    topics = ("statistics", "head_statistics", "patterns")
+    sources = ["attention/token/self", "rollout/token/self"]
+    page = tmp_path / "page.html"
+    assert sorted(answers_of(view.to_html(page))) == sorted(itertools.product(topics, sources))
+    monkeypatch.setattr(handlers, "PAGE_CELLS", 3 * 8 * 8 - 1)
+    assert answers_of(view.to_html(page)) == [(topic, sources[0]) for topic in topics]
+    monkeypatch.setattr(handlers, "OPENING_CELLS", 3 * 4 * 8 * 8 - 1)
+    assert answers_of(view.to_html(page)) == []
 
 
 @pytest.mark.parametrize(

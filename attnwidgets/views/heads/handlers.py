@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.views.wire.eager import opening_first
 from attnwidgets.views.wire.handlers import Handler
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 PAGE_CELLS = 20_000_000
 """Attention weights of a map above which a page leaves out its statistics: they would take long."""
+OPENING_CELLS = 100_000_000
+"""The same for the map, in the unit, that a view opens with."""
 TRAVELLING_CELLS = 4_000_000
 """Attention weights up to which the patterns travel with the view: they are then read as it is shown."""
 SIMILAR = 20
@@ -183,8 +186,8 @@ def source_of(view: View, name: str) -> Source:
 
 def _for_page(view: View, most: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the sources whose statistics a page holds: fully computed, and not too large."""
-    most = PAGE_CELLS if most is None else most
-    for source in view.sources():
+    for at, source in enumerate(opening_first(view.sources(), view.selection.unit)):
+        limit = most or (PAGE_CELLS if at else OPENING_CELLS)
         cells = len(source.layers) * len(source.heads or (0,)) * source.weights
-        if cells <= most and set(source.ready) == set(source.layers) and statistics_of(source):
+        if cells <= limit and set(source.ready) == set(source.layers) and statistics_of(source):
             yield {"source": source.id}

@@ -169,17 +169,20 @@ def _first(view: View) -> Iterator[dict[str, Any]]:
 
 
 def _for_page(view: View, trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield what a page holds: the map where the view is, and then every layer and head."""
+    """Yield what a page holds: the map where the view is, then every layer and head, of small maps first."""
     first = list(_first(view))
     yield from first
     room = PAGE_VALUES
     columns = sum(not special for special in frame_unit(trace).special)
-    for source in heard_sources(view):
+
+    def rows(source: Source) -> int:
+        return min(len(source.axes()[0]["labels"]), columns)  # padding is not drawn
+
+    for source in sorted(heard_sources(view), key=rows):
         heads = ("-",) if source.heads is None else (*source.heads, "mean", "max")
-        rows = len(source.axes()[0]["labels"]) if source.unit == "word" or source.of_targets else columns
         for layer in source.ready:
             for head in heads:
                 one = {"source": source.id, "layer": layer, "head": head}
-                room -= rows * columns
+                room -= rows(source) * columns
                 if room >= 0 and one not in first:
                     yield one

@@ -215,7 +215,10 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     frame.lacks(now.isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source, special));
     const job = ranking ? null : answers.job(patterns.request()[0]);
     const failed = ranking ? "" : answers.failure(...patterns.request());
-    setText(problem, failed || (job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : ""));
+    setText(
+      problem,
+      failed ? `patterns: ${failed}` : job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : "",
+    );
     setText(count, controls.statistic() ? `by ${controls.statistic()?.title}` : patterns.count());
     if (selectsFirst && ranking && best[0]) {
       selectsFirst = false;

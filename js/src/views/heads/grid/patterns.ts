@@ -121,29 +121,25 @@ export function createPatterns(
     };
   };
 
-  menu.field.hidden = isHidden;
-
   const update = (source: Source): void => {
     const args = { source: source.id };
     place = source.id;
     request = ["patterns", args];
     const answer = answers.get<Patterns>(...request);
-    shown = answer?.meta ?? null;
+    shown = (!isHidden && answer?.meta) || null;
     ranking = null;
+    menu.field.hidden = !shown;
     if (!answer || !shown) return;
-    if (isHidden) {
-      shown = null;
-      return;
-    }
-    const recorded = shown.patterns.filter(({ run, refusal }) => !run && !refusal);
+    const applicable = shown.patterns.filter(({ refusal }) => !refusal);
+    const recorded = applicable.filter(({ run }) => !run);
     const opens = ctx.selection.get("opening");
     const opening = recorded.find(({ words }) => opens?.words === words.replace("token", opens?.unit ?? ""));
-    chosen ||= (opening ?? recorded[0])?.name ?? "";
-    const applicable = shown.patterns.filter(({ refusal }) => !refusal);
+    const isOffered = chosen === SIMILAR || applicable.some(({ name }) => name === chosen);
+    if (!isOffered) chosen = (opening ?? recorded[0])?.name ?? "";
     const likeOne = {
       value: SIMILAR,
       label: "heads like this one",
-      note: "By the Jensen-Shannon divergence of their recorded rows from those of the selected head, mean over queries that are not special. Clark et al. 2019, section 6",
+      note: "By the Jensen-Shannon divergence of recorded rows from the selected head's, mean over queries that are not special. Clark et al. 2019, section 6",
     };
     const items = applicable.map(({ name, title, definition, run }) => ({
       value: name,
