@@ -44,9 +44,9 @@ _STILLS = """
 import json
 from contextlib import suppress
 from pathlib import Path
-from ipywidgets.widgets.widget import _instances
+from attnwidgets.sphinx.cell import open_widgets
 for place in wanted:
-    view = _instances[place]
+    view = open_widgets()[place]
     with suppress(TypeError):  # a slider draws nothing
         view.save(folder + place + ".png", dpi=100)
     described = {"name": view.name, "words": view.describe()}

@@ -38,6 +38,7 @@ WITH_TORCH = (
     "tests/views/test_widget.py",
     "tests/views/test_wire.py",
 )
+OF_THE_CHECKOUT = tuple(f"--ignore=tests/repo/test_{name}.py" for name in ("documents", "package"))
 TOOLS = ("hypothesis", "ipykernel", "nbclient", "pytest")  # of the tests
 OLD_WIDGETS = "ipywidgets 7"
 EXTRAS = ("captum", "demo", "tables")
@@ -267,8 +268,8 @@ class Environment:
         """Run what CI runs; tests inside JupyterLab and Notebook 7 skip themselves on ipywidgets 7."""
         pins = ("--constraint", str(self.folder / "constraints.txt"))
         self.run(*self.pip, *pins, f"{wheel}[bertviz,dev,docs,release]")
-        two_processes = ("tests", "-n", "2", "--dist", "loadfile", "-m", "not browser and not extended")
-        without = self.test(checkout, two_processes)
+        two_processes = ("tests", *OF_THE_CHECKOUT, "-n", "2", "--dist", "loadfile")
+        without = self.test(checkout, (*two_processes, "-m", "not browser and not extended"))
         return f"{without}; in a browser: {self.test(checkout, ('tests', '-m', 'browser and not extended'))}"
 
     def test(self, checkout: Path, tests: tuple[str, ...]) -> str:
