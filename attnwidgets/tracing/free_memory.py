@@ -112,7 +112,9 @@ def spoken_bytes(count: float) -> str:
     return f"{count / size:,.1f} {unit}"
 
 
-def require_room(purpose: str, need: float, device: torch.device | None, remedy: str) -> None:
+def require_room(
+    purpose: str, need: float, device: torch.device | None, remedy: str, *, can_force: bool = True
+) -> None:
     """Raise ValueError if something needs more memory than a device has left, unless checks are disabled.
 
     Args:
@@ -120,12 +122,14 @@ def require_room(purpose: str, need: float, device: torch.device | None, remedy:
         need: Bytes.
         device: The device; None is the CPU.
         remedy: Advice, as a sentence without its end; `force=True` is appended to it.
+        can_force: Whether there is a `force` to pass.
     """
     free = free_bytes(device)
     if free is not None and need > free and not _forced.get():
+        otherwise = ", or pass force=True to run it anyway" if can_force else ""
         raise ValueError(
             f"{purpose} takes about {spoken_bytes(need)}, and {spoken_bytes(free)} are free. "
-            f"{remedy}, or pass force=True to run it anyway."
+            f"{remedy}{otherwise}."
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from attnwidgets._tensors import as_array, is_tensor, kept_dtype
+from attnwidgets.tracing.causal_mask import CausalMask
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class RecordedLayer(SoftmaxLayer):
 
     def _part(self, added: Any) -> Any:
         """Return this sample's part of a mask or bias [batch or 1, head or 1, query or 1, key]."""
+        if isinstance(added, CausalMask):
+            return added.cut(self.keys)
         if not is_tensor(added) or added.dim() != MAPS:
             return added
         part = added[self.sample : self.sample + 1] if added.shape[0] > 1 else added
@@ -99,7 +102,7 @@ class RecordedLayer(SoftmaxLayer):
 
     def settings(self) -> dict[str, Any]:
         """Return this sample's part of the call's mask, scaling, softcap and position bias."""
-        return {name: self._part(value) for name, value in self.call.settings.items()}
+        return {name: self._part(value) for name, value in self.call.kept.items()}
 
     def is_softmax(self) -> bool:
         """Return whether its weights are the softmax's, with no change after it."""
@@ -159,10 +162,13 @@ class RecordedLayer(SoftmaxLayer):
 
         settings = self.settings()
         biases = (settings.get(name) for name in ("position_bias", "mask"))
-        added = [bias for bias in biases if isinstance(bias, torch.Tensor)]
+        added = [bias for bias in biases if bias is not None]
         if self.call.weights is not None or not added:
             return False
-        for rows in blocks(self.queries, sum(part[..., :1, :].nbytes for part in added)):
+        if isinstance(added[-1], CausalMask) and len(added) == 1:
+            return True
+        first = [part_of(part, slice(0, 1), QUERIES) for part in added]
+        for rows in blocks(self.queries, sum(part.nbytes for part in first)):
             total = sum(part_of(part, rows, QUERIES).detach().float() for part in added)
             here = torch.arange(rows.start, rows.stop, device=total.device)
             later = torch.arange(self.keys, device=total.device) > here[:, None]

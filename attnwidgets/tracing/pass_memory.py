@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.causal_mask import LONG_MASK, supports_sdpa
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, less_of, out_of_memory, room_for
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     except (AttributeError, NotImplementedError):  # not a language model
         vocabulary = 0
     kept = 2 * layers * width
-    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + _MASKS * n_tokens**2
+    # Texts of unequal lengths need a mask, see `CausalMask`.
+    masks = 0 if batch == 1 and n_tokens**2 > LONG_MASK and supports_sdpa(model) else _MASKS
+    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + masks * n_tokens**2
     return batch * numbers * _number_bytes(model)
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._tensors import as_tensor, kept_dtype
+from attnwidgets.tracing.causal_mask import whole
+from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
 from attnwidgets.tracing.media.known import know
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
@@ -231,7 +233,7 @@ class Trace:
 
         Raises:
             IndexError: If the layer is out of range; the message names the range.
-            ValueError: If the stack is unknown.
+            ValueError: If the stack is unknown, or the layer does not fit into memory.
         """
         name, number = self._index(layer, stack)
         return as_tensor(self._layer_weights(name, number))
@@ -242,6 +244,15 @@ class Trace:
             weights = self._kept_layer(stack, number)
             if weights is None:
                 source = self.stack_table[stack].layers[number]
+                heads, queries, keys = source.shape
+                require_room(
+                    f"the attention of layer {number} over {queries:,} tokens",
+                    heads * queries * keys * np.dtype(self.dtype).itemsize,
+                    None,
+                    "Read some rows with attention_rows, blocks of them with attention_blocks, or sums with "
+                    "aw.circuits.sentence_attribution(trace, 'attention')",
+                    can_force=False,
+                )
                 weights = self._kept[stack, number] = source.weights().astype(self.dtype, copy=False)
                 held = sum(kept.nbytes for kept in self._kept.values())
                 while held > self.memory and self._kept:
@@ -316,8 +327,12 @@ class Trace:
         query, key = self._recorded(layer, stack).query_key()
         return as_tensor(query), as_tensor(key)
 
-    def attention_settings(self, layer: int, stack: str | None = None) -> dict[str, Any]:
+    def attention_settings(
+        self, layer: int, stack: str | None = None, query: int | None = None
+    ) -> dict[str, Any]:
         """Return a layer's other attention inputs beside queries and keys, as `attention_weights` takes them.
+
+        Of all queries, or of one: a long text's mask is large.
 
         "scaling" multiplies the scores (None: dim ** -0.5) and "softcap" bounds them; "position_bias" and
         "mask" [1, head or 1, query or 1, key] are added to them. Absent ones are None. Only where scores are
@@ -326,7 +341,12 @@ class Trace:
         Raises:
             UnsupportedModelError: If only attention weights are known.
         """
-        return {name: as_tensor(value) for name, value in self._recorded(layer, stack).settings().items()}
+        settings = self._recorded(layer, stack).settings()
+        if query is not None:
+            from attnwidgets.tracing.recording.attention_function import QUERIES, part_of
+
+            settings = {name: part_of(value, [query], QUERIES) for name, value in settings.items()}
+        return {name: as_tensor(whole(value)) for name, value in settings.items()}
 
     def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)

@@ -80,11 +80,11 @@ def attention_row(
     require_trace(trace, "attention_row")
     stack = resolve_stack(trace, stack)
     every_query, every_key = trace.query_key(layer, stack)
-    settings = trace.attention_settings(layer, stack)
     heads, queries, head_dim = every_query.shape
     for name, index, count in (("head", head, heads), ("query", query, queries)):
         if not 0 <= index < count:
             raise IndexError(f"{name} {index} is out of range: layer {layer} has {name} 0 to {count - 1}")
+    settings = trace.attention_settings(layer, stack, query)
     kv_head = head // (heads // every_key.shape[0])
     q, keys = _floats(every_query[head, query]), _floats(every_key[kv_head])
     additive = None if settings.get("additive") is None else _floats(settings["additive"][head])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.causal_mask import LONG_MASK, CausalMask, whole
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -32,6 +33,9 @@ LONG_BYTES = 2**23
 
 BLOCK_BYTES = 2**21
 """Bytes of such a block's weights: fastest if they fit in a CPU's cache."""
+
+FUSED_BYTES = 2**28
+"""Bytes of a call's weights beyond which they are not computed at all, unless they are read: `_fused`."""
 
 NAME = "attnwidgets"
 
@@ -111,6 +115,8 @@ def attention_weights(
 
 def part_of(added: Any, chosen: list[int] | slice, axis: int) -> Any:
     """Return the part of a mask or bias for some heads or queries; an axis of size 1 serves all."""
+    if isinstance(added, CausalMask):
+        return added.rows(chosen) if axis == QUERIES else added
     if not isinstance(added, torch.Tensor) or added.dim() < -axis or added.shape[axis] == 1:
         return added
     return added[..., chosen, :] if axis == QUERIES else added[..., chosen, :, :]
@@ -142,6 +148,45 @@ def map_bytes(query: Tensor, key: Tensor) -> int:
     return query.shape[:-1].numel() * key.shape[-2] * query.element_size()
 
 
+def mask_of(*args: Any, **options: Any) -> Tensor | None:
+    """Return the additive mask that eager attention uses; None for a long text's, where sdpa has none either.
+
+    The attention function then knows from the pass that later keys are hidden.
+    """
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
+    watching = observer.get()
+    if watching is not None and watching.fuses and options.get("allow_is_causal_skip"):
+        queries, keys = options["q_length"], options["kv_length"]
+        if queries == keys and queries * keys > LONG_MASK and sdpa_mask(*args, **options) is None:
+            watching.hides_later = True
+            return None
+    return eager_mask(*args, **options)
+
+
+def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any]) -> Tensor:
+    """Return a call's output [batch, head, query, dim] whose weights nobody reads.
+
+    Those of a long text are computed in blocks of queries, with the bits of `attention_weights`; those of a
+    very long one stay inside torch's fused attention, which is many times as fast and differs in rounding.
+    """
+    if map_bytes(query, key) > FUSED_BYTES and settings["softcap"] is settings["position_bias"] is None:
+        mask = settings["mask"]
+        hides_later = isinstance(mask, CausalMask)
+        return torch.nn.functional.scaled_dot_product_attention(
+            query,
+            repeat_heads(key, query.shape[1]),
+            value,
+            attn_mask=None if hides_later else mask,
+            is_causal=hides_later,
+            scale=settings["scaling"],
+        )
+    output = value.new_empty((*query.shape[:-1], value.shape[-1]))
+    for rows, weights in weights_by_blocks(query, key, settings):
+        output[:, :, rows] = torch.matmul(weights.to(value.dtype), value)
+    return output
+
+
 def attention(
     module: nn.Module,
     query: Tensor,
@@ -171,9 +216,16 @@ def attention(
                 f"{type(module).__name__} passes {name!r} to its attention, which is not supported; "
                 "ignoring it would change what the model computes"
             )
-    settings: dict[str, Any] = {"mask": attention_mask, "scaling": scaling}
-    settings |= {"softcap": softcap, "position_bias": position_bias}
     watching, changing = observer.get(), changer_of(module)
+    mask: Any = attention_mask
+    if mask is None and watching is not None and watching.hides_later:
+        # By the rule of transformers' sdpa attention.
+        asked = others.get("is_causal")
+        is_causal = getattr(module, "is_causal", True) if asked is None else asked
+        if is_causal and query.shape[2] == key.shape[2] > 1:
+            mask = CausalMask(query.shape[2], query.dtype, query.device)
+    settings: dict[str, Any] = {"mask": mask, "scaling": scaling}
+    settings |= {"softcap": softcap, "position_bias": position_bias}
     if (
         watching is not None
         and changing is None
@@ -181,12 +233,10 @@ def attention(
         and is_long(query, key)
         and watching.keep_unread(module, query, key, value, settings)
     ):
-        states = repeat_heads(value, query.shape[1])
-        output = value.new_empty((*query.shape[:-1], value.shape[-1]))
-        for rows, weights in weights_by_blocks(query, key, settings):
-            output[:, :, rows] = torch.matmul(weights.to(value.dtype), states)
+        output = _unread(query, key, repeat_heads(value, query.shape[1]), settings)
         watching.done(module, output)
         return output.transpose(1, 2).contiguous(), None
+    settings["mask"] = whole(mask)
     weights = attention_weights(query, key, **settings)
     plain = weights
     if changing is not None:

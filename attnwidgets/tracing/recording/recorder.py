@@ -13,6 +13,7 @@ import torch
 from attnwidgets._progress import report
 from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.attention_sources import OUTPUTS
+from attnwidgets.tracing.causal_mask import supports_sdpa, whole
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
@@ -21,6 +22,7 @@ from attnwidgets.tracing.recording.attention_function import (
     attention,
     changer_of,
     map_bytes,
+    mask_of,
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
@@ -52,26 +54,37 @@ class Call:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
-        settings: mask, scaling, softcap and position_bias of the call.
+        kept: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
         weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
     name: str
     query: Tensor
     key: Tensor
-    settings: Mapping[str, Any]
+    kept: Mapping[str, Any]
     weights: Tensor | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The same with every mask as a tensor, as `attention_weights` takes them."""
+        return {name: whole(value) for name, value in self.kept.items()}
 
 
 @dataclass
 class Recording:
-    """The calls of one pass, in the order they were made; an observer of the attention function."""
+    """The calls of one pass, in the order they were made; an observer of the attention function.
+
+    `fuses` says that the model is one for transformers' sdpa attention, and `hides_later` that the pass has
+    left out a causal mask as that does.
+    """
 
     names: Mapping[int, str]
     edits: Sequence[Edit] = ()
     listeners: Sequence[Listener] = ()
     readers: Sequence[Reader] = ()
     calls: list[Call] = field(default_factory=list)
+    fuses: bool = False
+    hides_later: bool = False
 
     def see(
         self,
@@ -125,12 +138,12 @@ class Recording:
 
 
 def register() -> None:
-    """Register the attention function with transformers, with the additive mask that eager attention uses."""
+    """Register the attention function and its mask with transformers."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+    from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, eager_mask)
+    AttentionMaskInterface.register(NAME, mask_of)
 
 
 @contextmanager
@@ -150,9 +163,8 @@ def recording(
             weights be held whole.
     """
     register()
-    session = Recording(
-        {id(module): name for name, module in model.named_modules()}, edits, listeners, readers
-    )
+    names = {id(module): name for name, module in model.named_modules()}
+    session = Recording(names, edits, listeners, readers, fuses=supports_sdpa(model))
     token = observer.set(session)
     try:
         with implementation(model, NAME):
@@ -308,7 +320,7 @@ def _difference(
 def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     """Return the implementations that a recorded pass is compared with, in order; None is the user's own."""
     chosen = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if chosen == "eager" and largest > LONG_BYTES and getattr(unpeft(model), "_supports_sdpa", False):
+    if chosen == "eager" and largest > LONG_BYTES and supports_sdpa(model):
         return ("sdpa", "eager")
     return (None, "eager")
 

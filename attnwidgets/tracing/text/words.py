@@ -33,6 +33,7 @@ _NUMERIC = ".,:"
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KANA = re.compile("[\u3040-\u30fa\u30fc-\u30ff]")
 _SHORT = r"Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al"
+_LONGEST = 8  # characters of an abbreviation, and of what is before it
 _ABBREVIATION = re.compile(rf"(?:\b(?:{_SHORT})|(?<![^\W\d_])[A-Z])\.$")
 _ABBREVIATED = re.compile(rf"(?<!\w)(?:(?:[^\W\d_]\.){{2,}}|(?:{_SHORT})\.)(?!\w)")
 _PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
@@ -127,8 +128,9 @@ def sentence_spans(text: str) -> list[Span]:
     """Return the character spans of the sentences of a text, without the blanks between them."""
     ends = []
     for stop in _STOP.finditer(text):
-        before = text[: stop.end()].rstrip()
-        if stop.group()[0] == "." and _ABBREVIATION.search(before):
+        # From near the stop: a search from the beginning would be slow in a long text.
+        near = max(0, stop.end() - _LONGEST)
+        if stop.group()[0] == "." and _ABBREVIATION.search(text, near, stop.end()):
             continue
         ends.append(stop.end())
     spans: list[Span] = []

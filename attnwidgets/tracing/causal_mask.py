@@ -1,0 +1,50 @@
+"""The mask of causal attention over a long text, of which only the rows that are read are ever made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+LONG_MASK = 2**24
+"""Pairs of query and key from which on a causal mask is not made whole: 4,096 tokens."""
+
+
+@dataclass(frozen=True)
+class CausalMask:
+    """The numbers that causal attention adds to its scores [1, 1, query, key]: 0 or the dtype's minimum.
+
+    Args:
+        length: Number of queries and of keys.
+        dtype: Precision of the numbers.
+        device: Where they are made.
+    """
+
+    length: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def rows(self, chosen: Any = slice(None)) -> Tensor:
+        """Return the part of some queries [1, 1, query, key], by a slice or a list of their numbers."""
+        import torch
+
+        keys = torch.arange(self.length, device=self.device)
+        part = torch.zeros((len(keys[chosen]), self.length), dtype=self.dtype, device=self.device)
+        return part.masked_fill_(keys > keys[chosen][:, None], torch.finfo(self.dtype).min)[None, None]
+
+    def cut(self, length: int) -> CausalMask:
+        """Return the mask of the first tokens."""
+        return CausalMask(length, self.dtype, self.device)
+
+
+def whole(added: Any) -> Any:
+    """Return a mask or bias as a tensor; anything else as it is."""
+    return added.rows() if isinstance(added, CausalMask) else added
+
+
+def supports_sdpa(model: Any) -> bool:
+    """Return whether transformers runs a model with torch's fused attention, which takes no causal mask."""
+    return bool(getattr(model, "_supports_sdpa", False))  # PEFT's wrappers pass it on

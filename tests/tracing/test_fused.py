@@ -1,0 +1,124 @@
+"""A very long text is recorded through torch's fused attention, without a whole mask: the same numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from attnwidgets.explanations.mixing.attention_row import attention_row
+from attnwidgets.tracing import pass_memory
+from attnwidgets.tracing.causal_mask import CausalMask
+from attnwidgets.tracing.recording import attention_function
+from attnwidgets.tracing.recording.run import trace
+from tests.tracing import tiny
+from tests.tracing.test_rows import Largest, long_ids, long_model
+
+IDS = long_ids(61)
+WITHOUT_MASK = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3")
+# Layers with a window have a mask, others none.
+MIXED = hf.Gemma3TextConfig(
+    vocab_size=tiny.VOCAB, **tiny.SMALL | tiny.GQA | {"num_hidden_layers": 6}, sliding_window=4
+)
+
+
+def fused(model: Any, *texts: Any, **options: Any) -> Any:
+    """Return a trace of a text that is taken for a very long one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("LONG_BYTES", "FUSED_BYTES", "LONG_MASK"):
+            patch.setattr(attention_function, name, 0)
+        return trace(model, None, *texts, **options)
+
+
+def kept_mask(found: Any, layer: int = 0, stack: str = "self") -> Any:
+    return found.stack_table[stack].layers[layer].settings()["mask"]
+
+
+def assert_alike(found: Any, expected: Any) -> None:
+    """Assert that two traces have the same numbers but for rounding, and the same masks."""
+    for stack in expected.stacks:
+        for layer in range(expected.n_layers(stack)):
+            ours, theirs = (one.attention_layer(layer, stack) for one in (found, expected))
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+            ours, theirs = (one.attention_settings(layer, stack)["mask"] for one in (found, expected))
+            assert ours is theirs is None or torch.equal(*torch.broadcast_tensors(ours, theirs))
+    if expected.logits is not None:
+        torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", tiny.TEXT)
+def test_text_models(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family])
+    found, expected = fused(model, IDS), trace(model, None, IDS)
+    for layer in range(expected.n_layers()):
+        assert isinstance(kept_mask(found, layer), CausalMask) == (family in WITHOUT_MASK)
+    assert found.is_causal() == expected.is_causal()
+    assert_alike(found, expected)
+
+
+def test_layers_with_and_without_a_window() -> None:
+    model = tiny.build(lambda: hf.Gemma3ForCausalLM(MIXED))
+    found = fused(model, IDS)
+    whole = ["full" in kind for kind in MIXED.layer_types]
+    assert [isinstance(kept_mask(found, layer), CausalMask) for layer in range(6)] == whole
+    assert any(whole)
+    assert not all(whole)
+    assert_alike(found, trace(model, None, IDS))
+
+
+@pytest.mark.parametrize("family", tiny.SEQ2SEQ)
+def test_encoder_decoders(family: str) -> None:
+    model = tiny.build(tiny.SEQ2SEQ[family])
+    assert_alike(fused(model, IDS, max_new_tokens=4), trace(model, None, IDS, max_new_tokens=4))
+
+
+def test_texts_of_unequal_lengths_have_a_mask() -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    padded = [IDS[:20] + [0] * 41, IDS]
+    present = [[1] * 20 + [0] * 41, [1] * 61]
+    short, long = fused(model, input_ids=padded, attention_mask=present)
+    assert isinstance(kept_mask(short), torch.Tensor)
+    assert_alike(short, trace(model, None, IDS[:20]))
+    assert_alike(long, trace(model, None, IDS))
+
+
+def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
+    model = tiny.build(long_model)
+    ids = long_ids(3000)
+    found, expected = fused(model, ids), trace(model, None, ids)
+    with Largest() as largest:
+        row = attention_row(found, 1, 3, 1234)
+        rows = found.attention_rows(1, [3], [1234])
+        assert found.is_causal()
+    assert largest.numbers < 200 * len(ids)
+    np.testing.assert_allclose(
+        row.weights, expected.attention_rows(1, [3], [1234])[0, 0], rtol=1e-3, atol=1e-7
+    )
+    torch.testing.assert_close(rows, expected.attention_rows(1, [3], [1234]), rtol=1e-3, atol=1e-7)
+
+
+def test_an_intervention_and_gradients_see_the_mask() -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    found, expected = fused(model, IDS), trace(model, None, IDS)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("LONG_BYTES", "FUSED_BYTES", "LONG_MASK"):
+            patch.setattr(attention_function, name, 0)
+        changed = found.rerun(aw.suppress(found, 2, 5))
+        saliency = aw.saliency(found, target=7)
+    torch.testing.assert_close(
+        changed.logits, expected.rerun(aw.suppress(expected, 2, 5)).logits, rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(saliency.values, aw.saliency(expected, target=7).values, rtol=1e-3, atol=1e-7)
+
+
+def test_the_memory_that_is_asked_for_counts_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.build(tiny.TEXT["Llama"])
+    one, two = ({"input_ids": torch.zeros((count, 61), dtype=torch.long)} for count in (1, 2))
+    before = [pass_memory.recording_bytes(model, inputs) for inputs in (one, two)]
+    monkeypatch.setattr(pass_memory, "LONG_MASK", 0)
+    assert pass_memory.recording_bytes(model, one) == before[0] - 3 * 61**2 * 4
+    assert pass_memory.recording_bytes(model, two) == before[1]
