@@ -14,6 +14,7 @@ from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.concepts.refit import Refit, require_room, with_ones
 from attnwidgets.concepts.states import BATCH
 from attnwidgets.concepts.text_gradients import gradient_products, parameter_names
+from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.explanations.targets.resolve import CLASSES, class_names
 from attnwidgets.tracing.free_memory import forced
 
@@ -115,9 +116,11 @@ def influence(
         read, asked = texts_of(train, PURPOSE, "train"), texts_of(tests, PURPOSE, "tests")
         learnt = Inputs(model, tokenizer, read, PURPOSE)
         shown = Inputs(learnt.first.model, learnt.first.tokenizer, asked, PURPOSE)
+        sample = None if is_trace(read[0]) else learnt.first
         if of == "gradients":
             found = _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
-            return replace(found, notes=(*_about(read, asked, found.train_labels), *found.notes))
+            about = _about(read, asked, found.train_labels)
+            return replace(found, notes=(*about, *found.notes), _sample=sample)
         reading = read_head(learnt, batch_size=batch_size)
         test_reading = read_head(shown, batch_size=batch_size)
         classes = reading.classes
@@ -136,7 +139,8 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
-        return replace(found, notes=(*_about(read, asked, found.train_labels), *found.notes))
+        about = _about(read, asked, found.train_labels)
+        return replace(found, notes=(*about, *found.notes), _sample=sample)
 
 
 def of_features(

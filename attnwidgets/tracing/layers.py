@@ -102,7 +102,7 @@ class RecordedLayer(SoftmaxLayer):
 
     def settings(self) -> dict[str, Any]:
         """Return this sample's part of the call's mask, scaling, softcap and position bias."""
-        return {name: self._part(value) for name, value in self.call.kept.items()}
+        return {name: self._part(value) for name, value in self.call.settings.items()}
 
     def is_softmax(self) -> bool:
         """Return whether its weights are the softmax's, with no change after it."""

@@ -172,6 +172,39 @@ def test_a_text_opens_in_the_linked_views_by_the_kernel(open_page):
     assert page.evaluate("() => sent.find(({topic}) => topic === 'open').args") == {"at": number}
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_are_coloured_and_say_their_number(scheme, page_of):
+    sample = aw.trace(random_classifier(), tiny.wordpiece(), "the cat sat.")
+    classes = tuple(sample.model.config.id2label.values())[:2]
+    texts = ["the new cat sat.", "the cat <b>sat</b>", *HOSTILE[:3]]
+    taught = influence(texts, texts[:2], classes, sample=sample)
+    page = page_of(taught.view(), color_scheme=scheme)
+    test = page.locator(".aw-taught-test")
+    word = test.locator(".aw-concept-word", has_text="cat")
+    word.wait_for()
+    assert test.inner_text() == texts[0]
+    words = aw.lrp(aw.trace(sample.model, sample.tokenizer, texts[0]), target=taught.test_labels[0]).to("word")
+    number = words.values[words.labels.index("cat")]
+    word.hover()
+    side = "against" if number < 0 else "for"
+    said = readout(page, "taught")
+    assert said.endswith(f", {side} {taught.test_labels[0]}")
+    assert float(said.split(": ")[1].split(",")[0].replace("−", "-")) == pytest.approx(number, rel=0.06)
+    assert page.locator(".aw-taught b b").count() == 0
+    fills = page.locator(".aw-taught-row .aw-concept-word").evaluate_all(
+        "(words) => words.map((word) => getComputedStyle(word).backgroundColor)"
+    )
+    assert len(set(fills)) > 3
+    page.locator(".aw-taught-choice").first.hover()
+    assert "training texts" in readout(page, "taught")
+    page.get_by_role("combobox", name="test").click()
+    page.get_by_role("option").nth(1).click()
+    page.wait_for_function(
+        "(text) => document.querySelector('.aw-taught-test').innerText === text", arg=texts[1]
+    )
+    assert test.locator(".aw-concept-word").count() == 0, "a page holds the words of the test it opens with"
+
+
 @pytest.mark.parametrize("width", [480, 760, 1200])
 def test_nothing_overlaps_or_is_cut_at_any_width(width, page_of):
     views = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,6 +67,7 @@ def influence(
     tests: Sequence[str] = ("a test", "another test"),
     names: Sequence[str] = ("negative", "positive"),
     notes: Sequence[str] = (),
+    sample: Any = None,
 ) -> Influence:
     """Influence on a head that is fitted to features at random."""
     rng = np.random.default_rng(2)
@@ -84,7 +85,7 @@ def influence(
         test_labels=tuple(names[int(one)] for one in own),
         train_labels=tuple(names[int(one)] for one in labels),
         of="head", measure="loss", l2=0.05, agreement=1.0, agreement_train=0.9, gradient_norm=0.1, model="m",
-        notes=tuple(notes), _refit=refit, _tests=(shown, own),
+        notes=tuple(notes), _refit=refit, _tests=(shown, own), _sample=sample,
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
     torch.testing.assert_close(rows, expected.attention_rows(1, [3], [1234]), rtol=1e-3, atol=1e-7)
 
 
-def test_an_intervention_and_gradients_see_the_mask() -> None:
+def test_blocks_that_run_again_an_intervention_and_gradients_have_the_mask() -> None:
     model = tiny.build(tiny.TEXT["Llama"])
     found, expected = fused(model, IDS), trace(model, None, IDS)
     with pytest.MonkeyPatch.context() as patch:
@@ -109,10 +109,14 @@ def test_an_intervention_and_gradients_see_the_mask() -> None:
             patch.setattr(attention_function, name, 0)
         changed = found.rerun(aw.suppress(found, 2, 5))
         saliency = aw.saliency(found, target=7)
+        zeroed = aw.value_zeroing(found).layer(1)
+        traced = aw.circuits.lens(found)
     torch.testing.assert_close(
         changed.logits, expected.rerun(aw.suppress(expected, 2, 5)).logits, rtol=1e-4, atol=1e-5
     )
     np.testing.assert_allclose(saliency.values, aw.saliency(expected, target=7).values, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(zeroed, aw.value_zeroing(expected).layer(1), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(traced.entropy, aw.circuits.lens(expected).entropy, rtol=1e-4, atol=1e-6)
 
 
 def test_the_memory_that_is_asked_for_counts_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,42 @@ def test_leaving_a_text_out_is_a_true_refit_and_pages_hold_those_that_are_listed
     )
 
 
+WORDS = ("the new cat sat.", "the   cat\nsat", "[CLS] cat", "\u202ethe <b>cat</b>")
+
+
+def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
+    classes = tuple(trace.model.config.id2label.values())[:2]
+    taught = influence(WORDS, WORDS[:2], classes, sample=trace)
+    for method in ("lrp", "saliency"):
+        view = taught.view(method=method)
+        found = asked(view, "strips", test=1)
+        shown = asked(view, "influence", test=1)
+        texts = {train: WORDS[train] for train in [*shown["helpful"], *shown["harmful"]]}
+        assert set(found["train"]) == set(map(str, texts))
+        rows = [(found["train"][str(at)], text, taught.train_labels[at]) for at, text in texts.items()]
+        for parts, text, label in [*rows, (found["test"], WORDS[1], taught.test_labels[1])]:
+            assert "".join(word for word, _ in parts) == text
+            read = aw.trace(trace.model, trace.tokenizer, text)
+            expected = aw.explain(read, method, target=label).to("word")
+            special = expected.axis.units["word"].special
+            values = [value for value, apart in zip(expected.values, special, strict=True) if not apart]
+            coloured = [value for _, value in parts if value is not None]
+            np.testing.assert_allclose(coloured, values, rtol=1e-5)
+    pages = [args for topic, args, _ in taught.view(test=1).answers_for_page() if topic == "strips"]
+    assert pages == [{"test": 1}]
+
+
+def test_words_are_plain_where_no_method_or_no_model_is(trace):
+    for view in (influence().view(), influence(sample=trace).view(method=None)):
+        assert view.options["colouredBy"] == ""
+        with pytest.raises(LookupError):
+            asked(view, "strips", test=0)
+    with pytest.raises(ValueError, match="method 'lpr' is unknown.*lrp"):
+        influence(sample=trace).view(method="lpr")
+    with pytest.raises(ValueError, match="returns no attributions"):
+        influence().view(method="rollout")
+
+
 def test_influence_by_gradients_has_no_refit_and_no_distance():
     view = gradients().view()
     assert asked(view, "tests")["measured"] is None

@@ -13,7 +13,7 @@ import torch
 from attnwidgets._progress import report
 from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.attention_sources import OUTPUTS
-from attnwidgets.tracing.causal_mask import supports_sdpa, whole
+from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
@@ -54,20 +54,15 @@ class Call:
         name: The module's name in the model.
         query: [batch, head, query, dim] after any rotary embedding.
         key: [batch, kv head, key, dim].
-        kept: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
+        settings: mask, scaling, softcap and position_bias of the call; a long text's mask as a `CausalMask`.
         weights: [batch, head, query, key], kept only if an edit makes them differ from those that follow.
     """
 
     name: str
     query: Tensor
     key: Tensor
-    kept: Mapping[str, Any]
+    settings: Mapping[str, Any]
     weights: Tensor | None = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The same with every mask as a tensor, as `attention_weights` takes them."""
-        return {name: whole(value) for name, value in self.kept.items()}
 
 
 @dataclass
@@ -152,6 +147,8 @@ def recording(
     edits: Sequence[Edit] = (),
     listeners: Sequence[Listener] = (),
     readers: Sequence[Reader] = (),
+    *,
+    fuses: bool = False,
 ) -> Iterator[Recording]:
     """Switch a model to the recording attention function for the duration.
 
@@ -161,10 +158,12 @@ def recording(
         listeners: Called after every attention call with its head outputs.
         readers: Called at every attention call with its values. Unlike edits, they do not make a long text's
             weights be held whole.
+        fuses: Whether a long text's causal mask may be left out, as for sdpa. Not where blocks are to run
+            again by themselves: they are given the mask.
     """
     register()
     names = {id(module): name for name, module in model.named_modules()}
-    session = Recording(names, edits, listeners, readers, fuses=supports_sdpa(model))
+    session = Recording(names, edits, listeners, readers, fuses=fuses and supports_sdpa(model))
     token = observer.set(session)
     try:
         with implementation(model, NAME):
@@ -227,7 +226,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
     try:
-        with recording(model, readers=[_progress_of(model)]) as session:
+        with recording(model, readers=[_progress_of(model)], fuses=True) as session:
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
         # A KeyError comes from modules that choose their attention class by the implementation's name.

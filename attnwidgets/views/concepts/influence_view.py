@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
+from attnwidgets.views.concepts.coloured_texts import coloured
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
 
@@ -43,15 +45,21 @@ class InfluenceView(TextsView):
     refit" fits the head again without it and says what the test's measure was before and is then, beside the
     estimate; this needs a running kernel, except for texts that a page holds. A text opens with a click.
 
+    The words of these texts are coloured by what speaks for the text's own label and against it, each text on
+    a scale of its own. This runs the model on the texts that are shown; until then, and in a page for other
+    tests than the shown one, texts are plain.
+
     Args:
         shown: What `aw.concepts.influence` returned.
         test: Number of the test that is shown at first.
+        method: Name of the method whose attributions colour the words (`aw.methods()`), None: they are plain.
         linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
             shown in it, and in the views that are linked with it. None: opening a text copies the line of
             Python that does.
 
     Raises:
         TypeError: `shown` is no influence, or `linked` is no view of a trace.
+        ValueError: There is no such method, or it returns no attributions.
         IndexError: There is no such test.
     """
 
@@ -59,18 +67,32 @@ class InfluenceView(TextsView):
     PARTS = ("concepts",)
 
     def __init__(
-        self, shown: Any, *, test: int = 0, linked: Any = None, **options: Unpack[TitleOptions]
+        self,
+        shown: Any,
+        *,
+        test: int = 0,
+        method: str | None = "lrp",
+        linked: Any = None,
+        **options: Unpack[TitleOptions],
     ) -> None:
         if not isinstance(shown, Influence):
             raise TypeError(
                 f"InfluenceView() shows what aw.concepts.influence returned, not {type(shown).__name__}."
             )
+        from attnwidgets.explanations.registry.registry import methods
+
         self._influence = shown
+        colours = None if method is None else methods()[method]
+        if colours is not None and colours.kind != "attributions":
+            raise ValueError(f"method={method!r} returns no attributions, which colour a text.")
+        self._sample = shown._sample  # noqa: SLF001 - a part of its class
+        self._method = None if self._sample is None else colours
         self._test = position(test, range(len(shown.tests)), "test")
         super().__init__(linked, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        return {**super()._own_options(), "test": self._test}
+        by = "" if self._method is None else self._method.name.replace("_", " ")
+        return {**super()._own_options(), "test": self._test, "colouredBy": by}
 
     def influence(self, train: int, test: int | None = None) -> float:
         """Return an influence that the view shows; positive is harmful.
@@ -94,10 +116,12 @@ class InfluenceView(TextsView):
 
     def _handlers(self) -> Mapping[str, Handler]:
         refits = {"refit": Handler(self._refit, runs_model=True, for_page=self._quick)}
+        strips = {"strips": Handler(self._strips, runs_model=True, for_page=self._first)}
         return {
             **super()._handlers(),
             "tests": Handler(self._tests),
             "influence": Handler(self._data, for_page=self._shown_tests, prefetched=self._first),
+            **({} if self._method is None else strips),
             **({} if self._influence.measured is None else refits),
         }
 
@@ -142,12 +166,7 @@ class InfluenceView(TextsView):
         at, _ = self._at(test, 0)
         row = shown.values[at]
         known = np.where(np.isfinite(row), row, 0.0)
-        lists = {
-            word: [
-                int(one) for one in np.argsort(sign * known, kind="stable")[:MOST] if sign * known[one] < 0
-            ]
-            for word, sign in (("helpful", 1), ("harmful", -1))
-        }
+        lists = self._listed(at)
         points = sorted({*self._points(known), *lists["helpful"], *lists["harmful"]})
         meta = {
             **lists,
@@ -161,14 +180,37 @@ class InfluenceView(TextsView):
         }
         return meta, []
 
+    def _listed(self, test: int) -> dict[str, list[int]]:
+        """Return the numbers of the training texts that are listed, helpful and harmful."""
+        row = self._influence.values[test]
+        known = np.where(np.isfinite(row), row, 0.0)
+        return {
+            word: [int(at) for at in np.argsort(sign * known, kind="stable")[:MOST] if sign * known[at] < 0]
+            for word, sign in (("helpful", 1), ("harmful", -1))
+        }
+
+    def _strips(self, test: int) -> Answer:
+        """Answer with the coloured words of a test and of the texts listed for it (`Coloured`)."""
+        shown, method = self._influence, self._method
+        at, _ = self._at(test, 0)
+        if method is None:
+            raise LookupError("no method colours the words: give method=.")
+        listed_texts = sorted({one for ones in self._listed(at).values() for one in ones})
+        wanted = [(shown.tests[at], shown.test_labels[at])]
+        wanted += [(shown.train[one], shown.train_labels[one]) for one in listed_texts]
+        parts = [
+            coloured(self._sample, text, method.name, label)
+            for text, label in progress(wanted, "colouring texts")
+        ]
+        return {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}, []
+
     def _quick(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
         refit = self._influence._refit  # noqa: SLF001 - a part of its class
         if refit is None or refit.features.size > _QUICK:
             return
         test = self.options["test"]
-        meta, _ = self._data(test)
-        for train in [*meta["helpful"], *meta["harmful"]]:
+        for train in (one for ones in self._listed(test).values() for one in ones):
             yield {"test": test, "train": train}
 
     def _refit(self, test: int, train: int) -> Answer:

@@ -10,6 +10,7 @@ import { createSegments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
 import {
+  type Coloured,
   type InfluenceOptions,
   type Influential,
   nearestPoint,
@@ -19,7 +20,7 @@ import {
   topOf,
 } from "./influence.ts";
 import { type Against, drawScatter, type Place } from "./scatter.ts";
-import { showNotes, textStrip } from "./texts.ts";
+import { colouredStrip, type Part, showNotes, textStrip } from "./texts.ts";
 
 /** Width in px from which the scatter stands beside the lists, and its height below them. */
 const [WIDE, LOW] = [960, 120];
@@ -35,6 +36,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   let chosen = -1; // index among the points
   let hovered = -1;
   let asked: { test: number; train: number } | null = null; // whose refit was asked for
+  let coloured: Coloured | null = null;
   let places: Place[] = [];
   let [width, height] = [0, 0];
   const tests = createMenu("test", signal, (value) => {
@@ -123,6 +125,9 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     frame.readout.show(at >= 0 ? nameOf(at) : `${taught.train.toLocaleString("en")} training texts${agreement}`, true);
   };
 
+  const stripOf = (text: string, parts: readonly Part[] | undefined): HTMLElement =>
+    parts ? colouredStrip(text, parts, ctx.theme) : textStrip(text);
+
   const drawLists = (): void => {
     if (!what) return;
     const top = topOf(what.influence) || 1;
@@ -145,7 +150,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
           bar,
           h("span.concept-value", signedWords(value, top)),
           opening.button(train),
-          textStrip(text),
+          stripOf(text, coloured?.train[train]),
         );
       });
       const none = h("div.concept-more", `No training text is ${name} here.`);
@@ -215,9 +220,15 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     frame.lacks(answer ? null : missing);
     taught = head?.meta ?? null;
     what = answer?.meta ?? null;
+    const { colouredBy } = options();
+    const colours = answer && colouredBy ? answers.get<Coloured>("strips", { test }) : undefined;
+    coloured = colours?.meta ?? null;
     const model = taught?.model ? ` · ${taught.model}` : "";
+    const job = answers.job("strips");
+    const counted = job?.total ? ` ${job.done} of ${job.total}` : "";
+    const words = coloured ? ` · words: ${colouredBy} for the text’s label` : job ? ` · ${job.text}${counted}` : "";
     frame.show(
-      taught ? `of ${taught.train.toLocaleString("en")} training texts, by ${taught.of}${model}` : "",
+      taught ? `of ${taught.train.toLocaleString("en")} training texts, by ${taught.of}${model}${words}` : "",
       "influence",
     );
     copy.show();
@@ -227,8 +238,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
       String(test),
     );
     const text = taught.tests[test] ?? "";
-    if (testText.title !== text || testText.childElementCount === 0) setChildren(testText, textStrip(text));
-    testText.title = text;
+    setChildren(testText, stripOf(text, coloured?.test));
     const label = safeText(taught.labels[test] ?? "");
     assign(testLabel, { hidden: label === "", title: label });
     setText(testLabel, label);
@@ -254,6 +264,20 @@ export const renderInfluenceView = view((ctx, root, signal) => {
         opening.open(train, what.texts[what.points.indexOf(train)] ?? "", button);
       } else if (row) choose(Number(row.dataset.at));
     },
+  });
+  /** The word under the pointer, with its number. */
+  const readWord = (target: Element): void => {
+    const word = target.closest<HTMLElement>("[data-value]");
+    if (!word || !what || !taught) return;
+    const row = word.closest<HTMLElement>("[data-at]");
+    const label = (row ? what.labels[Number(row.dataset.at)] : taught.labels[options().test]) ?? "";
+    const value = Number(word.dataset.value);
+    const side = label ? `${value < 0 ? "against" : "for"} ${safeText(label)}` : options().colouredBy;
+    frame.readout.show(`${inWords(word.textContent ?? "")}: ${signedWords(value, Math.abs(value))}, ${side}`, true);
+  };
+  on(root, signal, {
+    pointerover: ({ target }) => readWord(target as Element),
+    pointerout: ({ target }) => (target as Element).closest("[data-value]") && say(),
   });
   on(refit, signal, {
     click() {

@@ -3,6 +3,7 @@
 import type { TextsOptions } from "../base/openText.ts";
 import { decimal } from "../circuits/words.ts";
 import type { Row } from "./concepts.ts";
+import type { Part } from "./texts.ts";
 
 export interface Taught {
   tests: string[];
@@ -40,9 +41,18 @@ export interface Refitted {
   change: number | null;
 }
 
+/** The words of a test and of the texts that are listed for it, by what they do to each text's own label. */
+export interface Coloured {
+  test: Part[];
+  /** By the number of the training text. */
+  train: Record<string, Part[]>;
+}
+
 export interface InfluenceOptions extends TextsOptions {
   /** Number of the test that is shown. */
   test: number;
+  /** The method whose attributions colour words; "": none does. */
+  colouredBy: string;
 }
 
 /** A signed number with as many decimals as the largest needs for two digits. */
