@@ -183,7 +183,8 @@ def test_words_are_coloured_and_say_their_number(scheme, page_of):
     word = test.locator(".aw-concept-word", has_text="cat")
     word.wait_for()
     assert test.inner_text() == texts[0]
-    words = aw.lrp(aw.trace(sample.model, sample.tokenizer, texts[0]), target=taught.test_labels[0]).to("word")
+    read = aw.trace(sample.model, sample.tokenizer, texts[0])
+    words = aw.lrp(read, target=taught.test_labels[0]).to("word")
     number = words.values[words.labels.index("cat")]
     word.hover()
     side = "against" if number < 0 else "for"

@@ -224,7 +224,7 @@ def test_words_are_plain_where_no_method_or_no_model_is(trace):
         assert view.options["colouredBy"] == ""
         with pytest.raises(LookupError):
             asked(view, "strips", test=0)
-    with pytest.raises(ValueError, match="method 'lpr' is unknown.*lrp"):
+    with pytest.raises(ValueError, match=r"method 'lpr' is unknown.*lrp"):
         influence(sample=trace).view(method="lpr")
     with pytest.raises(ValueError, match="returns no attributions"):
         influence().view(method="rollout")

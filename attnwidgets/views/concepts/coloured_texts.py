@@ -30,7 +30,8 @@ def coloured(sample: Trace, text: str, method: str, target: Any) -> list[Part]:
     from attnwidgets.tracing.recording.run import trace
 
     read = trace(sample.model, sample.tokenizer, text, truncation=True)
-    by_word: Any = explain(read, method, **({} if target in (None, "") else {"target": target})).to("word")
+    found: Any = explain(read, method, **({} if target in (None, "") else {"target": target}))
+    by_word = found.to("word")
     unit = by_word.axis.units["word"]
     words = [
         (label, float(value))
