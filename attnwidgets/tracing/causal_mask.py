@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 LONG_MASK = 2**24
 """Pairs of query and key from which on a causal mask is not made whole: 4,096 tokens."""
+_AXES = 4  # of a mask or bias: batch, head, query, key
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,12 @@ class CausalMask:
         return CausalMask(length, self.dtype, self.device)
 
 
-def whole(added: Any) -> Any:
-    """Return a mask or bias as a tensor; anything else as it is."""
-    return added.rows() if isinstance(added, CausalMask) else added
+def whole(added: Any, query: int | None = None) -> Any:
+    """Return a mask or bias [..., query, key] as a tensor, of one query if one is given; else as it is."""
+    if isinstance(added, CausalMask):
+        return added.rows(slice(None) if query is None else [query])
+    per_query = query is not None and getattr(added, "ndim", 0) == _AXES and added.shape[-2] > 1
+    return added[..., [query], :] if per_query else added
 
 
 def supports_sdpa(model: Any) -> bool:

@@ -342,11 +342,7 @@ class Trace:
             UnsupportedModelError: If only attention weights are known.
         """
         settings = self._recorded(layer, stack).settings()
-        if query is not None:
-            from attnwidgets.tracing.recording.attention_function import QUERIES, part_of
-
-            settings = {name: part_of(value, [query], QUERIES) for name, value in settings.items()}
-        return {name: as_tensor(whole(value)) for name, value in settings.items()}
+        return {name: as_tensor(whole(value, query)) for name, value in settings.items()}
 
     def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)

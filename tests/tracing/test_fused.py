@@ -90,7 +90,9 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
     model = tiny.build(long_model)
     ids = long_ids(3000)
     found, expected = fused(model, ids), trace(model, None, ids)
+    mask = expected.attention_settings(1)["mask"]
     with Largest() as largest:
+        assert torch.equal(found.attention_settings(1, query=1234)["mask"], mask[..., [1234], :])
         row = attention_row(found, 1, 3, 1234)
         rows = found.attention_rows(1, [3], [1234])
         assert found.is_causal()
