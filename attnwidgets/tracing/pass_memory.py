@@ -9,6 +9,7 @@ import torch
 
 from attnwidgets.tracing.causal_mask import LONG_MASK, supports_sdpa
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, less_of, out_of_memory, room_for
+from attnwidgets.tracing.recording.attention_function import changers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MAPS_HELD = 2  # attention weights, and what the softmax or the next product keeps of them
 _MAPS_KEPT = 5  # if they are kept: their gradients, and copies of both in float64
+_MAPS_CHANGED = 3  # with an intervention: scores, weights, and the changed ones
 _SLACK = 1.25  # the estimate is rough: only needs well above the free memory are refused
 _MASKS = 3  # of eager attention [query, key]: as numbers, as booleans, and of sliding windows
 _LOGITS = 3  # the recorded ones, those of the plain pass that checks them, and the trace's own
@@ -59,8 +61,8 @@ def _sizes(model: nn.Module, trace: Trace) -> tuple[int, list[tuple[int, ...]], 
 def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     """Estimate the bytes that a recorded pass takes: what is kept of it, and what it holds while it runs.
 
-    Attention weights are computed in blocks of queries, so they hardly count. Of a sound, the largest are
-    the first convolution's states of all samples. 0 if there is neither text nor sound.
+    Attention weights are computed in blocks of queries, so they hardly count unless they are changed. Of a
+    sound, the largest are the first convolution's states of all samples. 0 without text or sound.
     """
     batch, n_tokens, config = _text_of(model, inputs)
     if not n_tokens:
@@ -73,7 +75,10 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     kept = 2 * layers * width
     # Texts of unequal lengths need a mask, see `CausalMask`.
     masks = 0 if batch == 1 and n_tokens**2 > LONG_MASK and supports_sdpa(model) else _MASKS
-    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + masks * n_tokens**2
+    # What changes attention is given the weights of a whole layer.
+    changes = any(changer.active for changer in changers.get())
+    maps = _MAPS_CHANGED * int(getattr(config, "num_attention_heads", 0) or 0) if changes else 0
+    numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + (masks + maps) * n_tokens**2
     return batch * numbers * _number_bytes(model)
 
 

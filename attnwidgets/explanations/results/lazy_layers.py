@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first
 from attnwidgets.explanations.results.vectors import vector_of
+from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.row_selection import BLOCK_BYTES, blocks, numbers, positions
 
 if TYPE_CHECKING:
@@ -195,6 +197,7 @@ class LazyLayers(Explanation):
 
         Raises:
             IndexError: If this map has no such layer; negative numbers count from the last one.
+            ValueError: If the layer does not fit into memory.
         """
         number = self.layers[position(layer, self.layers, "layer")]
         values = self._cache.get(number)
@@ -202,11 +205,28 @@ class LazyLayers(Explanation):
             with self._lock:
                 values = self._cache.get(number)
                 if values is None:
+                    self._require_room(number)
                     values = self._require_fit(number, as_floats(self._compute(number), self.dtype))
                     if self._keep:
                         self._cache[number] = values
                     self._done.add(number)
         return values
+
+    def _require_room(self, number: int) -> None:
+        """Raise ValueError if a layer does not fit into memory, before it is computed."""
+        size = np.dtype(self.dtype).itemsize * math.prod(self.shape[1:])
+        if size < _LARGE:
+            return
+        coarse = self.unit != "sentence" and all("sentence" in axis.units for axis in (self.query, self.key))
+        coarser = ", take a coarser unit (.to('sentence'))" if coarse else ""
+        sizes = " x ".join(f"{count:,}" for count in self.shape[1:])
+        require_room(
+            f"layer {number} of {self.method}, {sizes} numbers,",
+            size,
+            None,
+            f"Read some rows with .rows(layer, heads, queries){coarser}",
+            can_force=False,
+        )
 
     @property
     def knows_rows(self) -> bool:
