@@ -28,13 +28,14 @@ class CausalMask:
     dtype: torch.dtype
     device: torch.device
 
-    def rows(self, chosen: Any = slice(None)) -> Tensor:
+    def rows(self, chosen: Any = slice(None), keys: slice = slice(None)) -> Tensor:
         """Return the part of some queries [1, 1, query, key], by a slice or a list of their numbers."""
         import torch
 
-        keys = torch.arange(self.length, device=self.device)
-        part = torch.zeros((len(keys[chosen]), self.length), dtype=self.dtype, device=self.device)
-        return part.masked_fill_(keys > keys[chosen][:, None], torch.finfo(self.dtype).min)[None, None]
+        numbers = torch.arange(self.length, device=self.device)
+        later = numbers[keys] > numbers[chosen][:, None]
+        part = torch.zeros(later.shape, dtype=self.dtype, device=self.device)
+        return part.masked_fill_(later, torch.finfo(self.dtype).min)[None, None]
 
     def cut(self, length: int) -> CausalMask:
         """Return the mask of the first tokens."""

@@ -6,10 +6,11 @@ never divided by their sums, and what a causal mask or a window hides is not com
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from attnwidgets.tracing.causal_mask import CausalMask
 from attnwidgets.tracing.layers import HIDDEN
 from attnwidgets.tracing.recording.attention_function import HEADS, QUERIES, part_of
 from attnwidgets.tracing.row_selection import blocks
@@ -61,10 +62,11 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
     buffer = query.new_empty(0)
     for queries in blocks(layer.queries, size, limit):
         keys, masked, raises = _read(settings["mask"], queries, n_keys)
-        own = {name: part_of(settings[name], queries, QUERIES) for name in ("mask", "position_bias")}
+        bias = part_of(settings["position_bias"], queries, QUERIES)
+        added = _columns(settings["mask"], queries, masked)
         sums = factors[:, queries].any(1).nonzero()[:, 0]
         chosen = factors[:, queries][sums]
-        bounded = own["position_bias"] is None and not raises
+        bounded = bias is None and not raises
         few, many = queries.stop - queries.start, keys.stop - keys.start
         if len(buffer) < shared * few * many:
             buffer = query.new_empty(shared * few * n_keys)
@@ -76,12 +78,11 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
             weights = scores.view(shared, few, many)
             if softcap is not None:
                 weights.div_(softcap).tanh_().mul_(softcap)
-            if own["position_bias"] is not None:
-                weights += part_of(own["position_bias"], heads, HEADS)[0][..., keys]
-            if masked.stop > masked.start:
-                weights[..., masked.start - keys.start : masked.stop - keys.start] += part_of(
-                    own["mask"], heads, HEADS
-                )[0][..., masked]
+            if bias is not None:
+                weights += part_of(bias, heads, HEADS)[0][..., keys]
+            if added is not None:
+                within = slice(masked.start - keys.start, masked.stop - keys.start)
+                weights[..., within] += part_of(added, heads, HEADS)[0]
             if not bounded or reach[heads, queries].max() > _SAFE:
                 weights -= weights.amax(-1, keepdim=True)
             weights.exp_()
@@ -89,11 +90,23 @@ def row_sums(layer: RecordedLayer, factors: Tensor) -> Iterator[tuple[Tensor, in
         yield sums, keys.start, found
 
 
-def _read(mask: Tensor | None, queries: slice, n_keys: int) -> _Read:
+def _columns(mask: Any, queries: slice, keys: slice) -> Tensor | None:
+    """Return what a mask adds [1, head or 1, query or 1, key] for some queries and keys; None if nothing."""
+    if keys.stop <= keys.start:
+        return None
+    if isinstance(mask, CausalMask):
+        return mask.rows(queries, keys)
+    part: Tensor = part_of(mask, queries, QUERIES)[..., keys]
+    return part
+
+
+def _read(mask: Any, queries: slice, n_keys: int) -> _Read:
     """Return what a mask [1, head or 1, query or 1, key] does to some queries."""
     every = slice(0, n_keys)
     if mask is None:
         return _Read(every, slice(0, 0), raises=False)
+    if isinstance(mask, CausalMask):
+        return _Read(slice(0, queries.stop), queries, raises=False)
     part = part_of(mask, queries, QUERIES)[0].flatten(0, 1)
     largest = part.amax(0)
     # A query that may read nothing reads everything alike.

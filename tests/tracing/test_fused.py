@@ -11,7 +11,7 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention_row import attention_row
-from attnwidgets.tracing import pass_memory
+from attnwidgets.tracing import pass_memory, row_sums
 from attnwidgets.tracing.causal_mask import CausalMask
 from attnwidgets.tracing.recording import attention_function
 from attnwidgets.tracing.recording.run import trace
@@ -101,6 +101,19 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
         row.weights, expected.attention_rows(1, [3], [1234])[0, 0], rtol=1e-3, atol=1e-7
     )
     torch.testing.assert_close(rows, expected.attention_rows(1, [3], [1234]), rtol=1e-3, atol=1e-7)
+
+
+def test_sums_of_its_rows() -> None:
+    layer = fused(tiny.build(tiny.TEXT["Llama"]), IDS).stack_table["self"].layers[1]
+    factors = torch.rand(3, len(IDS), generator=torch.Generator().manual_seed(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_sums, "_CPU_BYTES", 1)
+        parts = list(row_sums.row_sums(layer, factors))
+    found = torch.zeros(4, 3, len(IDS))
+    for sums, first, part in parts:
+        found[:, sums, first : first + part.shape[-1]] += part
+    torch.testing.assert_close(found, factors @ torch.from_numpy(layer.weights()), atol=1e-5, rtol=1e-4)
+    assert [part.shape[-1] for _, _, part in parts] == [16, 32, len(IDS)]
 
 
 def test_blocks_that_run_again_an_intervention_and_gradients_have_the_mask() -> None:
