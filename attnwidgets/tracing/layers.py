@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from attnwidgets._tensors import as_array, is_tensor, kept_dtype
-from attnwidgets.tracing.causal_mask import CausalMask
+from attnwidgets.tracing.causal_mask import CausalMask, whole
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
 
 if TYPE_CHECKING:
@@ -133,16 +133,16 @@ class RecordedLayer(SoftmaxLayer):
             return as_array(changed[head_numbers][:, rows]).astype(self.dtype)
         query, key = self.query_key()
         computed, wanted = to_compute(rows, n_queries)
-        settings = {
-            name: part_of(part_of(added, head_numbers, HEADS), computed, QUERIES)
-            for name, added in self.settings().items()
-        }
+        settings = {name: part_of(added, head_numbers, HEADS) for name, added in self.settings().items()}
+        if computed != slice(0, n_queries):
+            settings = {name: part_of(added, computed, QUERIES) for name, added in settings.items()}
         if heads is not None:
             shared = n_heads // len(key)
             key = key[[head // shared for head in numbers(head_numbers)]]
         query, key = query[head_numbers][None, :, computed], key[None]
         with torch.no_grad():
             if not is_long(query, key):
+                settings = {name: whole(added) for name, added in settings.items()}
                 computed_weights = attention_weights(query, key, **settings)[0][:, wanted]
                 return as_array(computed_weights).astype(self.dtype, copy=False)
             weights = torch.empty((*query.shape[1:-1], self.keys), dtype=getattr(torch, self.dtype.name))
