@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.text.units import TokenAxis
 
@@ -108,6 +109,7 @@ class CircuitGraph:
                 "text": "".join(self.tokens),
                 "paper": PAPER,
                 "title": "circuit",
+                "axes": TARGETS._replace(row="token"),
             },
         )
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from attnwidgets.circuits.components import component_of
+from attnwidgets.explanations.results.axis_words import AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.resolve import spell, token_id
@@ -42,6 +43,10 @@ _SIBLINGS = {
 _POSITIONS = ("wpe", "position_embeddings", "embed_positions")
 _SMALL = 64  # tokens of a vocabulary that is shown whole
 _TINY = 1e-12
+_QK = AxisWords(
+    "query", "key", "looks for", "is looked for by", "What does {} look for?", "What looks for {}?"
+)
+_OV = AxisWords("input", "output", "adds to", "gets from", "What does {} add to?", "What does {} get from?")
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +115,7 @@ class HeadCircuits:
         """
         ids, axis = self._parts.chosen(tokens)
         wrote = self._parts.embeddings(ids) @ self.ov
-        return self._map(self._parts.logits(wrote)[:, ids], axis, "OV circuit")
+        return self._map(self._parts.logits(wrote)[:, ids], axis, "OV circuit", _OV)
 
     def qk_tokens(self, tokens: Sequence[str | int] | None = None) -> MixingMap:
         """Return scores between tokens, before the softmax, at one place [1, 1, query token, key token].
@@ -123,7 +128,7 @@ class HeadCircuits:
         """
         ids, axis = self._parts.chosen(tokens)
         states = self._parts.embeddings(ids)
-        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of tokens")
+        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of tokens", _QK)
 
     def qk_positions(self, count: int = 32) -> MixingMap:
         """Return scores between positions, before the softmax [1, 1, query position, key position].
@@ -136,10 +141,10 @@ class HeadCircuits:
         """
         states = self._parts.positions(count)
         axis = TokenAxis.plain([str(at) for at in range(len(states))])
-        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of positions")
+        return self._map(self.scaling * states @ self.qk @ states.T, axis, "QK circuit of positions", _QK)
 
-    def _map(self, values: Tensor, axis: TokenAxis, title: str) -> MixingMap:
-        common = self._parts.provenance(f"{title}, head {self.layer}.{self.head}")
+    def _map(self, values: Tensor, axis: TokenAxis, title: str, words: AxisWords) -> MixingMap:
+        common = self._parts.provenance(title, words)
         return MixingMap(
             values.double().numpy()[None, None], query=axis, layers=[self.layer], heads=[self.head],
             causal=False, stochastic=False, **common,
@@ -313,10 +318,12 @@ class _Parts:
         count = min(logits.shape[-1], len(embeddings))  # a head may have more rows than tokens
         return logits[:, :count] @ embeddings[:count]
 
-    def provenance(self, title: str) -> dict[str, Any]:
+    def provenance(self, title: str, words: AxisWords) -> dict[str, Any]:
         """Return where numbers come from."""
-        common = provenance_of(self.trace, "self", "circuits.head_circuits", paper=PAPER, title=title)
-        common["provenance"]["text"] = ""
+        facts = {"axes": words, "text": ""}
+        common = provenance_of(
+            self.trace, "self", "circuits.head_circuits", paper=PAPER, title=title, facts=facts
+        )
         return {name: value for name, value in common.items() if name not in ("predictions", "trace_id")}
 
     def _embedding(self) -> nn.Embedding:

@@ -50,6 +50,7 @@ def heatmap(
     title: str = "",
     signed: bool = False,
     value_name: str = "",
+    names: tuple[str, str] = ("query", "key"),
     cmap: str | Colormap | None = None,
     vmin: float | None = None,
     vmax: float | None = None,
@@ -72,8 +73,8 @@ def heatmap(
     label_axis(axes.set_xticks, key_labels, rotation=90)
     label_axis(axes.set_yticks, query_labels)
     axes.tick_params(length=0, labelsize=size)
-    axes.set_xlabel("key (from)", fontsize=8)
-    axes.set_ylabel("query (to)", fontsize=8)
+    put(axes.set_xlabel, names[1], fontsize=8)
+    put(axes.set_ylabel, names[0], fontsize=8)
     for spine in axes.spines.values():
         spine.set_linewidth(0.5)
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.03)

@@ -12,6 +12,7 @@ export const SOURCE: Source = {
   stack: "self",
   query: "t",
   key: "t",
+  words: ["query", "key", "reads", "is read by", "Where does {} look?", "Who looks at {}?"],
   layers: [0, 1, 2, 3, 4, 5],
   computed: null,
   heads: [0, 1],

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { describeMatrix, describeRow, spansOf } from "../src/views/base/verbalise.ts";
+import { SOURCE } from "./fake.ts";
 
 test("the fewest elements with half of the sum are named, neighbours as one span", () => {
   assert.deepEqual(spansOf([0, 1, 0, 2, 6, -1]), [{ first: 4, stop: 5, share: 6 / 9 }]);
@@ -28,12 +29,15 @@ test("a matrix is described by its three strongest relations, without hidden cel
   ].map((row) => Float32Array.from(row));
   const labels = ["a", "b", "c", "d"];
   assert.equal(
-    describeMatrix("Attention in layer 2", rows, labels, labels, true),
+    describeMatrix("Attention in layer 2", rows, labels, labels, true, SOURCE.words),
     "Attention in layer 2: “b” is read most, 51% of a row on average. Apart from that, “b” reads “c” most, " +
       "40% of its row; then “b” reads “d” (40%) and “a” reads “c” (30%).",
   );
   const left = rows.map((row) => row.map((value, k) => (k === 1 ? Number.NaN : value)));
-  assert.match(describeMatrix("It", left, labels, labels, true), /^It: “c” is read most, 28% of a row on average/);
+  assert.match(
+    describeMatrix("It", left, labels, labels, true, SOURCE.words),
+    /^It: “c” is read most, 28% of a row on average/,
+  );
   const none = rows.map((row) => row.map(() => Number.NaN));
-  assert.equal(describeMatrix("It", none, labels, labels, true), "It: nothing is read from anywhere.");
+  assert.equal(describeMatrix("It", none, labels, labels, true, SOURCE.words), "It: nothing is shown.");
 });

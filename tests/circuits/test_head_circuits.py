@@ -16,6 +16,28 @@ def induction() -> tuple[Any, Any]:
     return aw.zoo.induction(letters="abcdefgh", length=16)
 
 
+def test_rows_and_columns_of_a_map_are_called_what_they_are():
+    head = aw.circuits.head_circuits(*induction(), 1, 0)
+    writes, looks = head.ov_tokens(["a", "b", "c"]), head.qk_tokens(["a", "b", "c"])
+    assert "gets most" in writes.describe()
+    axes = writes.plot().axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("input", "output")
+    for shown, row, column, verb in (
+        (writes, "input", "output", "adds to"),
+        (looks, "query", "key", "looks for"),
+        (writes.select(layer=1), "input", "output", "adds to"),
+    ):
+        [source] = aw.Heatmap(shown).store.sources()
+        assert source.words[:3] == (row, column, verb)
+    trace = aw.trace(*induction(), "fadebcfadeb")
+    by_layer = aw.explain(trace, "alti_logit", target="c").map.plot().axes[0]
+    assert (by_layer.get_ylabel(), by_layer.get_xlabel()) == ("target", "source")
+    assert aw.attention(trace).select(0, 0).plot().axes[0].get_xlabel() == "key"
+    words = [(0, 1), (1, 5), (5, 7), (7, 12)]
+    suppressed = aw.circuits.sentence_attribution(trace, unit=words).plot().axes[0]
+    assert (suppressed.get_ylabel(), suppressed.get_xlabel()) == ("sentence", "suppressed")
+
+
 def biases(family: str, model: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The biases of query and key of head 3 in layer 0."""
     if family == "GPT-2":

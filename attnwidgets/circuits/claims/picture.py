@@ -33,8 +33,8 @@ def claims_figure(report: ClaimReport, *, title: str | None) -> Figure:
             axes.plot(means, place + offsets, ".", color=quiet, markersize=4)
             labels.append(f"{len(means)} {group}")
             continue
-        low, high = np.clip(result.interval, -1e6, 1e6)
-        axes.plot([low, high], [place, place], color=accent, linewidth=2.5, solid_capstyle="round")
+        if np.isfinite(result.interval).all():
+            axes.plot(result.interval, [place, place], color=accent, linewidth=2.5, solid_capstyle="round")
         axes.plot(result.mean, place, "o", color=accent, markersize=6)
         labels.append(f"{result.claim}: {result.verdict}" if len(report) > 1 else result.claim)
     axes.axvline(0, color=quiet, linewidth=0.6)

@@ -219,15 +219,14 @@ class ClaimReport(Explanation):
     def _lines(self, result: ClaimResult) -> list[str]:
         """Return a claim's verdict with its limits, its controls, and the texts against it."""
         count = len(result.texts)
-        low, high = result.interval
         than = {"same layer": "the other heads of its layer", "random": "random heads"}
         than |= {"shuffled": "other tokens drawn by chance"}
-        first, last = result.difference_interval
         lines = [
             f"{result.claim}: {result.verdict}",
             (
-                f"  {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}]; {result.difference:+.2f} "
-                f"[{first:.2f}, {last:.2f}] beyond {than[result.control]}, margin {self.margin:g}; "
+                f"  {result.unit} {result.mean:.2f} {spoken(result.interval)}; "
+                f"{result.difference:+.2f} {spoken(result.difference_interval)} beyond "
+                f"{than[result.control]}, margin {self.margin:g}; "
                 f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts"
             ),
         ]
@@ -310,6 +309,12 @@ def _finite(part: Any) -> Any:
     if isinstance(part, float) and not np.isfinite(part):
         return None if np.isnan(part) else str(part)
     return part
+
+
+def spoken(interval: tuple[float, float]) -> str:
+    """Return an interval in brackets; one text has an infinite one."""
+    low, high = interval
+    return f"[{low:.2f}, {high:.2f}]".replace("inf", "∞")
 
 
 def _number(part: Any) -> float:

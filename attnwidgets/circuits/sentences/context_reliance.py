@@ -12,6 +12,7 @@ from attnwidgets._progress import progress
 from attnwidgets.circuits.sentences.suppression import kl_rows
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.named import token
@@ -171,7 +172,9 @@ def context_reliance(
         for at in progress(kept, "attributing to the context")
     ]
     options = {"metric": metric, "threshold": threshold, "method": method}
-    common = provenance_of(both, "self", "circuits.context_reliance", paper=PAPER, options=options)
+    common = provenance_of(
+        both, "self", "circuits.context_reliance", paper=PAPER, options=options, facts={"axes": TARGETS}
+    )
     labels = [spell(both, index) for index in new]
     return ContextReliance(
         Attributions(scores, axis=TokenAxis.plain(labels), target=_NAMES[metric], **common),

@@ -12,6 +12,7 @@ from attnwidgets.circuits.sentences.resampling import require_writer, resampled,
 from attnwidgets.circuits.sentences.sentence_units import Sentences, sentences_of
 from attnwidgets.circuits.sentences.sums import between_sentences
 from attnwidgets.circuits.sentences.suppression import effects
+from attnwidgets.explanations.results.axis_words import READING, AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.explanations.targets.resolve import TOKENS
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 Method = Literal["suppress", "attention", "resample"]
 METHODS: tuple[Method, ...] = ("suppress", "attention", "resample")
 PAPER = "Bogdan et al. 2025, Thought Anchors: Which LLM Reasoning Steps Matter?"
+_DEPENDS = AxisWords(
+    "sentence", "suppressed", "depends on", "is needed by", "What does {} depend on?", "What depends on {}?"
+)
+_AXES = {
+    "attention": READING,
+    "suppress": _DEPENDS,
+    "resample": _DEPENDS._replace(column="replaced"),
+}
 _TEMPERATURE, _FLOOR = 0.6, 1e-9  # the authors'
 LONG_WORK = 5e12
 """Multiplications from which suppression says what it costs before it starts: about a minute of a laptop."""
@@ -113,6 +122,7 @@ def sentence_attribution(
         paper=PAPER,
         title=_title(method, as_published=as_published),
         options=options,
+        facts={"axes": _AXES[method]},
     )
     causal = trace.is_causal(stack)
     if method == "attention":

@@ -24,6 +24,7 @@ from attnwidgets.explanations.attribution.input_planes import (
     require_plane,
 )
 from attnwidgets.explanations.registry.registry import method
+from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
@@ -195,7 +196,7 @@ def lrp(
         paper=PAPERS[rule],
         options={"rule": rule, "bias": bias, "at": at, "of": of, "precision": precision, "force": force},
         notes=notes,
-        facts={"conservation": conservation},
+        facts={"conservation": conservation, "axes": TARGETS},
     )
     by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads=of == "heads")
     residual = targets.of((scores - totals).tolist())

@@ -11,6 +11,7 @@ from attnwidgets._errors import require_choice
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, require_conservation
 from attnwidgets.explanations.registry.documentation import documented
+from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import resolve_target_set
@@ -131,7 +132,7 @@ def neuron_relevance(
         paper=PAPERS[rule],
         options=options,
         notes=[*targets.notes, "" if verdict is None or verdict else verdict.sentence],
-        facts={"conservation": conservation},
+        facts={"conservation": conservation, "axes": TARGETS},
     )
     unit = next(iter(axis.units))
     return MixingMap(

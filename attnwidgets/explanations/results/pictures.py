@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnwidgets.explanations.results.axis_words import axis_words
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.figures.drawing import colour_scale, figure_of, heading, put
 from attnwidgets.figures.maps import heatmap, small_png, strip
@@ -58,6 +59,7 @@ def plot_map(
         title=title,
         signed=shown.signed,
         value_name="share of the row" if shown.stochastic else shown.method,
+        names=axis_words(shown)[:2],
         cmap=cmap,
         **style,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.results.axis_words import READING, axis_words
 from attnwidgets.tracing.text.display import joined
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.results.attributions import Attributions
+    from attnwidgets.explanations.results.axis_words import AxisWords
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
     Float = NDArray[np.float64]
@@ -166,7 +168,9 @@ def _map(shown: MixingMap) -> str:
         return f"{name}: {count}, {len(shown.query_labels)} by {len(shown.key_labels)} {shown.unit}s."
     matrix = np.asarray(shown.layer(layers[0]), dtype=np.float64).reshape(shown.shape[-2:])
     where = f" in layer {layers[0]}" + (f", head {heads[0]}" if heads is not None else "")
-    return matrix_words(f"{name}{where}", matrix, shown.query_labels, shown.key_labels)
+    return matrix_words(
+        f"{name}{where}", matrix, shown.query_labels, shown.key_labels, words=axis_words(shown)
+    )
 
 
 def matrix_words(
@@ -176,6 +180,7 @@ def matrix_words(
     keys: Sequence[str],
     *,
     shares: bool = False,
+    words: AxisWords = READING,
 ) -> str:
     """Return a matrix in words: the key that is read most, and the three strongest relations beside it.
 
@@ -188,16 +193,18 @@ def matrix_words(
         keys: Names of the columns.
         shares: Whether values are shares of a row already (of which some may be left out); otherwise rows
             are divided by the sum of their magnitudes.
+        words: What rows do to columns.
     """
     sizes = np.nan_to_num(np.abs(np.asarray(matrix, dtype=np.float64)))
     totals = sizes.sum(axis=1, keepdims=True)
     rows = sizes if shares else np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0)
     if not rows.any():
-        return f"{begin}: nothing is read from anywhere."
+        return f"{begin}: nothing is shown."
     received = rows.sum(axis=0) / (totals > 0).sum()
     top = int(received.argmax())
     share = _percent(float(received[top]))
-    sentences = [f"{begin}: {_text(keys[top : top + 1], keys)} is read most, {share} of a row on average."]
+    received_most = f"{words.back.rpartition(' ')[0]} most"  # "is read by" without its "by"
+    sentences = [f"{begin}: {_text(keys[top : top + 1], keys)} {received_most}, {share} of a row on average."]
     beside = rows.copy()
     beside[:, top] = 0
     if len(queries) == len(keys):
@@ -208,7 +215,7 @@ def matrix_words(
         if not beside[query, key] > 0:
             break
         reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
-        percent, relation = _percent(float(beside[query, key])), f"{reader} reads {read}"
+        percent, relation = _percent(float(beside[query, key])), f"{reader} {words.verb} {read}"
         relations.append(f"{relation} ({percent})" if relations else f"{relation} most, {percent} of its row")
     if relations:
         rest = f"; then {' and '.join(relations[1:])}" if relations[1:] else ""

@@ -47,7 +47,9 @@ def words_of(view: View) -> str:
     if state.head != "-":
         is_reduction = isinstance(state.head, str)
         where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
-    return matrix_words(f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic)
+    return matrix_words(
+        f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic, words=source.words
+    )
 
 
 def title_of(title: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.circuits.claims.report import spoken
 from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.table import Table
 from attnwidgets.figures.sheet import Sheet, Words
@@ -21,9 +22,8 @@ def claim_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what a ClaimView shows: the verdict, the head beside its controls, and the texts against it."""
     del theme
     result, report = view.result(), view._report  # noqa: SLF001 - a part of the view
-    low, high = result.interval
     first = Words(
-        f"{result.verdict}: {result.unit} {result.mean:.2f} [{low:.2f}, {high:.2f}], "
+        f"{result.verdict}: {result.unit} {result.mean:.2f} {spoken(result.interval)}, "
         f"margin {report.margin:g}; "
         f"{result.below(report.margin)} of {len(result.texts)} texts are below it",
         quiet=False,

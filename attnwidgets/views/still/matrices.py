@@ -106,6 +106,7 @@ def overview_png(view: View) -> bytes:
         title=state.title(state.head),
         signed=state.source.signed,
         value_name=_value_name(state),
+        names=state.source.words[:2],
         scale=SCALE,
     )
     return small_png(figure)
@@ -153,7 +154,7 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
         note = f"what each {source.unit} receives, mean over queries"
     else:
         values = state.shown_row()[None]
-        note = f"what “{queries[row]}” reads"
+        note = f"what “{queries[row]}” {source.words.verb}"
     values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
     top = _top_of_text(state)
     ranks = options.get("ranks") or {}
@@ -211,7 +212,7 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
     if state.pinned:
         look = ("query", state.pinned[0]) if state.pinned[0] >= 0 else ("key", state.pinned[1])
         label = state.labels[look[0] == "key"][look[1]]
-        about = f": what {label!r} reads" if look[0] == "query" else f": who reads {label!r}"
+        about = f": {label!r} {source.words.verb if look[0] == 'query' else source.words.back}"
     part = HeadLines(
         lines,
         *state.labels,
@@ -279,7 +280,7 @@ def _row_bars(state: ViewState) -> Bars:
     bars = [
         Bar(keys[i], float(values[i]), bold=state.pinned is not None and i == state.pinned[1]) for i in order
     ]
-    return Bars(bars, title=f"“{queries[state.row]}” reads")
+    return Bars(bars, title=f"“{queries[state.row]}” {state.source.words.verb}")
 
 
 def _value_name(state: ViewState) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
+from attnwidgets.explanations.results.axis_words import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.conservation_note import balance_of, sums_of, verdict_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.base.filters import stands_apart
@@ -21,6 +22,7 @@ from attnwidgets.views.wire.reader import COARSE_SIDE, TILE_VALUES, Reader
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnwidgets.explanations.results.axis_words import AxisWords
     from attnwidgets.views.wire.codec import Codec
 
 _SAMPLE = 16  # rows of a long map that are checked for being shares
@@ -124,6 +126,11 @@ class Source(Reader):
         return self._fact("causal", unknown=False)
 
     @property
+    def words(self) -> AxisWords:
+        """What rows and columns are called."""
+        return axis_words(self.explanation, TARGETS if self.of_targets else READING)
+
+    @property
     def title(self) -> str:
         """The method, and what was done to its numbers, for readers."""
         title = str(getattr(self.explanation, "title", self.explanation.method)).replace("_", " ")
@@ -157,6 +164,7 @@ class Source(Reader):
             "stack": self.stack,
             "query": query,
             "key": key,
+            "words": list(self.words),
             "layers": list(self.layers),
             "computed": list(self.ready) if self.on_demand else None,
             "heads": None if self.heads is None else list(self.heads),

@@ -39,6 +39,8 @@ export interface Source {
   stack: string;
   query: string; // key into Header.axes
   key: string;
+  /** The AxisWords of Python: what rows and columns are called, what one does to the other, and what is asked of {}. */
+  words: [row: string, column: string, verb: string, back: string, question: string, askedBack: string];
   layers: number[]; // original layer numbers
   /** Layers that are ready, for a method computed layer by layer on demand; null: all. */
   computed: number[] | null;

@@ -273,6 +273,14 @@ def attending(seed: int) -> aw.circuits.ClaimReport:
     return claim.check(model, tokenizer, texts, roles=roles, margin=0.05, resamples=1000)
 
 
+def test_one_text_has_no_interval_that_could_be_drawn():
+    model, tokenizer = aw.zoo.induction(letters=LETTERS, length=16)
+    report = aw.circuits.claim("head 1.0 is induction").check(model, tokenizer, ["fadebcfadeb"])
+    assert "[-∞, ∞]" in str(report)
+    low, high = report.plot().axes[0].get_xlim()
+    assert high - low < 10
+
+
 KEPT: list[Any] = []
 
 

@@ -165,7 +165,7 @@ export function describeCells(
   if (isCell(hover) && !same) parts.push(words(hover));
   if (parts.length > 0) return parts.join(" · ");
   const half = hover ?? pinned;
-  if (half && half.query >= 0) return `query ${nameOf(ctx, source.query, half.query)}`;
-  if (half && half.key >= 0) return `key ${nameOf(ctx, source.key, half.key)}`;
+  if (half && half.query >= 0) return `${source.words[0]} ${nameOf(ctx, source.query, half.query)}`;
+  if (half && half.key >= 0) return `${source.words[1]} ${nameOf(ctx, source.key, half.key)}`;
   return "Hover a cell to read it, click to pin it.";
 }

@@ -4,6 +4,7 @@
  */
 import type { ViewContext } from "../../context.ts";
 import { safeText } from "../../dom.ts";
+import type { Source } from "../../wire/wire.ts";
 import { rowOf } from "../text/rowValues.ts";
 import { filtered, filtersOf } from "./filters.ts";
 
@@ -130,6 +131,7 @@ export function describeMatrix(
   queries: readonly string[],
   keys: readonly string[],
   shares: boolean,
+  [, , verb, back]: Source["words"],
 ): string {
   const received = new Float64Array(keys.length);
   const by = rows.map((row) => {
@@ -140,11 +142,11 @@ export function describeMatrix(
     return total > 0 ? divisor : 0;
   });
   const reading = by.filter(Boolean).length;
-  if (reading === 0) return `${begin}: nothing is read from anywhere.`;
+  if (reading === 0) return `${begin}: nothing is shown.`;
   const top = received.indexOf(Math.max(...received));
   const share = percent((received[top] as number) / reading);
   const name = (labels: readonly string[], i: number): string => text(labels.slice(i, i + 1), labels);
-  const sentences = [`${begin}: ${name(keys, top)} is read most, ${share} of a row on average.`];
+  const sentences = [`${begin}: ${name(keys, top)} ${back.replace(/ \w+$/, "")} most, ${share} of a row on average.`];
   const best: [number, number, number][] = [];
   rows.forEach((row, q) => {
     if (!by[q]) return;
@@ -157,7 +159,7 @@ export function describeMatrix(
     }
   });
   const relations = best.map(([value, q, k], i) => {
-    const relation = `${name(queries, q)} reads ${name(keys, k)}`;
+    const relation = `${name(queries, q)} ${verb} ${name(keys, k)}`;
     return i ? `${relation} (${percent(value)})` : `${relation} most, ${percent(value)} of its row`;
   });
   if (relations.length > 0) {
@@ -190,5 +192,5 @@ export function describeView(ctx: ViewContext): string {
   const begin = `${name} in layer ${ctx.layerName(layer)}${at}`;
   if (tile.rows * tile.cols > MOST_CELLS) return `${begin}: ${tile.rows} by ${tile.cols} ${source.unit}s.`;
   const rows = queries.map((_, row) => rowOf(tile, row));
-  return describeMatrix(begin, rows, queries, keys, source.stochastic);
+  return describeMatrix(begin, rows, queries, keys, source.stochastic, source.words);
 }

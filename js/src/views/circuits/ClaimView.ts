@@ -125,7 +125,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       below ? "; but " : "; ",
       h("b", `${below} of ${values.length}`),
       " texts stay below the margin.",
-      needed > values.length ? ` ${values.length} are too few for a verdict, which needs ${needed}.` : "",
+      needed > values.length ? ` A verdict needs ${needed} texts or more.` : "",
     );
   };
 
@@ -212,7 +212,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     setText(verdict, claim.verdict);
     say(claim);
     setText(unit, claim.unit);
-    setText(head, `${claim.values.length} texts`);
+    setText(head, `texts: ${claim.values.length}`);
     listRun(claim);
     list(claim);
     draw();

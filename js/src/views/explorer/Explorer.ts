@@ -78,7 +78,7 @@ export const renderExplorer = view((ctx, root, signal) => {
       h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), line.state),
     ],
     body: [panes.element],
-    hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it reads.`,
+    hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it ${ctx.source().words[2]}.`,
     actions: [copy.element],
   });
   root.classList.add("aw-explorer");

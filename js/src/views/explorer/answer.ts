@@ -104,7 +104,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const [parts, apart]: [number[], number[]] = [[], []];
     for (let i = 0; i < axis.labels.length; i += 1) {
       const value = (values[i] as number) * (sign || 1);
-      if (value > 0 || (!sign && value === 0)) (axis.special[i] ? apart : parts).push(i);
+      if (sign ? value > 0 : !Number.isNaN(value)) (axis.special[i] ? apart : parts).push(i);
     }
     parts.sort((a, b) => Math.abs(values[b] as number) - Math.abs(values[a] as number));
     const kind = sign > 0 ? "for" : sign < 0 ? "against" : "amount";
@@ -152,7 +152,10 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const isRow = query >= 0;
     const [mine, other] = isRow ? [source.query, source.key] : [source.key, source.query];
     const name = quoted(ctx.axisOf(mine).labels, isRow ? query : key, ctx.options.indexBase);
-    setText(title, isRow ? `Where does ${name} look?` : `Who looks at ${name}?`);
+    setText(
+      title,
+      source.words[isRow ? 4 : 5].replace("{}", () => name),
+    );
     const values = isRow ? readRow(source, query) : readColumn(source, key);
     return values && metersOf(ctx.axisOf(other), values, MOST, 0, isRow ? key : query);
   };
@@ -183,7 +186,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     }
     const isRow = pins.every(({ query }) => query >= 0);
     const side = pins.map(({ query, key }) => (isRow ? query : key)).filter((i) => i >= 0);
-    setText(title, isRow ? `Where do ${side.length} ${plural(source.unit)} look?` : `Who looks at ${side.length}?`);
+    setText(title, `${side.length} ${plural(source.unit)} together`);
     const rows = side.map((i) => (isRow ? readRow(source, i) : readColumn(source, i)));
     if (rows.includes(null)) return null;
     const other = isRow ? keys : queries;

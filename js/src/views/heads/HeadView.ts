@@ -86,7 +86,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     tags: [filterPlace(ctx)],
     legend: drawn,
     body: [main, other.element],
-    hint: "Click a token to see what it reads.",
+    hint: `Click a token to see what it ${ctx.source().words[2]}.`,
     actions: [copy.element],
   });
   root.classList.add("aw-headview");
@@ -124,7 +124,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     if (!pairs) return;
     const { source } = ctx.resolved();
     const words = { ctx, source, heads, pairs };
-    let text = "Hover a token for what it reads, or who reads it; click to pin it.";
+    let text = `Hover a token for what it ${source.words[2]}, or ${source.words[3]}; click to pin it.`;
     if (heads.length === 0) text = "No head is chosen.";
     else if (token) {
       const values = numbers.valuesOf(token.side, token.index);
@@ -172,8 +172,9 @@ export const renderHeadView = view((ctx, root, signal) => {
     choice.show();
     if (choice.several()) for (const element of headControl.elements) element.hidden = true;
     assign(between.element, { hidden: !isPair(query, key) });
-    const isAttributions = source.kind === "attributions";
-    margins.name(isAttributions ? { query: "target", key: "source" } : { query: "reads", key: "is read" });
+    const [row, column, verb, back] = source.words;
+    // Queries and keys are told by what they do.
+    margins.name(row === "query" ? { query: verb, key: back } : { query: row, key: column });
   };
 
   // ---- input ----

@@ -21,10 +21,7 @@ interface TokenValues {
 
 const MOST_HEADS = 5;
 
-const verb = ({ source }: Names, side: Side): string => {
-  if (source.kind === "attributions") return side === "query" ? "draws on" : "goes to";
-  return side === "query" ? "reads" : "is read by";
-};
+const verb = ({ source }: Names, side: Side): string => source.words[side === "query" ? 2 : 3];
 
 const inHead = ({ ctx, heads }: Names, head: number): string =>
   heads.length > 1 || typeof heads[0] === "number" ? ` (head ${ctx.headName(heads[head] as HeadKey)})` : "";

@@ -105,14 +105,14 @@ export const renderHeatmap = view((around, root, signal) => {
     legend: scale.element,
     body: [body],
     skeleton: "own",
-    hint: "Click a cell to pin it and read its number.",
+    hint: "Click a cell to pin and read it.",
     actions: copy ? [copy.element] : [],
   });
 
   const words = (): void => {
     if (root === ctx.el) controls.show(); // an outer view has its own
     const source = ctx.source();
-    const kind = source.kind === "attributions" ? "target → source" : "query → key";
+    const kind = source.words.slice(0, 2).join(" → ");
     const where = whereWords(ctx);
     const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
     // An outer view names the pattern itself.
@@ -123,7 +123,7 @@ export const renderHeatmap = view((around, root, signal) => {
     assign(plot, {
       ariaLabel:
         `${title}, ${where}: ${rows} by ${cols}, ${kind}. ` +
-        "Up and down arrows change the layer, left and right the head; Enter pins a cell, Shift and arrows move it, Shift and Enter pin another, Escape unpins.",
+        "Up, down: layer; left, right: head; Enter pins a cell, Shift and arrows move it, Shift and Enter pin another, Escape unpins.",
     });
   };
 
@@ -311,13 +311,12 @@ export const renderHeatmap = view((around, root, signal) => {
     const row = ctx.cell("pinned")?.query ?? openingQuery(ctx);
     const { labels } = ctx.axisOf(source.key);
     if (row < 0 || !tile) {
-      bars.show("Click a row to see its largest values here.", [], labels, [], "", 0);
+      bars.show("Click a row to see its largest values.", [], labels, [], "", 0);
       return;
     }
     const exact = exactRows(row, false);
-    const verb = source.kind === "attributions" ? "from" : "reads";
     bars.show(
-      `${nameOf(ctx, source.query, row)} ${verb}`,
+      `${nameOf(ctx, source.query, row)} ${source.words[2]}`,
       exact ?? rowOf(tile, row),
       labels,
       parts[1].apart,

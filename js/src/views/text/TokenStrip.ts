@@ -124,7 +124,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     legend,
     body: [texts, sums],
     skeleton: "own",
-    hint: isOfMap ? "Click a token to see what it reads." : "Point at a token to read its value.",
+    hint: isOfMap ? `Click a token to see what it ${ctx.source().words[2]}.` : "Point at a token to read its value.",
     actions: copy ? [copy.element] : [],
   });
   // Of a text inside another view there is the text alone: that view has the rest.
@@ -287,7 +287,7 @@ export const renderTokenStrip = view((around, root, signal) => {
 
   const readWords = (query: number): string => {
     const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
-    return `what ${nameOf(ctx, ctx.source().query, query)} reads${opening ? ` · ${opening}` : ""}`;
+    return `what ${nameOf(ctx, ctx.source().query, query)} ${ctx.source().words[2]}${opening ? ` · ${opening}` : ""}`;
   };
   const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
