@@ -188,6 +188,45 @@ def test_components_agree_with_patching(family):
     assert np.array_equal(np.isnan(every.between), np.isnan(found.between))
 
 
+def test_a_head_behind_a_layer_with_large_biases_is_found_though_they_take_a_share():
+    model, tokenizer = aw.zoo.negation()
+    clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("nab", "aab"))
+    found = aw.circuits.component_relevance(clean, reference=corrupt)
+    exact = aw.circuits.patch(clean, corrupt, sites=("head", "mlp"), how="noise")
+    assert [str(part) for part in found.circuit()] == ["head 0.0", "MLP 0"]
+    assert -exact.raw["head"][0] == pytest.approx([5.5, 0, 0, 0, 0, 0], abs=1e-4)
+    assert found.heads[0] == pytest.approx([4.227, 0, 0, 0, 0, 0], abs=1e-3)
+    assert found.mlps == pytest.approx(-exact.raw["mlp"].sum(axis=1), abs=1e-4)
+
+
+@torch.no_grad()
+def test_beside_a_reference_a_gated_layer_loses_what_it_loses_without_the_component():
+    """The paper's rule, f(b + g) - f(g): in the last block it is what the layer itself returns less."""
+    clean, corrupt = pair("Llama")
+    found = aw.circuits.component_relevance(clean, AT, reference=corrupt)
+    block, inner = clean.model.model.layers[1], clean.model.model
+    heads = [block_of(trace, 1, "self", "test").mixed[2, 6].double() for trace in (clean, corrupt)]
+    lost = block.self_attn.o_proj.weight[:, 16:24] @ (heads[0] - heads[1])
+    states: list[torch.Tensor] = []
+    hooks = [
+        module.register_forward_pre_hook(lambda _, given: states.append(given[0][0, 6]))
+        for module in (block.post_attention_layernorm, inner.norm)
+    ]
+    clean.model(**clean.inputs)
+    for hook in hooks:
+        hook.remove()
+
+    def direct(state: torch.Tensor, whole: torch.Tensor, norm: Any) -> torch.Tensor:
+        return norm.weight * state / (whole.square().mean() + norm.variance_epsilon).sqrt()
+
+    fed = [
+        block.mlp(direct(state, states[0], block.post_attention_layernorm))
+        for state in (states[0], states[0] - lost)
+    ]
+    expected = clean.model.lm_head.weight[5] @ direct(lost + fed[0] - fed[1], states[1], inner.norm)
+    assert found.heads[1, 2] == pytest.approx(float(expected), abs=1e-8)
+
+
 def test_between_is_the_share_of_what_a_later_component_writes():
     # With values alone between two heads of a model without MLPs, the share is that of the values.
     clean, corrupt = pair("GPT-2")

@@ -14,7 +14,6 @@ from attnwidgets._progress import progress
 from attnwidgets.explanations.attribution.chefer import PAPER, chefer
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need
-from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of, require_trace
 from attnwidgets.explanations.targets.resolve import compares
@@ -105,7 +104,7 @@ def caption_words(trace: Trace, *, start_layer: int = 0) -> MixingMap:
             title="Chefer's relevance for words",
             paper=PAPER,
             options={"start_layer": start_layer},
-            facts={"axes": TARGETS, "brought": [float(part @ picture) for part in parts]},
+            facts={"brought": [float(part @ picture) for part in parts]},
         ),
     )
 
