@@ -17,7 +17,7 @@ _TWO = 2
 def is_between(cells: Sequence[Sequence[Any]]) -> bool:
     """Return whether cells (site, layer, token, head) are two places of different tokens and layers.
 
-    The twin of `isBetween` in js/src/views/circuits/patch/claimButton.ts.
+    The twin of `isBetween` in js/src/views/circuits/patch/claimOf.ts.
     """
     if len(cells) != _TWO or any(site == "head" or token is None for site, _, token, _ in cells):
         return False

@@ -20,7 +20,7 @@ import { missingAnswer } from "../base/missing.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
-import { createClaimButton } from "./patch/claimButton.ts";
+import { CLAIM_TITLE, claimOf } from "./patch/claimOf.ts";
 import { createPanel } from "./patch/panel.ts";
 import {
   type Direction,
@@ -119,15 +119,15 @@ export const renderPatchView = view((ctx, root, signal) => {
     const { direction, estimate, cells } = options();
     return cells.length ? { of: "share", direction, estimate, cells } : null;
   });
-  const claim = createClaimButton(ctx, signal, (words) => frame.readout.show(words, true));
+  const claim = createCopyButton(ctx, signal, () => claimOf(cells()), "Claim", CLAIM_TITLE);
   const frame = createFrame(ctx, root, {
-    controls: [modes.element, ...layers.elements, ...heads.elements, claim.element],
+    controls: [modes.element, ...layers.elements, ...heads.elements],
     lead: [texts.element],
     body: [h("div.patch-body", left, panel.element)],
     skeleton: "cells",
     hint: "Click a cell: what does this place change?",
     says: true,
-    actions: [copy.element],
+    actions: [claim.element, copy.element],
   });
   const body = root.querySelector(".aw-patch-body") as HTMLElement;
   const made = new Map<Site, SiteMap>();
@@ -444,7 +444,8 @@ export const renderPatchView = view((ctx, root, signal) => {
     showPanel();
     say(patching);
     copy.show();
-    claim.show(cells(), options().claims === true);
+    assign(claim.element, { hidden: options().claims !== true });
+    claim.show();
   };
 
   onResize(body, signal, ({ width, height }) => {
