@@ -64,6 +64,14 @@ test("a place and the words of both runs are named by direction", () => {
   assert.equal(placeName(NAMES, PATCHING, ["state", 1, 1, null]), "state 1 at \u2068“France”\u2069");
   assert.deepEqual(differing(PATCHING), ["␣Italy", "␣France"]);
   assert.deepEqual(differing({ ...PATCHING, direction: "noise" }), ["␣France", "␣Italy"]);
+  // Aligned texts have gaps, which are no words.
+  const aligned = {
+    ...PATCHING,
+    differs: [1, 2],
+    cleanTokens: ["of", "", "␣France"],
+    corruptTokens: ["of", "␣Lie", "stein"],
+  };
+  assert.deepEqual(differing(aligned), ["stein", "␣France"]);
 });
 
 test("words are shown without the space before them, and hostile ones safely", () => {

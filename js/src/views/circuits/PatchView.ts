@@ -24,6 +24,7 @@ import { CLAIM_TITLE, claimOf } from "./patch/claimOf.ts";
 import { createPanel } from "./patch/panel.ts";
 import {
   type Direction,
+  differingColumns,
   indexOf,
   isSame,
   type PatchedRun,
@@ -236,7 +237,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     const args = { direction, cells: cells() };
     if (!cells().length) return [null, "choose a place"];
     const isPage = ctx.model.get("runtime") === "";
-    if (!runs) return [null, "this result was loaded: patch again to run the model"];
+    if (!runs) return [null, "a result that was loaded or aligned runs no model"];
     const isRested = rested !== null && JSON.stringify(rested) === JSON.stringify(cells());
     if (!isRested && !isPage) {
       clearTimeout(timer);
@@ -397,7 +398,7 @@ export const renderPatchView = view((ctx, root, signal) => {
     }
     const share = shareOf(p, last);
     const approximate = p.estimate ? "≈ " : "";
-    const differs = p.differs
+    const differs = differingColumns(p)
       .slice(0, 2)
       .map((i) => inQuotes(p.cleanTokens[i] ?? ""))
       .join(", ");

@@ -116,9 +116,13 @@ export function endOf(patching: Patching): number {
 export const baseOf = (p: Patching): number => (p.direction === "denoise" ? p.corrupt : p.clean);
 export const sourceOf = (p: Patching): number => (p.direction === "denoise" ? p.clean : p.corrupt);
 
+/** Columns in which both texts have a token, and differ; aligned texts have gaps. */
+export const differingColumns = (p: Patching): number[] =>
+  p.differs.filter((i) => p.cleanTokens[i] && p.corruptTokens[i]);
+
 /** The word in which both texts differ first, in the run that is changed and in the one that activations are from. */
 export function differing(p: Patching): readonly [base: string, source: string] {
-  const at = p.differs[0] ?? 0;
+  const at = differingColumns(p)[0] ?? p.differs[0] ?? 0;
   const pair = [p.corruptTokens[at] ?? "corrupt", p.cleanTokens[at] ?? "clean"] as const;
   return p.direction === "denoise" ? pair : [pair[1], pair[0]];
 }
