@@ -29,6 +29,10 @@ def test_rows_and_columns_of_a_map_are_called_what_they_are():
     ):
         [source] = aw.Heatmap(shown).store.sources()
         assert source.words[:3] == (row, column, verb)
+    # Patterns are of attention over a text.
+    for shown in (writes, looks):
+        opening = aw.Heatmap(shown).selection.opening
+        assert (opening.words, opening.note) == ("", "")
     trace = aw.trace(*induction(), "fadebcfadeb")
     by_layer = aw.explain(trace, "alti_logit", target="c").map.plot().axes[0]
     assert (by_layer.get_ylabel(), by_layer.get_xlabel()) == ("target", "source")

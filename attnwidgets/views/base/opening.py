@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
+from attnwidgets.explanations.results.axis_words import READING, axis_words
 from attnwidgets.views.base.opening_of_picture import first_query, focused_head, grid_unit
 from attnwidgets.views.wire.reader import LAYER_VALUES
 
@@ -77,7 +78,9 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
         if found is not None:
             words = f"reads few patches, beside each other, from {pictured.labels[query]}"
             return first._replace(layer=found.layer, head=found.head, words=words, value=found.score)
-    return first if is_chosen or shown.heads is None or shown.known("signed") else _searched(shown, first)
+    # Patterns are of queries that read keys.
+    fixed = is_chosen or shown.heads is None or shown.known("signed") or axis_words(shown) != READING
+    return first if fixed else _searched(shown, first)
 
 
 def _searched(shown: MixingMap, first: Opening) -> Opening:
