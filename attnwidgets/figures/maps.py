@@ -50,7 +50,7 @@ def heatmap(
     title: str = "",
     signed: bool = False,
     value_name: str = "",
-    names: tuple[str, str] = ("query", "key"),
+    names: tuple[str, str] = ("query (to)", "key (from)"),
     cmap: str | Colormap | None = None,
     vmin: float | None = None,
     vmax: float | None = None,

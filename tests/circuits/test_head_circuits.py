@@ -36,7 +36,7 @@ def test_rows_and_columns_of_a_map_are_called_what_they_are():
     trace = aw.trace(*induction(), "fadebcfadeb")
     by_layer = aw.explain(trace, "alti_logit", target="c").map.plot().axes[0]
     assert (by_layer.get_ylabel(), by_layer.get_xlabel()) == ("target", "source")
-    assert aw.attention(trace).select(0, 0).plot().axes[0].get_xlabel() == "key"
+    assert aw.attention(trace).select(0, 0).plot().axes[0].get_xlabel() == "key (from)"
     words = [(0, 1), (1, 5), (5, 7), (7, 12)]
     suppressed = aw.circuits.sentence_attribution(trace, unit=words).plot().axes[0]
     assert (suppressed.get_ylabel(), suppressed.get_xlabel()) == ("sentence", "suppressed")

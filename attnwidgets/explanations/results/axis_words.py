@@ -27,6 +27,11 @@ class AxisWords(NamedTuple):
     question: str
     asked_back: str
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The labels of a figure's rows and columns, with where a query takes from."""
+        return ("query (to)", "key (from)") if self == READING else self[:2]
+
 
 READING = AxisWords("query", "key", "reads", "is read by", "Where does {} look?", "Who looks at {}?")
 TARGETS = AxisWords("target", "source", "draws on", "goes to", "What does {} draw on?", "Where does {} go?")

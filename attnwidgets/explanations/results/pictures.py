@@ -59,7 +59,7 @@ def plot_map(
         title=title,
         signed=shown.signed,
         value_name="share of the row" if shown.stochastic else shown.method,
-        names=axis_words(shown)[:2],
+        names=axis_words(shown).labels,
         cmap=cmap,
         **style,
     )

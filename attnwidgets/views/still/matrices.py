@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.results.axis_words import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.maps import heatmap, small_png
 from attnwidgets.figures.palettes import SCALE, round_up, sign_colours
@@ -39,6 +40,11 @@ _LARGEST = 8  # values of a row that are listed
 _NAMES = ("rows read", "columns are read")
 
 
+def _axis_names(words: AxisWords) -> tuple[str, str]:
+    """Return what is written beside a matrix."""
+    return _NAMES if words == READING else words.labels
+
+
 def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
     """Return the selected matrix with its legend; the pinned cell is outlined, special tokens stand apart."""
     source = state.source
@@ -61,7 +67,7 @@ def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int
                 for query, key in cells
                 if query in rows and key in columns
             ],
-            axis_names=("targets", "") if source.of_targets else _NAMES,
+            axis_names=("targets", "") if source.of_targets else _axis_names(source.words),
             apart=shares,
             apart_name=names,
         ),
@@ -106,7 +112,7 @@ def overview_png(view: View) -> bytes:
         title=state.title(state.head),
         signed=state.source.signed,
         value_name=_value_name(state),
-        names=state.source.words[:2],
+        names=state.source.words.labels,
         scale=SCALE,
     )
     return small_png(figure)
