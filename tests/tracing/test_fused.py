@@ -103,6 +103,29 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
     torch.testing.assert_close(rows, expected.attention_rows(1, [3], [1234]), rtol=1e-3, atol=1e-7)
 
 
+def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_function, "FUSED_BYTES", 0)
+    query, key, value = torch.randn(3, 1, 2, 40, 8, generator=torch.Generator().manual_seed(0))
+    settings = {
+        "mask": CausalMask(40, torch.float32, query.device),
+        "scaling": None,
+        "softcap": None,
+        "position_bias": None,
+    }
+    weights = attention_function.attention_weights(query, key, mask=settings["mask"].rows())
+    calls: list[Any] = []
+    fused_attention = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *args, **options: (calls.append(1), fused_attention(*args, **options))[1],
+    )
+    for values in (value, value[..., :5], value.double()):
+        found = attention_function._unread(query, key, values, settings)
+        torch.testing.assert_close(found, weights.to(values.dtype) @ values, rtol=1e-4, atol=1e-5)
+    assert len(calls) == 1
+
+
 def test_sums_of_its_rows() -> None:
     layer = fused(tiny.build(tiny.TEXT["Llama"]), IDS).stack_table["self"].layers[1]
     factors = torch.rand(3, len(IDS), generator=torch.Generator().manual_seed(1))

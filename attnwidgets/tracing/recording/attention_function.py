@@ -170,7 +170,10 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any])
     Those of a long text are computed in blocks of queries, with the bits of `attention_weights`; those of a
     very long one stay inside torch's fused attention, which is many times as fast and differs in rounding.
     """
-    if map_bytes(query, key) > FUSED_BYTES and settings["softcap"] is settings["position_bias"] is None:
+    # Otherwise torch would make all weights.
+    fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
+    plain = settings["softcap"] is settings["position_bias"] is None
+    if map_bytes(query, key) > FUSED_BYTES and plain and fits:
         mask = settings["mask"]
         hides_later = isinstance(mask, CausalMask)
         return torch.nn.functional.scaled_dot_product_attention(
