@@ -95,9 +95,7 @@ class Influence(Table, Viewable):
     notes: tuple[str, ...] = ()
     _refit: Refit | None = field(default=None, repr=False)
     _tests: Any = field(default=None, repr=False)  # features and labels of the tests, as numbers
-    _sample: Any = field(
-        default=None, repr=False
-    )  # trace of a training text, with the model; None for traces
+    _sample: Any = field(default=None, repr=False)  # trace of a training text; None if traces were given
 
     @property
     def shape(self) -> tuple[int, int]:

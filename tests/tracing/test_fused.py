@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention_row import attention_row
 from attnwidgets.tracing import pass_memory, row_sums
 from attnwidgets.tracing.causal_mask import CausalMask
-from attnwidgets.tracing.recording import attention_function
+from attnwidgets.tracing.recording import attention_function, recorder
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_rows import Largest, long_ids, long_model
@@ -101,6 +101,19 @@ def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
         row.weights, expected.attention_rows(1, [3], [1234])[0, 0], rtol=1e-3, atol=1e-7
     )
     torch.testing.assert_close(rows, expected.attention_rows(1, [3], [1234]), rtol=1e-3, atol=1e-7)
+
+
+def test_a_pass_without_its_mask_is_proved_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    plain = recorder._difference
+    monkeypatch.setattr(recorder, "_difference", lambda *args: (compared.append(1), plain(*args))[1])
+    monkeypatch.setattr(recorder, "_proved", set())
+    model = tiny.build(tiny.TEXT["Llama"])
+    for run in (lambda: trace(model, None, IDS), lambda: fused(model, IDS)):
+        before = len(compared)
+        run()
+        run()
+        assert len(compared) == before + 1
 
 
 def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ BLOCK_BYTES = 2**21
 """Bytes of such a block's weights: fastest if they fit in a CPU's cache."""
 
 FUSED_BYTES = 2**28
-"""Bytes of a call's weights beyond which they are not computed at all, unless they are read: `_fused`."""
+"""Bytes of a call's weights beyond which they are not computed at all, unless they are read: `_unread`."""
 
 NAME = "attnwidgets"
 

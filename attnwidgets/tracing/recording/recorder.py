@@ -17,6 +17,7 @@ from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
+    FUSED_BYTES,
     LONG_BYTES,
     NAME,
     attention,
@@ -249,10 +250,12 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             model, inputs, options, "it computes attention outside transformers' attention interface"
         )
     length = max(call.key.shape[2] for call in session.calls)
-    proof = (*architecture(model), length.bit_length())
+    largest = max(map_bytes(call.query, call.key) for call in session.calls)
+    # A pass that leaves out its mask, or fuses attention, is another computation than one that does not.
+    ways = (session.hides_later, largest > FUSED_BYTES)
+    proof = (*architecture(model), length.bit_length(), *ways)
     # With an intervention in force, a plain pass returns something else on purpose.
     if proof not in _proved and not _changed(model):
-        largest = max(map_bytes(call.query, call.key) for call in session.calls)
         difference = _difference(model, inputs, options, outputs, largest)
         if difference is not None:
             return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
