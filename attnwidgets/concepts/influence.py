@@ -80,7 +80,7 @@ def influence(
         of: "head" or "gradients".
         l2: Penalty of the head, above 0.
         measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest
-            other; of a regression, the output), whose fall is harmful.
+            other), whose fall is harmful; of a regression the output, whose rise is positive.
         correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
             text instead of -values / n, which is too small for texts that decide their own prediction.
         normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for
