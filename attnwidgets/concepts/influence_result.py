@@ -66,8 +66,8 @@ class Influence(Table, Viewable):
         of: "head" or "gradients".
         measure: "loss" or "margin".
         l2: Penalty of the refit head; NaN for gradients.
-        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients, and
-            for a regression.
+        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients
+            and for a regression.
         agreement_train: The same of training texts.
         gradient_norm: Length of the objective's gradient at the model's own head: 0 if it were the minimum.
         model: The model's id.
@@ -140,8 +140,9 @@ class Influence(Table, Viewable):
 
     @property
     def measured(self) -> Float | None:
-        """The measure of every test under the refit head, with all texts [test]: the loss, or the margin with
-        its sign turned (of a regression, the output). None for gradients.
+        """The measure of every test under the refit head, with all texts [test]; None for gradients.
+
+        For "margin" it is the margin with its sign turned, or the output of a regression.
         """
         if self._refit is None:
             return None

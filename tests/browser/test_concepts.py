@@ -200,12 +200,16 @@ def test_words_are_coloured_and_say_their_number(scheme, page_of):
     )
     assert len(set(fills)) > 3
     page.locator(".aw-taught-choice").first.hover()
+    assert "helps: " in readout(page, "taught"), "a row says its influence"
+    assert page.locator(".aw-point-chosen").count() == 1, "and is marked among the points"
+    page.mouse.move(5, 5)
     assert "training texts" in readout(page, "taught")
+    assert page.locator(".aw-point-chosen").count() == 0
     word.focus()
     page.keyboard.press("End")
-    assert readout(page, "taught").startswith("⁨“.”")
+    assert readout(page, "taught").startswith("\u2068“.”")
     page.keyboard.press("ArrowLeft")
-    assert readout(page, "taught").startswith("⁨“sat”")
+    assert readout(page, "taught").startswith("\u2068“sat”")
     assert test.locator("[tabindex='0']").count() == 1, "the text is one stop of the tab key"
     legend = page.locator(".aw-taught .aw-legend")
     assert legend.inner_text().split("\n")[-1] == "for the text’s label"
@@ -217,7 +221,10 @@ def test_words_are_coloured_and_say_their_number(scheme, page_of):
     assert test.locator(".aw-concept-word").count() == 0, "a page holds the words of the test it opens with"
     assert "running kernel" in legend.inner_text()
     page.get_by_role("combobox", name="words by").click()
-    assert page.locator(".aw-taught .aw-menu:popover-open .aw-menu-label").all_inner_texts() == ["none", "lrp"]
+    assert page.locator(".aw-taught .aw-menu:popover-open .aw-menu-label").all_inner_texts() == [
+        "none",
+        "lrp",
+    ]
 
 
 def test_a_kernel_colours_the_words_by_the_method_that_is_chosen(open_page):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base import expressions
 from attnwidgets.views.base.texts_view import LONGEST
 from attnwidgets.views.concepts.concept_view import MOST
@@ -218,6 +219,21 @@ def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
             np.testing.assert_allclose(coloured, values, rtol=1e-5)
     pages = [args for topic, args, _ in taught.view(test=1).answers_for_page() if topic == "strips"]
     assert pages == [{"test": 1, "method": "lrp"}]
+
+
+def test_a_figure_shows_the_words_that_were_coloured(trace, tmp_path):
+    taught = influence(WORDS, WORDS[:1], ("no", "so-so"), sample=trace)
+    view = taught.view(method="saliency")
+    plain = view.save(tmp_path / "plain.png").read_bytes()
+    asked(view, "strips", test=0, method="saliency")
+    parts = view._still(LIGHT).parts
+    assert view.save(tmp_path / "words.png").read_bytes() != plain
+    (strip,) = parts[:1]
+    values = [value for word, value in view._known[0, "saliency"]["test"] if word.strip()]
+    np.testing.assert_allclose(strip.values[0], values)
+    assert "words by saliency" in view._still(LIGHT).note
+    first = taught.helpful(0, 1)[0]
+    assert parts[1].left.parts[1].names[0].startswith(f"{first.label} \N{MINUS SIGN}")
 
 
 def test_the_menu_has_every_method_that_explains_a_class_and_says_why_some_cannot(trace):

@@ -10,10 +10,11 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.concepts.influence_result import Influence
+from attnwidgets.figures.sheet import Beside, Stack, Words
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.menu import Entry, entries_of
 from attnwidgets.views.base.texts_view import LONGEST, TextsView, cut, number, numbers, said
-from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured
+from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured, drawn
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from attnwidgets.concepts.influence_result import InfluentialText
     from attnwidgets.explanations.registry.registry import Method
-    from attnwidgets.figures.sheet import Sheet
+    from attnwidgets.figures.sheet import Part, Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.expressions import Kinds, Path
@@ -35,6 +37,7 @@ MOST = 8
 """Training texts of each kind that are listed."""
 _POINTS = 400  # of the scatter
 _TESTS = 24  # whose numbers a page holds
+_STILL = 4  # training texts of each kind in a figure of coloured texts
 _QUICK = 200_000  # numbers of the features, up to which a page holds refits
 
 
@@ -66,8 +69,8 @@ class InfluenceView(TextsView):
 
     Raises:
         TypeError: `shown` is no influence, or `linked` is no view of a trace.
-        ValueError: There is no such method, or it returns no attributions to a class. (One that cannot explain
-            the model is said in the view.)
+        ValueError: There is no such method, or it returns no attributions to a class. (Where one
+            cannot explain the model, the view says why.)
         IndexError: There is no such test.
     """
 
@@ -92,6 +95,7 @@ class InfluenceView(TextsView):
         self._colouring = _colouring(self._sample)
         named = "" if method is None else _named(method)
         self._method = named if self._colouring else ""
+        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # coloured words by test and method
         self._test = position(test, range(len(shown.tests)), "test")
         super().__init__(linked, **options)
 
@@ -144,7 +148,7 @@ class InfluenceView(TextsView):
             "model": cut(shown.model),
             "notes": said(shown.notes),
             "methods": [each.describe(each.name) for each in self._colouring],
-            "classes": shown.test_labels[0] in _classes(self._sample),
+            "classes": self._explains_labels,
         }
         return meta, []
 
@@ -154,6 +158,13 @@ class InfluenceView(TextsView):
         refit = self._influence._refit  # noqa: SLF001 - a part of its class
         is_output = refit is not None and refit.kind == "regression" and self._influence.measure == "margin"
         return "output" if is_output else self._influence.measure
+
+    @property
+    def _explains_labels(self) -> bool:
+        """Whether labels are classes, which words speak for; if not, they speak for what is predicted."""
+        from attnwidgets.explanations.targets.resolve import class_names
+
+        return self._sample is not None and self._influence.test_labels[0] in class_names(self._sample)
 
     def _turned(self, values: Any) -> Any:
         """Return a measure, or its change, as a reader has it: a margin falls where it is harmed."""
@@ -217,6 +228,8 @@ class InfluenceView(TextsView):
         """Answer with the coloured words of a test and of the texts listed for it (`Coloured`)."""
         shown = self._influence
         at, _ = self._at(test, 0)
+        if (known := self._known.get((at, method))) is not None:
+            return known, []
         listed_texts = sorted({one for ones in self._listed(at).values() for one in ones})
         wanted = [(shown.tests[at], shown.test_labels[at])]
         wanted += [(shown.train[one], shown.train_labels[one]) for one in listed_texts]
@@ -224,7 +237,9 @@ class InfluenceView(TextsView):
             coloured(self._sample, text, _named(method), label)
             for text, label in progress(wanted, "colouring texts")
         ]
-        return {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}, []
+        found = {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}
+        self._known[at, method] = found
+        return found, []
 
     def _quick(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
@@ -278,9 +293,32 @@ class InfluenceView(TextsView):
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
 
-        del theme
-        sheet = influence_sheet(self._influence, self.options["test"], k=MOST)
+        test = self.options["test"]
+        sheet = influence_sheet(self._influence, test, k=MOST)
+        known = self._known.get((test, self.options["colouredBy"]))
+        if known is not None:
+            speaks = "the text's label" if self._explains_labels else "the prediction"
+            words = f"words by {self.options['colouredBy']}: orange for {speaks}, violet against it"
+            parts, note = self._still_texts(known, theme), f"{sheet.note}; {words}"
+            sheet = replace(sheet, title="influence", parts=parts, note=note)
         return replace(sheet, title=str(self.options["title"]) or sheet.title)
+
+    def _still_texts(self, known: dict[str, Any], theme: Theme) -> list[Part]:
+        """Return the coloured texts as parts of a figure: the test, and the first of both columns."""
+        shown, test = self._influence, self.options["test"]
+
+        def column(word: str, ranked: list[InfluentialText]) -> Stack:
+            texts = []
+            for _, label, influence, _, at in ranked:
+                size = f"{influence:+.3g}".replace("-", "\N{MINUS SIGN}")
+                texts.append(drawn(known["train"][str(at)], f"{label} {size}".lstrip(), theme))
+            return Stack([Words(word, bold=True), *texts])
+
+        left, right = (
+            column("helped", shown.helpful(test, _STILL)),
+            column("harmed", shown.harmful(test, _STILL)),
+        )
+        return [drawn(known["test"], shown.test_labels[test], theme), Beside(left, right, share=0.5)]
 
     def _table(self) -> str:
         return table_of(self._influence.to_rows())
@@ -304,12 +342,6 @@ def _named(method: str) -> str:
     if not _colours(methods()[method]):
         raise ValueError(f"method={method!r} returns no attributions to a class, which colour a text.")
     return method
-
-
-def _classes(sample: Trace | None) -> tuple[str, ...]:
-    from attnwidgets.explanations.targets.resolve import class_names
-
-    return () if sample is None else class_names(sample)
 
 
 def _colouring(sample: Trace | None) -> list[Entry]:

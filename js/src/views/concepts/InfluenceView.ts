@@ -300,18 +300,25 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     click(event) {
       const target = event.target as Element;
       const button = target.closest<HTMLElement>("[data-open]");
-      const row = target.closest<HTMLElement>("[data-at]");
       if (button === testOpen) opening.open(-1 - options().test, taught?.tests[options().test] ?? "", button);
       else if (button && what) {
         const train = Number(button.dataset.open);
         opening.open(train, what.texts[what.points.indexOf(train)] ?? "", button);
-      } else if (row) choose(Number(row.dataset.at));
+      } else if (rowOf(target) >= 0) choose(rowOf(target));
     },
   });
+  const rowOf = (target: EventTarget | null): number =>
+    Number((target as Element | null)?.closest<HTMLElement>("[data-at]")?.dataset.at ?? -1);
+  for (const { list } of sides) {
+    on(list, signal, {
+      pointerover: ({ target }) => point(rowOf(target)),
+      pointerleave: () => point(-1),
+    });
+  }
   readWords(root, signal, (word) => {
     if (!word || !what || !taught) return say();
-    const row = word.closest<HTMLElement>("[data-at]");
-    const label = row ? what.labels[Number(row.dataset.at)] : taught.labels[options().test];
+    const at = rowOf(word);
+    const label = at >= 0 ? what.labels[at] : taught.labels[options().test];
     const value = Number(word.dataset.value);
     const side = `${value < 0 ? "against" : "for"} ${taught.classes ? safeText(label ?? "") : "the prediction"}`;
     frame.readout.show(`${inWords(word.textContent ?? "")}: ${signedWords(value, Math.abs(value))}, ${side}`, true);
