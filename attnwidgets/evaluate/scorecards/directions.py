@@ -45,11 +45,11 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
 
 _OF_FUNCTION: dict[tuple[str, str], str] = {
     # Not better: that more can be read from a layer is no merit of it, and by itself no finding either.
-    ("probe", "accuracy"): "higher: more can be read from the states; compare it with the baselines",
-    ("probe", "accuracy_seen"): "higher: more is read from the states, or learnt by heart: see control",
+    ("probe", "accuracy"): "higher: more can be read; compare the baselines",
+    ("probe", "accuracy_seen"): "higher: more is read, or learnt by heart: see control",
     ("remove_and_retrain", "accuracy"): "lower is better: training lacks the important elements",
-    ("mislabelled", "average_precision"): "higher is better: texts with wrong labels rank first",
-    ("mislabelled", "recall"): "higher is better: more of the first texts have wrong labels",
+    ("mislabelled", "average_precision"): "higher is better: wrong labels rank first",
+    ("mislabelled", "recall"): "higher is better: more of the first have wrong labels",
 }
 """By a function of `aw.evaluate` or `aw.concepts` and the metric, where the name alone says too little."""
 

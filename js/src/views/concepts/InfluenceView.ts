@@ -67,8 +67,7 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   });
   const methods = createMenu("words by", signal, (colouredBy) => set({ colouredBy }));
   const ramp = h("span.ramp");
-  const speaks = h("span");
-  const legend = h("span.scale.legend", "against", ramp, speaks);
+  const legend = h("span.scale.legend");
   const against = createSegments<Against>("points against", { distance: "distance", loss: "loss" }, signal, () =>
     draw(),
   );
@@ -264,14 +263,9 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     frame.show(about ?? "", "influence");
     const isPlain = !!colouredBy && !coloured && !hasKernel(ctx);
     assign(legend, { hidden: !coloured && !isPlain });
-    setText(
-      speaks,
-      isPlain
-        ? "plain words: colours need a running kernel"
-        : taught?.classes
-          ? "for the text’s label"
-          : "for the prediction",
-    );
+    const speaks = taught?.classes ? "for the text’s label" : "for the prediction";
+    if (isPlain) setText(legend, "plain words: colours need a running kernel");
+    else setChildren(legend, "against", ramp, speaks);
     setStyles(ramp, { background: gradient(ctx.theme, true) });
     copy.show();
     if (!taught) return;
