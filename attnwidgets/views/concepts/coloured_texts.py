@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from attnwidgets.figures.parts.text import Text
 from attnwidgets.views.base.texts_view import cut, number
-from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from attnwidgets.figures.theme import Theme
     from attnwidgets.tracing.trace import Trace
 
     Part = list[Any]
@@ -49,14 +44,6 @@ def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
         if not is_special
     ]
     return _parts(cut(text, WHOLE), words)
-
-
-def drawn(parts: Iterable[Part], name: str, theme: Theme) -> Text:
-    """Return a coloured text as a part of a figure; blanks between words are left out."""
-    words = [(word, np.nan if value is None else value) for word, value in parts if word.strip()]
-    labels, values = zip(*words, strict=True) if words else ((), ())
-    row = np.array(values, dtype=float)
-    return Text(row[None], labels, *strip_colours({}, theme, row, signed=True), names=(name,))
 
 
 def _parts(text: str, words: Iterable[tuple[str, float]]) -> list[Part]:

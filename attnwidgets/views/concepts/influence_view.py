@@ -10,11 +10,10 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.concepts.influence_result import Influence
-from attnwidgets.figures.sheet import Beside, Stack, Words
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.menu import Entry, entries_of
 from attnwidgets.views.base.texts_view import LONGEST, TextsView, cut, number, numbers, said
-from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured, drawn
+from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
 
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from attnwidgets.concepts.influence_result import InfluentialText
     from attnwidgets.explanations.registry.registry import Method
-    from attnwidgets.figures.sheet import Part, Sheet
+    from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
     from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.expressions import Kinds, Path
@@ -37,7 +35,6 @@ MOST = 8
 """Training texts of each kind that are listed."""
 _POINTS = 400  # of the scatter
 _TESTS = 24  # whose numbers a page holds
-_STILL = 4  # training texts of each kind in a figure of coloured texts
 _QUICK = 200_000  # numbers of the features, up to which a page holds refits
 
 
@@ -292,33 +289,17 @@ class InfluenceView(TextsView):
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
+        from attnwidgets.views.concepts.influence_still import coloured_sheet
 
-        test = self.options["test"]
-        sheet = influence_sheet(self._influence, test, k=MOST)
-        known = self._known.get((test, self.options["colouredBy"]))
-        if known is not None:
+        test, method = self.options["test"], self.options["colouredBy"]
+        words = self._known.get((test, method))
+        if words is None:
+            sheet = influence_sheet(self._influence, test, k=MOST)
+        else:
             speaks = "the text's label" if self._explains_labels else "the prediction"
-            words = f"words by {self.options['colouredBy']}: orange for {speaks}, violet against it"
-            parts, note = self._still_texts(known, theme), f"{sheet.note}; {words}"
-            sheet = replace(sheet, title="influence", parts=parts, note=note)
+            note = f"words by {method}: orange for {speaks}, violet against it"
+            sheet = coloured_sheet(self._influence, test, words, note, theme)
         return replace(sheet, title=str(self.options["title"]) or sheet.title)
-
-    def _still_texts(self, known: dict[str, Any], theme: Theme) -> list[Part]:
-        """Return the coloured texts as parts of a figure: the test, and the first of both columns."""
-        shown, test = self._influence, self.options["test"]
-
-        def column(word: str, ranked: list[InfluentialText]) -> Stack:
-            texts = []
-            for _, label, influence, _, at in ranked:
-                size = f"{influence:+.3g}".replace("-", "\N{MINUS SIGN}")
-                texts.append(drawn(known["train"][str(at)], f"{label} {size}".lstrip(), theme))
-            return Stack([Words(word, bold=True), *texts])
-
-        left, right = (
-            column("helped", shown.helpful(test, _STILL)),
-            column("harmed", shown.harmful(test, _STILL)),
-        )
-        return [drawn(known["test"], shown.test_labels[test], theme), Beside(left, right, share=0.5)]
 
     def _table(self) -> str:
         return table_of(self._influence.to_rows())
