@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets.figures.labels import printable
 from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.lines import Line, Lines
 from attnwidgets.figures.sheet import Part, Sheet
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from attnwidgets.concepts.additive import Additive
     from attnwidgets.concepts.concept_scores import ConceptScores
     from attnwidgets.concepts.influence_result import Influence
+
+_TITLE = 140  # letters of a text that heads a figure
 
 
 def concept_sheet(shown: ConceptScores) -> Sheet:
@@ -49,17 +52,18 @@ def influence_sheet(shown: Influence, test: int, *, k: int) -> Sheet:
     top = max((abs(each.influence) for side in sides.values() for each in side), default=1.0)
     parts = [
         Bars(
-            [Bar(f"{each.label}: {each.text}", abs(each.influence)) for each in side],
+            [Bar(f"{each.label}: {each.text}".removeprefix(": "), abs(each.influence)) for each in side],
             top=top,
-            form="{:.2g}",
+            form="{:.3g}",
             title=word,
             letters=60,
         )
         for word, side in sides.items()
         if side
     ]
-    note = f"Label {shown.test_labels[test]}; influence on its {shown.measure}, by {shown.of}."
-    return Sheet(shown.tests[test], parts, "; ".join([note.removesuffix("."), *shown.notes]))
+    label = shown.test_labels[test]
+    notes = [*([f"label {label}"] if label else []), f"influence on the {shown.measure}, by {shown.of}"]
+    return Sheet(printable(shown.tests[test], _TITLE), parts, "; ".join([*notes, *shown.notes]))
 
 
 def additive_sheet(shown: Additive) -> Sheet:

@@ -138,9 +138,10 @@ def labels_of(given: Any, texts: Sequence[Any], classes: Sequence[str], purpose:
     if len(labels) != len(texts):
         raise ValueError(f"{purpose}: {name} has {len(labels)} labels, and there are {len(texts)} texts.")
     if missing := [at for at, label in enumerate(labels) if label is None or label != label]:  # noqa: PLR0124 - NaN
+        which = f"text {missing[0]}" if given is None else f"{name}[{missing[0]}]"
         raise ValueError(
-            f"{purpose}: {name}[{missing[0]}] has no label ({len(missing)} of {len(labels)} have none); give "
-            "labels, or leave these texts out."
+            f"{purpose}: {which} has no label ({len(missing)} of {len(labels)} have none); give {name}=[...] "
+            "with one for every text, or leave these texts out."
         )
     if not classes:
         return np.array(labels, dtype=np.float64)

@@ -80,7 +80,7 @@ def influence(
         of: "head" or "gradients".
         l2: Penalty of the head, above 0.
         measure: What is influenced: the test's "loss", or its "margin" (logit of its label less the largest
-            other; of a regression, the output), whose fall is harmful.
+            other), whose fall is harmful; of a regression the output, whose rise is positive.
         correct_leverage: Take `.change`, the estimate for leaving a text out, from a Newton step without the
             text instead of -values / n, which is too small for texts that decide their own prediction.
         normalize: Divide by the square root of a training text's own influence (Barshan et al. 2020); for
@@ -110,6 +110,10 @@ def influence(
     """
     require_choice("of", of, ("head", "gradients"))
     require_choice("measure", measure, ("loss", "margin"))
+    if of == "gradients" and measure != "loss":
+        raise ValueError(
+            f"measure={measure!r} is for of='head'; of='gradients' compares gradients of the loss."
+        )
     if not l2 > 0:
         raise ValueError(f"l2 is {l2}; without a penalty separable data has no minimum. Take one above 0.")
     with forced(force):
@@ -117,15 +121,17 @@ def influence(
         learnt = Inputs(model, tokenizer, read, PURPOSE)
         shown = Inputs(learnt.first.model, learnt.first.tokenizer, asked, PURPOSE)
         sample = None if is_trace(read[0]) else learnt.first
+        predicts = test_labels is None and not _labelled(tests)
         if of == "gradients":
             found = _by_gradients(learnt, shown, (train, tests), (labels, test_labels), normalize, parameters)
-            about = _about(read, asked, found.train_labels)
+            has_labels = bool(found.test_labels[0])
+            about = _about(read, asked, found.train_labels, predicted=has_labels and predicts)
             return replace(found, notes=(*about, *found.notes), _sample=sample)
         reading = read_head(learnt, batch_size=batch_size)
         test_reading = read_head(shown, batch_size=batch_size)
         classes = reading.classes
         y = labels_of(labels, train, classes, PURPOSE, "labels")
-        given = test_labels if test_labels is not None or _labelled(tests) else _predicted(test_reading)
+        given = _predicted(test_reading) if predicts else test_labels
         y_tests = labels_of(given, tests, classes, PURPOSE, "test_labels")
         found = of_features(
             reading,
@@ -139,7 +145,7 @@ def influence(
             names=(learnt.names, shown.names),
             model=learnt.first.model_id,
         )
-        about = _about(read, asked, found.train_labels)
+        about = _about(read, asked, found.train_labels, predicted=predicts)
         return replace(found, notes=(*about, *found.notes), _sample=sample)
 
 
@@ -208,9 +214,8 @@ def fitted(reading: HeadReading, labels: Float, l2: float) -> Refit:
     """
     if len(np.unique(labels)) < _TWO:
         only = _spelled(labels[:1], reading.classes)[0]
-        raise ValueError(
-            f"{PURPOSE}: all {len(labels)} training texts have the label {only!r}; a head needs two."
-        )
+        have = "the one training text has" if len(labels) == 1 else f"all {len(labels)} training texts have"
+        raise ValueError(f"{PURPOSE}: {have} the label {only!r}; a head needs two.")
     count = len(reading.weight)
     kind: Kind = "regression" if count == 1 else "binary" if count == _TWO else "classes"
     outputs = 1 if count <= _TWO else count
@@ -287,9 +292,11 @@ def _spelled(labels: Float, classes: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(classes[int(label)]) if classes else f"{label:g}" for label in labels)
 
 
-def _about(train: Sequence[Any], tests: Sequence[Any], labels: Sequence[str]) -> list[str]:
-    """Return what a reader must know of the texts: the same ones twice, under one label or two."""
-    notes: list[str] = []
+def _about(
+    train: Sequence[Any], tests: Sequence[Any], labels: Sequence[str], *, predicted: bool
+) -> list[str]:
+    """Return what a reader must know of the texts: labels that are none, and the same text twice."""
+    notes = ["the tests have no labels: what the model predicts stands for them"] if predicted else []
     if not isinstance(train[0], str):  # what traces of pictures are called is no text
         return notes
     known, copies = len(set(tests) & set(train)), len(train) - len(set(train))
@@ -317,5 +324,5 @@ def _notes(count: int, agreement: float, *, normalize: bool) -> tuple[str, ...]:
             "explains another head"
         )
     if normalize:
-        notes.append("influence is divided by a text's own")
+        notes.append("influence is divided by the square root of a text's influence on itself")
     return tuple(notes)

@@ -53,7 +53,7 @@ class Influence(Table, Viewable):
             loss. Leaving it out changes the loss by about -values / n. With `normalize`, divided by the
             text's own.
         change: Estimated change of the measure when a training text is left out [test, train]; positive: it
-            was helpful. None for gradients.
+            was helpful (of the margin, how far it falls). None for gradients.
         self_influence: Of every training text on its own loss [train], at least 0; large for texts that only
             they themselves explain, as wrong labels.
         losses: Loss of every training text [train], in nats.
@@ -66,7 +66,8 @@ class Influence(Table, Viewable):
         of: "head" or "gradients".
         measure: "loss" or "margin".
         l2: Penalty of the refit head; NaN for gradients.
-        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients.
+        agreement: Share of tests for which the refit head predicts what the model does; NaN for gradients
+            and for a regression.
         agreement_train: The same of training texts.
         gradient_norm: Length of the objective's gradient at the model's own head: 0 if it were the minimum.
         model: The model's id.
@@ -137,7 +138,10 @@ class Influence(Table, Viewable):
 
     @property
     def measured(self) -> Float | None:
-        """The measure of every test under the refit head, with all texts [test]; None for gradients."""
+        """The measure of every test under the refit head, with all texts [test]; None for gradients.
+
+        For "margin" it is the margin with its sign turned, or the output of a regression.
+        """
         if self._refit is None:
             return None
         features, labels = self._tests
@@ -146,6 +150,7 @@ class Influence(Table, Viewable):
     def leave_one_out(self, train: Iterable[int] | None = None) -> Float:
         """Fit the head again without each text and return the true change of the measure [test, text].
 
+        As in `.change` a positive one says that the text was helpful: the loss rises, or the margin falls.
         The divisor stays the number of all texts, as in the influence: what is left out has weight zero.
 
         Args:
@@ -203,7 +208,7 @@ class Influence(Table, Viewable):
     def __repr__(self) -> str:
         sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"
         lines = [f"Influence by {self.of} on the {self.measure} {sizes} {self.model}"]
-        if self.of == "head":
+        if not np.isnan(self.agreement):
             lines.append(
                 f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for "
                 f"{self.agreement:.0%} of tests and {self.agreement_train:.0%} of training texts"

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inWords, openingCode } from "../src/views/base/openText.ts";
 import { type Concepts, nearestPlace, pWords, scoreWords } from "../src/views/concepts/concepts.ts";
-import { nearestPoint, signedWords, topOf } from "../src/views/concepts/influence.ts";
+import { nearestPoint, sideWords, signedWords, topOf } from "../src/views/concepts/influence.ts";
 import { levelName, lossWords, percent, type Shapes, slotNames } from "../src/views/concepts/shapes.ts";
 
 const CONCEPTS: Concepts = {
@@ -42,12 +42,20 @@ test("a score is said with the band, the accuracy, and why it is significant or 
 });
 
 test("influences of a list have as many decimals as the largest needs", () => {
-  assert.equal(signedWords(-0.0345, 0.43), "−0.03");
-  assert.equal(signedWords(0.000123, 0.00043), "+0.00012");
-  assert.equal(signedWords(12, 40), "+12");
+  assert.equal(signedWords(-0.0345, 0.43), "−0.035");
+  assert.equal(signedWords(0.000123, 0.00043), "+0.000123");
+  assert.equal(signedWords(12, 40), "+12.0");
   assert.equal(signedWords(null, 1), "–");
   assert.equal(topOf([0.1, null, -2]), 2);
   assert.equal(topOf([]), 0);
+});
+
+test("columns say what their texts do to a measure, and nothing of leaving out where nothing is fitted", () => {
+  const head = { of: "head", measure: "loss" } as const;
+  assert.equal(sideWords(head, "helpful"), "leaving one out raises the loss");
+  assert.equal(sideWords({ ...head, measure: "margin" }, "helpful"), "leaving one out lowers the margin");
+  assert.equal(sideWords({ ...head, measure: "output" }, "harmful"), "leaving one out lowers the output");
+  assert.equal(sideWords({ ...head, of: "gradients" }, "harmful"), "gradients against the test’s");
 });
 
 test("the point under the pointer is the nearest within reach", () => {

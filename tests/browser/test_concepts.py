@@ -90,6 +90,7 @@ def test_a_training_text_is_chosen_and_left_out(page_of):
     plot = page.locator(".aw-taught-plot")
     plot.focus()
     page.keyboard.press("End")
+    assert "leaving one out raises the loss" in page.locator(".aw-taught-side").first.inner_text()
     worst = taught.harmful(0, 1)[0]
     assert f"“{worst.text}”\u2069 harms" in readout(page, "taught")
     assert page.locator(".aw-point-chosen").count() == 1
@@ -117,6 +118,8 @@ def test_gradients_have_neither_a_distance_nor_a_refit(page_of):
     assert not page.locator(".aw-taught-detail").is_visible()
     assert not page.locator(".aw-taught-scatter .aw-segments").is_visible()
     assert page.locator(".aw-point").count() == 2, "what is not a number is no point"
+    assert "leaving" not in page.locator(".aw-taught").inner_text(), "nothing is left out"
+    assert not page.locator(".aw-taught-key").is_visible(), "these texts have no labels"
 
 
 def test_levels_pairs_and_texts_are_chosen(page_of):
@@ -190,20 +193,88 @@ def test_words_are_coloured_and_say_their_number(scheme, page_of):
     side = "against" if number < 0 else "for"
     said = readout(page, "taught")
     assert said.endswith(f", {side} {taught.test_labels[0]}")
-    assert float(said.split(": ")[1].split(",")[0].replace("−", "-")) == pytest.approx(number, rel=0.06)
+    assert float(said.split(": ")[1].split(",")[0].replace("−", "-")) == pytest.approx(number, rel=0.006)
     assert page.locator(".aw-taught b b").count() == 0
     fills = page.locator(".aw-taught-row .aw-concept-word").evaluate_all(
         "(words) => words.map((word) => getComputedStyle(word).backgroundColor)"
     )
     assert len(set(fills)) > 3
     page.locator(".aw-taught-choice").first.hover()
+    assert "helps: " in readout(page, "taught"), "a row says its influence"
+    assert page.locator(".aw-point-chosen").count() == 1, "and is marked among the points"
+    page.mouse.move(5, 5)
     assert "training texts" in readout(page, "taught")
+    assert page.locator(".aw-point-chosen").count() == 0
+    word.focus()
+    page.keyboard.press("End")
+    assert readout(page, "taught").startswith("\u2068“.”")
+    page.keyboard.press("ArrowLeft")
+    assert readout(page, "taught").startswith("\u2068“sat”")
+    assert test.locator("[tabindex='0']").count() == 1, "the text is one stop of the tab key"
+    legend = page.locator(".aw-taught .aw-legend")
+    assert legend.inner_text().split("\n")[-1] == "for the text’s label"
     page.get_by_role("combobox", name="test").click()
     page.get_by_role("option").nth(1).click()
     page.wait_for_function(
         "(text) => document.querySelector('.aw-taught-test').innerText === text", arg=texts[1]
     )
     assert test.locator(".aw-concept-word").count() == 0, "a page holds the words of the test it opens with"
+    assert "running kernel" in legend.inner_text()
+    page.get_by_role("combobox", name="words by").click()
+    assert page.locator(".aw-taught .aw-menu:popover-open .aw-menu-label").all_inner_texts() == [
+        "none",
+        "lrp",
+    ]
+
+
+def test_a_kernel_colours_the_words_by_the_method_that_is_chosen(open_page):
+    sample = aw.trace(random_classifier(), tiny.wordpiece(), "the cat sat.")
+    texts = ["the new cat sat.", "the cat sat"]
+    page, view = open_page(), influence(texts, texts, sample=sample).view()
+    view._send_along()
+    play(page, view, "works", cold=False)
+    page.locator(".aw-taught-row").first.wait_for()
+    page.get_by_text("3 of 6").wait_for()
+    assert page.locator(".aw-footer").get_by_role("button", name="Cancel").is_visible()
+    assert page.locator(".aw-taught-test").inner_text() == texts[0], "texts can be read meanwhile"
+    page.get_by_role("combobox", name="words by").click()
+    page.get_by_role("option", name="lime", exact=True).click()
+    page.get_by_role("combobox", name="words by").click()
+    assert page.get_by_role("option", name="grad cam").get_attribute("aria-disabled") == "true"
+    page.get_by_role("option", name="none").click()
+    assert page.get_by_role("combobox", name="words by").inner_text().split()[-2:] == ["none", "▾"]
+    asked = page.evaluate("() => sent.filter(({topic}) => topic === 'strips').map(({args}) => args)")
+    assert asked == [{"test": 0, "method": "lrp"}]
+    page.evaluate("() => { window.kernel = 'refuses'; }")
+    page, view = open_page(), influence(texts, texts, sample=sample).view()
+    view._send_along()
+    play(page, view, "refuses", cold=False)
+    page.locator(".aw-footer", has_text="no memory is left").wait_for()
+    assert page.locator(".aw-taught-test").inner_text() == texts[0]
+
+
+def test_two_lines_of_a_long_text_are_shown_and_all_of_it_when_it_is_chosen(page_of):
+    sample = aw.trace(random_classifier(), tiny.wordpiece(), "the cat sat.")
+    long = ["the new cat sat. " * 50 + word for word in ("mat", "cat", "new")]
+    taught = influence(long, long, sample=sample)
+    page = page_of(taught.view(), viewport={"width": 808, "height": 900})
+    page.locator(".aw-concept-word").first.wait_for()
+    tall = height(page, "taught")
+    row = page.locator(".aw-taught-row").first
+    text = row.locator(".aw-concept-text")
+    assert text.bounding_box()["height"] <= 44
+    row.locator(".aw-taught-choice").focus()
+    page.keyboard.press("Enter")
+    assert row.locator(".aw-taught-choice").evaluate("(el) => el === document.activeElement")
+    assert text.evaluate("(el) => el.scrollHeight <= el.clientHeight + 1 && el.clientHeight > 100")
+    assert text.inner_text() == taught.helpful(0, 1)[0].text
+    test = page.locator(".aw-taught-test .aw-concept-text")
+    assert test.bounding_box()["height"] <= 66
+    test.locator("[tabindex='0']").focus()
+    page.keyboard.press("End")
+    assert test.evaluate("(el) => el.scrollTop > 0"), "the keys reach its end"
+    assert height(page, "taught") == tall <= 560
+    assert page.evaluate(OVERLAPS) == []
 
 
 @pytest.mark.parametrize("width", [480, 760, 1200])

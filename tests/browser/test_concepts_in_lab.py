@@ -59,6 +59,25 @@ def test_a_text_of_a_concept_opens_in_the_linked_views(lab, notebook):
     lab.until("explorer.trace.text", wanted)
 
 
+def test_words_of_training_texts_are_coloured_and_by_another_method_when_it_is_chosen(lab, notebook):
+    notebook.locator(f"{OUTPUT} .aw-taught-test .aw-concept-word").first.wait_for(timeout=60_000)
+    view = notebook.locator(f"{OUTPUT} .aw-taught")
+    for method in ("lrp", "saliency"):
+        if method != "lrp":
+            view.get_by_role("combobox", name="words by").click()
+            notebook.get_by_role("option", name=method, exact=True).click()
+        trace = "aw.trace(model, tokenizer, tests[0].text)"
+        values = f"aw.explain({trace}, {method!r}, target=tests[0].label).to('word').values[1:-1]"
+        wanted = lab.ask(f"[round(float(value), 5) for value in {values}]")
+        notebook.wait_for_function(
+            "(wanted) => { const words = [...document.querySelectorAll('.aw-taught-test .aw-concept-word')];"
+            " return words.length === wanted.length"
+            " && words.every((word, i) => Math.abs(Number(word.dataset.value) - wanted[i]) < 1e-4); }",
+            arg=wanted,
+            timeout=60_000,
+        )
+
+
 def test_a_training_text_opens_in_the_linked_views(lab, notebook):
     row = notebook.locator(f"{OUTPUT} .aw-taught-side").first.locator(".aw-taught-row").first
     row.locator(".aw-open-text").click()

@@ -22,7 +22,7 @@ HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "\u202eevil \u05e2\u05d1\u05e8\u05d9\u05ea",
     "</script><b>bold</b>",
-    "x" * 600,
+    "x" * 2400,
     "a\x00b\n" + "long words " * 60,
     "",
 )

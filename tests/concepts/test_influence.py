@@ -217,6 +217,9 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         ({"labels": ["positiv"] * 6}, "Did you mean 'positive'"),
         ({"labels": [2] * 6}, "the classes are"),
         ({"train": []}, "train is empty"),
+        ({"train": train[:1]}, "the one training text has the label"),
+        ({"train": [text.text for text in train]}, r"text 0 has no label \(6 of 6 have none\); give labels="),
+        ({"of": "gradients", "measure": "margin"}, "measure='margin' is for of='head'"),
         ({"of": "haed"}, "Did you mean 'head'"),
         ({"of": "gradients", "parameters": ["clasifier"]}, "Did you mean 'classifier'"),
     ]
@@ -251,3 +254,5 @@ def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:
     found = aw.concepts.influence(model, tokenizer, train, [test.text])
     said = aw.trace(model, tokenizer, test.text).predictions(1)[0].label
     assert found.test_labels == (said,)
+    assert found.notes[0] == "the tests have no labels: what the model predicts stands for them"
+    assert not aw.concepts.influence(model, tokenizer, train, [test]).notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import types
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base import expressions
 from attnwidgets.views.base.texts_view import LONGEST
 from attnwidgets.views.concepts.concept_view import MOST
@@ -202,7 +204,7 @@ def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
     taught = influence(WORDS, WORDS[:2], classes, sample=trace)
     for method in ("lrp", "saliency"):
         view = taught.view(method=method)
-        found = asked(view, "strips", test=1)
+        found = asked(view, "strips", test=1, method=method)
         shown = asked(view, "influence", test=1)
         texts = {train: WORDS[train] for train in [*shown["helpful"], *shown["harmful"]]}
         assert set(found["train"]) == set(map(str, texts))
@@ -216,18 +218,93 @@ def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
             coloured = [value for _, value in parts if value is not None]
             np.testing.assert_allclose(coloured, values, rtol=1e-5)
     pages = [args for topic, args, _ in taught.view(test=1).answers_for_page() if topic == "strips"]
-    assert pages == [{"test": 1}]
+    assert pages == [{"test": 1, "method": "lrp"}]
+
+
+def test_a_figure_shows_the_words_that_were_coloured(trace, tmp_path):
+    taught = influence(WORDS, WORDS[:1], ("no", "so-so"), sample=trace)
+    view = taught.view(method="saliency")
+    plain = view.save(tmp_path / "plain.png").read_bytes()
+    asked(view, "strips", test=0, method="saliency")
+    parts = view._still(LIGHT).parts
+    assert view.save(tmp_path / "words.png").read_bytes() != plain
+    (strip,) = parts[:1]
+    values = [value for word, value in view._known[0, "saliency"]["test"] if word.strip()]
+    np.testing.assert_allclose(strip.values[0], values)
+    assert "words by saliency" in view._still(LIGHT).note
+    first = taught.helpful(0, 1)[0]
+    assert parts[1].left.parts[1].names[0].startswith(f"{first.label} \N{MINUS SIGN}")
+
+
+def test_the_menu_has_every_method_that_explains_a_class_and_says_why_some_cannot(trace):
+    taught = influence(WORDS, WORDS[:1], sample=trace)
+    view = taught.view(method="grad_cam")
+    offered = {each["method"]: each["refusal"] for each in asked(view, "tests")["methods"]}
+    wanted = {each.name for each in aw.methods() if each.kind == "attributions"} - {"mixing_ratio"}
+    assert set(offered) == wanted, "mixing_ratio explains no class"
+    assert "picture" in offered["grad_cam"]
+    assert offered["lrp"] == ""
+    with pytest.raises(ValueError, match=r"grad_cam: it needs a picture"):
+        asked(view, "strips", test=0, method="grad_cam")
 
 
 def test_words_are_plain_where_no_method_or_no_model_is(trace):
-    for view in (influence().view(), influence(sample=trace).view(method=None)):
+    bare = influence().view()
+    for view in (bare, influence(sample=trace).view(method=None)):
         assert view.options["colouredBy"] == ""
-        with pytest.raises(LookupError):
-            asked(view, "strips", test=0)
+        assert not [topic for topic, *_ in view.answers_for_page() if topic == "strips"]
+    assert asked(bare, "tests")["methods"] == []
+    with pytest.raises(LookupError):
+        asked(bare, "strips", test=0, method="lrp")
     with pytest.raises(ValueError, match=r"method 'lpr' is unknown.*lrp"):
         influence(sample=trace).view(method="lpr")
-    with pytest.raises(ValueError, match="returns no attributions"):
-        influence().view(method="rollout")
+    for method in ("rollout", "mixing_ratio"):
+        with pytest.raises(ValueError, match="returns no attributions to a class"):
+            influence().view(method=method)
+
+
+def test_where_labels_are_no_classes_words_speak_for_the_prediction(trace):
+    taught = influence(WORDS, WORDS[:1], ("0.5", "2"), sample=trace)
+    view = taught.view()
+    assert asked(view, "tests")["classes"] is False
+    expected = aw.lrp(aw.trace(trace.model, trace.tokenizer, WORDS[0])).to("word")
+    values = [value for word, value in asked(view, "strips", test=0, method="lrp")["test"] if word.strip()]
+    np.testing.assert_allclose(values, expected.values[1:-1], rtol=1e-5)
+
+
+def test_a_long_text_is_shown_up_to_its_two_thousandth_character(trace):
+    long = "the new cat sat. " * 60
+    taught = influence([long, *WORDS, 40 * "a mat " + 2000 * "x"], [long + 60 * "a new mat "], sample=trace)
+    view = taught.view()
+    data = asked(view, "influence", test=0)
+    listed = [*data["helpful"], *data["harmful"]]
+    assert {0, 5} <= set(listed)
+    found = asked(view, "strips", test=0, method="saliency")
+    for train, parts in found["train"].items():
+        text = taught.train[int(train)]
+        kept = text if len(text) <= 2000 else text[:1999] + "…"
+        assert "".join(word for word, _ in parts) == data["texts"][int(train)] == kept
+    assert data["test"] == taught.tests[0]
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_a_margin_is_shown_as_readers_have_it(kind):
+    taught = influence()
+    taught = dataclasses.replace(
+        taught, measure="margin", _refit=dataclasses.replace(taught._refit, kind=kind)
+    )
+    view = taught.view()
+    features, labels = taught._tests
+    logits = taught._refit.says(features)[:, 0]
+    shown = asked(view, "tests")
+    sign = (2 * labels - 1) if kind == "binary" else 1
+    assert shown["measure"] == ("margin" if kind == "binary" else "output")
+    np.testing.assert_allclose(shown["measured"], sign * logits)
+    done = asked(view, "refit", test=1, train=4)
+    without = taught._refit.outputs_without(4, features)[1, 0] * (sign[1] if kind == "binary" else 1)
+    assert (done["before"], done["after"]) == pytest.approx(((sign * logits)[1], without))
+    turned = -1 if kind == "binary" else 1
+    np.testing.assert_allclose(asked(view, "influence", test=0)["change"], turned * taught.change[0])
 
 
 def test_influence_by_gradients_has_no_refit_and_no_distance():
@@ -299,7 +376,7 @@ def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
     view = result.view()
     for topic, args, _ in list(view.answers_for_page()):
         if topic not in {"expression", "csv"}:
-            assert LONGEST * "x" not in json.dumps(asked(view, topic, **args))
+            assert 4 * LONGEST * "x" not in json.dumps(asked(view, topic, **args))
     assert view.save(tmp_path / "figure.svg").read_text().count("<script") == 0
     page = view.to_html(tmp_path / "page.html").read_text()
     assert "<img src=x" not in page

@@ -68,6 +68,10 @@ def test_every_metric_that_can_be_compared_says_which_way_it_is_read():
     flat = {"sparsity", "entropy", "gini", "features_above"}
     for name in EVERY:
         assert ("is better:" in direction_of(name)) == (name not in flat), name
+    assert direction_of("accuracy", "probe").startswith("higher: more can be read")
+    assert direction_of("accuracy", "remove_and_retrain").startswith("lower is better")
+    assert "wrong labels" in direction_of("recall", "mislabelled")
+    assert "people" in direction_of("recall", "agreement")
     assert direction_of("sufficiency").startswith("lower is better")
     assert {way for way, _ in DIRECTIONS.values()} == {"higher", "lower"}
 

@@ -43,9 +43,26 @@ DIRECTIONS: dict[str, tuple[str, str]] = {
 }
 """By a metric's name: whether "higher" or "lower" is better, and what that says."""
 
+_OF_FUNCTION: dict[tuple[str, str], str] = {
+    # Not better: that more can be read from a layer is no merit of it, and by itself no finding either.
+    ("probe", "accuracy"): "higher: more can be read; compare the baselines",
+    ("probe", "accuracy_seen"): "higher: more is read, or learnt by heart: see control",
+    ("remove_and_retrain", "accuracy"): "lower is better: training lacks the important elements",
+    ("mislabelled", "average_precision"): "higher is better: wrong labels rank first",
+    ("mislabelled", "recall"): "higher is better: more of the first have wrong labels",
+}
+"""By a function of `aw.evaluate` or `aw.concepts` and the metric, where the name alone says too little."""
 
-def direction_of(metric: str) -> str:
-    """Return which way a metric is read, in words; a neutral text for a metric without a direction."""
+
+def direction_of(metric: str, function: str = "") -> str:
+    """Return which way a metric is read, in words; a neutral text for a metric without a direction.
+
+    Args:
+        metric: Its name.
+        function: Name of the function that measured it.
+    """
+    if (function, metric) in _OF_FUNCTION:
+        return _OF_FUNCTION[function, metric]
     known = DIRECTIONS.get(metric) or next(
         (text for name, text in DIRECTIONS.items() if metric.startswith((f"{name}_", f"{name} "))), None
     )

@@ -108,9 +108,9 @@ class TextsView(StandaloneView):
         raise NotImplementedError
 
 
-def cut(text: str) -> str:
-    """Return a text that is not longer than the browser is told."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def cut(text: str, longest: int = LONGEST) -> str:
+    """Return a text of at most so many characters; what is cut off shows as an ellipsis."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def number(value: float) -> float | None:

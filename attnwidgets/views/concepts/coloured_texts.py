@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.views.base.texts_view import LONGEST, number
+from attnwidgets.views.base.texts_view import cut, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,24 +13,29 @@ if TYPE_CHECKING:
 
     Part = list[Any]
 
+WHOLE = 2000
+"""Characters of a text that is read closely; the rest is cut off."""
 
-def coloured(sample: Trace, text: str, method: str, target: Any) -> list[Part]:
+
+def coloured(sample: Trace, text: str, method: str, target: str) -> list[Part]:
     """Return the parts of a text [text, number or None], by a method's attributions to a target.
 
     Args:
         sample: A trace of the model that reads it, with its tokenizer.
-        text: The text; what is longer than the browser is told is cut off.
+        text: The text.
         method: Name of a method that returns attributions.
-        target: What is explained; None: what the model predicts.
+        target: What is explained. What is no class of the model, such as a number that a regression learned,
+            is none: then it is what the model predicts.
 
     Raises:
         ValueError: The method cannot explain the model.
     """
     from attnwidgets.explanations.registry.registry import explain
+    from attnwidgets.explanations.targets.resolve import class_names
     from attnwidgets.tracing.recording.run import trace
 
     read = trace(sample.model, sample.tokenizer, text, truncation=True)
-    found: Any = explain(read, method, **({} if target in (None, "") else {"target": target}))
+    found: Any = explain(read, method, **({"target": target} if target in class_names(read) else {}))
     by_word = found.to("word")
     unit = by_word.axis.units["word"]
     words = [
@@ -38,7 +43,7 @@ def coloured(sample: Trace, text: str, method: str, target: Any) -> list[Part]:
         for label, value, is_special in zip(unit.labels, by_word.values, unit.special, strict=True)
         if not is_special
     ]
-    return _parts(text, words)
+    return _parts(cut(text, WHOLE), words)
 
 
 def _parts(text: str, words: Iterable[tuple[str, float]]) -> list[Part]:
@@ -47,12 +52,10 @@ def _parts(text: str, words: Iterable[tuple[str, float]]) -> list[Part]:
     at = 0
     for word, value in words:
         start = text.find(word, at)
-        if start < 0:  # a tokenizer that writes words otherwise
+        if start < 0:  # cut off, or of a tokenizer that writes words otherwise
             continue
         if start > at:
             parts.append([text[at:start], None])
         at = start + len(word)
         parts.append([word, number(value)])
-        if at > LONGEST:
-            return [*parts, ["…", None]]
     return [*parts, [text[at:], None]] if at < len(text) else parts

@@ -11,8 +11,9 @@ from attnwidgets._progress import progress
 from attnwidgets._selecting import position
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.views.base.expressions import listed
-from attnwidgets.views.base.texts_view import TextsView, cut, number, numbers, said
-from attnwidgets.views.concepts.coloured_texts import coloured
+from attnwidgets.views.base.menu import Entry, entries_of
+from attnwidgets.views.base.texts_view import LONGEST, TextsView, cut, number, numbers, said
+from attnwidgets.views.concepts.coloured_texts import WHOLE, coloured
 from attnwidgets.views.concepts.concept_view import table_of
 from attnwidgets.views.wire.handlers import Handler
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from attnwidgets.explanations.registry.registry import Method
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.tracing.trace import Trace
     from attnwidgets.views.base.expressions import Kinds, Path
     from attnwidgets.views.base.options import TitleOptions
     from attnwidgets.views.wire.handlers import Answer
@@ -45,21 +48,26 @@ class InfluenceView(TextsView):
     refit" fits the head again without it and says what the test's measure was before and is then, beside the
     estimate; this needs a running kernel, except for texts that a page holds. A text opens with a click.
 
-    The words of these texts are coloured by what speaks for the text's own label and against it, each text on
-    a scale of its own. This runs the model on the texts that are shown; until then, and in a page for other
-    tests than the shown one, texts are plain.
+    The words of these texts are coloured by what speaks for the text's own label and against it (of a model
+    without classes, for what it predicts), each text on a scale of its own; a word says its number under the
+    pointer and by the arrow keys. A menu chooses the method. This runs the model on the test and the texts
+    listed for it, about 2 seconds for 17 sentences of MiniLM by "lrp", with progress; until then, and in a
+    page for other tests and methods than it opens with, texts are plain. Of a longer text than 2,000
+    characters the beginning is shown.
 
     Args:
         shown: What `aw.concepts.influence` returned.
         test: Number of the test that is shown at first.
-        method: Name of the method whose attributions colour the words (`aw.methods()`), None: they are plain.
+        method: Name of the method whose attributions colour the words at first (`aw.methods()`); None: they
+            are plain.
         linked: A view of a trace of the same model, such as `aw.Explorer(trace)`: a text that is opened is
             shown in it, and in the views that are linked with it. None: opening a text copies the line of
             Python that does.
 
     Raises:
         TypeError: `shown` is no influence, or `linked` is no view of a trace.
-        ValueError: There is no such method, or it returns no attributions.
+        ValueError: There is no such method, or it returns no attributions to a class. (Where one
+            cannot explain the model, the view says why.)
         IndexError: There is no such test.
     """
 
@@ -79,20 +87,17 @@ class InfluenceView(TextsView):
             raise TypeError(
                 f"InfluenceView() shows what aw.concepts.influence returned, not {type(shown).__name__}."
             )
-        from attnwidgets.explanations.registry.registry import methods
-
         self._influence = shown
-        colours = None if method is None else methods()[method]
-        if colours is not None and colours.kind != "attributions":
-            raise ValueError(f"method={method!r} returns no attributions, which colour a text.")
         self._sample = shown._sample  # noqa: SLF001 - a part of its class
-        self._method = None if self._sample is None else colours
+        self._colouring = _colouring(self._sample)
+        named = "" if method is None else _named(method)
+        self._method = named if self._colouring else ""
+        self._known: dict[tuple[int, str], dict[str, Any]] = {}  # coloured words by test and method
         self._test = position(test, range(len(shown.tests)), "test")
         super().__init__(linked, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        by = "" if self._method is None else self._method.name.replace("_", " ")
-        return {**super()._own_options(), "test": self._test, "colouredBy": by}
+        return {**super()._own_options(), "test": self._test, "colouredBy": self._method}
 
     def influence(self, train: int, test: int | None = None) -> float:
         """Return an influence that the view shows; positive is harmful.
@@ -116,12 +121,12 @@ class InfluenceView(TextsView):
 
     def _handlers(self) -> Mapping[str, Handler]:
         refits = {"refit": Handler(self._refit, runs_model=True, for_page=self._quick)}
-        strips = {"strips": Handler(self._strips, runs_model=True, for_page=self._first)}
+        strips = {"strips": Handler(self._strips, runs_model=True, for_page=self._opening)}
         return {
             **super()._handlers(),
             "tests": Handler(self._tests),
             "influence": Handler(self._data, for_page=self._shown_tests, prefetched=self._first),
-            **({} if self._method is None else strips),
+            **(strips if self._colouring else {}),
             **({} if self._influence.measured is None else refits),
         }
 
@@ -132,15 +137,40 @@ class InfluenceView(TextsView):
         meta = {
             "tests": [cut(text) for text in shown.tests],
             "labels": [cut(label) for label in shown.test_labels],
-            "measured": None if measured is None else numbers(measured),
-            "measure": shown.measure,
+            "measured": None if measured is None else numbers(self._turned(measured)),
+            "measure": self._measure,
             "of": shown.of,
             "train": len(shown.train),
             "agreement": number(shown.agreement),
             "model": cut(shown.model),
             "notes": said(shown.notes),
+            "methods": [each.describe(each.name) for each in self._colouring],
+            "classes": self._explains_labels,
         }
         return meta, []
+
+    @property
+    def _measure(self) -> str:
+        """What influence is on, as a reader calls it."""
+        refit = self._influence._refit  # noqa: SLF001 - a part of its class
+        is_output = refit is not None and refit.kind == "regression" and self._influence.measure == "margin"
+        return "output" if is_output else self._influence.measure
+
+    @property
+    def _explains_labels(self) -> bool:
+        """Whether labels are classes, which words speak for; if not, they speak for what is predicted."""
+        from attnwidgets.explanations.targets.resolve import class_names
+
+        return self._sample is not None and self._influence.test_labels[0] in class_names(self._sample)
+
+    def _turned(self, values: Any) -> Any:
+        """Return a measure, or its change, as a reader has it: a margin falls where it is harmed."""
+        return -values if self._measure == "margin" else values
+
+    def _opening(self) -> Iterator[dict[str, Any]]:
+        """Yield the test and the method of the words that a page holds."""
+        if self.options["colouredBy"]:
+            yield {"test": self.options["test"], "method": self.options["colouredBy"]}
 
     def _first(self) -> Iterator[dict[str, Any]]:
         yield {"test": self.options["test"]}
@@ -168,13 +198,15 @@ class InfluenceView(TextsView):
         known = np.where(np.isfinite(row), row, 0.0)
         lists = self._listed(at)
         points = sorted({*self._points(known), *lists["helpful"], *lists["harmful"]})
+        whole = {*lists["helpful"], *lists["harmful"]}
         meta = {
             **lists,
+            "test": cut(shown.tests[at], WHOLE),
             "points": points,
-            "texts": [cut(shown.train[one]) for one in points],
+            "texts": [cut(shown.train[one], WHOLE if one in whole else LONGEST) for one in points],
             "labels": [cut(shown.train_labels[one]) for one in points],
             "influence": numbers(row[points]),
-            "change": None if shown.change is None else numbers(shown.change[at, points]),
+            "change": None if shown.change is None else numbers(self._turned(shown.change[at, points])),
             "distance": None if shown.distance is None else numbers(shown.distance[at, points]),
             "losses": numbers(shown.losses[points]),
         }
@@ -189,20 +221,22 @@ class InfluenceView(TextsView):
             for word, sign in (("helpful", 1), ("harmful", -1))
         }
 
-    def _strips(self, test: int) -> Answer:
+    def _strips(self, test: int, method: str) -> Answer:
         """Answer with the coloured words of a test and of the texts listed for it (`Coloured`)."""
-        shown, method = self._influence, self._method
+        shown = self._influence
         at, _ = self._at(test, 0)
-        if method is None:
-            raise LookupError("no method colours the words: give method=.")
+        if (known := self._known.get((at, method))) is not None:
+            return known, []
         listed_texts = sorted({one for ones in self._listed(at).values() for one in ones})
         wanted = [(shown.tests[at], shown.test_labels[at])]
         wanted += [(shown.train[one], shown.train_labels[one]) for one in listed_texts]
         parts = [
-            coloured(self._sample, text, method.name, label)
+            coloured(self._sample, text, _named(method), label)
             for text, label in progress(wanted, "colouring texts")
         ]
-        return {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}, []
+        found = {"test": parts[0], "train": dict(zip(map(str, listed_texts), parts[1:], strict=True))}
+        self._known[at, method] = found
+        return found, []
 
     def _quick(self) -> Iterator[dict[str, Any]]:
         """Yield what a page holds of refits: the listed texts of the shown test, if a fit is quick."""
@@ -219,8 +253,8 @@ class InfluenceView(TextsView):
         measured = self._influence.measured
         if measured is None:
             raise LookupError("influence by gradients fits no head; use of='head'.")
-        before = float(measured[row])
-        change = float(self._influence.leave_one_out([column])[row, 0])
+        before = float(self._turned(measured[row]))
+        change = float(self._turned(self._influence.leave_one_out([column])[row, 0]))
         return {"before": number(before), "after": number(before + change), "change": number(change)}, []
 
     def _text(self, at: int) -> str:
@@ -255,9 +289,16 @@ class InfluenceView(TextsView):
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
+        from attnwidgets.views.concepts.influence_still import coloured_sheet
 
-        del theme
-        sheet = influence_sheet(self._influence, self.options["test"], k=MOST)
+        test, method = self.options["test"], self.options["colouredBy"]
+        words = self._known.get((test, method))
+        if words is None:
+            sheet = influence_sheet(self._influence, test, k=MOST)
+        else:
+            speaks = "the text's label" if self._explains_labels else "the prediction"
+            note = f"words by {method}: orange for {speaks}, violet against it"
+            sheet = coloured_sheet(self._influence, test, words, note, theme)
         return replace(sheet, title=str(self.options["title"]) or sheet.title)
 
     def _table(self) -> str:
@@ -265,3 +306,29 @@ class InfluenceView(TextsView):
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._influence!r})"
+
+
+def _colours(method: Method) -> bool:
+    return method.kind == "attributions" and "target" in method.options
+
+
+def _named(method: str) -> str:
+    """Return the name of a method that can colour words by what speaks for a label.
+
+    Raises:
+        ValueError: There is no such method, or it cannot.
+    """
+    from attnwidgets.explanations.registry.registry import methods
+
+    if not _colours(methods()[method]):
+        raise ValueError(f"method={method!r} returns no attributions to a class, which colour a text.")
+    return method
+
+
+def _colouring(sample: Trace | None) -> list[Entry]:
+    """Return the methods that may colour the words of texts; none where there is no model to run."""
+    from attnwidgets.explanations.registry.registry import methods
+
+    if sample is None:
+        return []
+    return entries_of(sample, [each.name for each in methods() if _colours(each)], ())

@@ -178,7 +178,7 @@ def described(name: str, card: Scorecard) -> dict[str, Any]:
         "axis": card.x_name,
         "places": [label if isinstance(label, (int, float)) else str(label) for label in card.x],
         "remarks": list(card.x_notes),
-        "metrics": [[metric, direction_of(metric)] for metric in card.metrics],
+        "metrics": [[metric, direction_of(metric, card.method)] for metric in card.metrics],
         "rows": [[card.row_name(row), row_is_baseline(card, row)] for row in rows],
         "mean": _json(card.mean[:, rows]),
         "low": _json(low[:, rows]),

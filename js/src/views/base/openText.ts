@@ -35,10 +35,13 @@ export function inWords(text: string, most = 60): string {
   return `\u2068“${safeText(points.length > most ? `${points.slice(0, most - 1).join("")}…` : text)}”\u2069`;
 }
 
+/** Whether a kernel may answer: not in a page, and not where it is gone. */
+export const hasKernel = (ctx: ViewContext): boolean =>
+  ctx.model.get("runtime") !== "" && ctx.tiles.status().state !== "no-kernel";
+
 export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () => Frame): Opening {
   const answers = createAnswers(ctx, signal, () => heard());
   const options = (): TextsOptions => ctx.options as TextsOptions;
-  const hasKernel = (): boolean => ctx.model.get("runtime") !== "" && ctx.tiles.status().state !== "no-kernel";
   let [asked, words] = [null as Record<string, number> | null, ""];
   const heard = (): void => {
     if (!asked) return;
@@ -59,20 +62,20 @@ export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () =
     button(at) {
       const { opens } = options();
       const title =
-        opens && hasKernel()
+        opens && hasKernel(ctx)
           ? `Show this text ${WHERE[opens]}`
           : "Copy the Python that opens this text in another view";
       return h("button.button.open-text", { type: "button", "data-open": String(at), title }, "Open");
     },
     open(at, text, button, code = openingCode(text), more = {}) {
       const { opens, why } = options();
-      if (opens && hasKernel()) {
+      if (opens && hasKernel(ctx)) {
         [asked, words] = [{ ...more, at }, text];
         answers.retry("open", true);
         heard();
         return;
       }
-      const reason = opens && !hasKernel() ? NO_KERNEL : why;
+      const reason = opens && !hasKernel(ctx) ? NO_KERNEL : why;
       void toClipboard(code, button ?? undefined).then((copied) => {
         if (signal.aborted) return;
         const what = copied ? "Copied" : "Copy this by hand";

@@ -1,26 +1,42 @@
 /** Influence: the training texts that help a test and those that harm it, beside all others; one may be left out. */
-import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
+import {
+  assign,
+  createWatch,
+  h,
+  keyboard,
+  on,
+  onResize,
+  safeText,
+  setChildren,
+  setFlag,
+  setStyles,
+  setText,
+  shortLabel,
+} from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { createMenu } from "../base/menu.ts";
 import { missingAnswer } from "../base/missing.ts";
-import { createOpening, inWords } from "../base/openText.ts";
+import { methodsOf } from "../base/navigation.ts";
+import { createOpening, hasKernel, inWords } from "../base/openText.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
 import { svg } from "../charts/svg.ts";
+import { gradient } from "../text/stripColour.ts";
 import {
   type Coloured,
   type InfluenceOptions,
   type Influential,
   nearestPoint,
   type Refitted,
+  sideWords,
   signedWords,
   type Taught,
   topOf,
 } from "./influence.ts";
 import { type Against, drawScatter, type Place } from "./scatter.ts";
-import { colouredStrip, type Part, showNotes, textStrip } from "./texts.ts";
+import { colouredStrip, readWords, showNotes, textStrip } from "./texts.ts";
 
 /** Width in px from which the scatter stands beside the lists, and its height below them. */
 const [WIDE, LOW] = [960, 120];
@@ -37,13 +53,21 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   let hovered = -1;
   let asked: { test: number; train: number } | null = null; // whose refit was asked for
   let coloured: Coloured | null = null;
+  /** A page holds the words by this method, of the test that it opens with. */
+  const held = options().colouredBy;
   let places: Place[] = [];
   let [width, height] = [0, 0];
+  const set = (values: Partial<InfluenceOptions>): void => {
+    ctx.model.set("options", { ...ctx.model.get("options"), ...values } as never);
+    ctx.model.save_changes();
+  };
   const tests = createMenu("test", signal, (value) => {
     [chosen, hovered, asked] = [-1, -1, null];
-    ctx.model.set("options", { ...ctx.model.get("options"), test: Number(value) } as never);
-    ctx.model.save_changes();
+    set({ test: Number(value) });
   });
+  const methods = createMenu("words by", signal, (colouredBy) => set({ colouredBy }));
+  const ramp = h("span.ramp");
+  const legend = h("span.scale.legend");
   const against = createSegments<Against>("points against", { distance: "distance", loss: "loss" }, signal, () =>
     draw(),
   );
@@ -53,8 +77,8 @@ export const renderInfluenceView = view((ctx, root, signal) => {
   const testOpen = h("button.button.open-text", { type: "button", "data-open": "-1" }, "Open");
   const sides = (["helpful", "harmful"] as const).map((name) => {
     const list = h("div.taught-list", { role: "list", "aria-label": `${name} training texts` });
-    const note = name === "helpful" ? "leaving one out raises the loss" : "leaving one out lowers the loss";
-    return { name, list, element: h("div.taught-side", h("div.concept-head", h("b", name), h("span", note)), list) };
+    const note = h("span");
+    return { name, list, note, element: h("div.taught-side", h("div.concept-head", h("b", name), note), list) };
   });
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h(
@@ -84,7 +108,8 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     return train === undefined ? null : { of: "influence", test: options().test, train };
   });
   const frame = createFrame(ctx, root, {
-    controls: [tests.field, testMeasure],
+    controls: [tests.field, methods.field, testMeasure],
+    legend,
     lead: [h("div.taught-lead", testLabel, testText, testOpen)],
     body: [h("div.taught-panes", ...sides.map(({ element }) => element), scatter), detail, notes],
     skeleton: "rows",
@@ -125,38 +150,43 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     frame.readout.show(at >= 0 ? nameOf(at) : `${taught.train.toLocaleString("en")} training texts${agreement}`, true);
   };
 
-  const stripOf = (text: string, parts: readonly Part[] | undefined): HTMLElement =>
-    parts ? colouredStrip(text, parts, ctx.theme) : textStrip(text);
-
-  const drawLists = (): void => {
-    if (!what) return;
+  const isBuilt = createWatch();
+  const buildTexts = (): void => {
+    if (!what || !taught || !isBuilt(what, coloured, ctx.theme)) return;
+    const { test } = what;
+    setChildren(testText, coloured ? colouredStrip(test, coloured.test, ctx.theme) : textStrip(test));
     const top = topOf(what.influence) || 1;
-    for (const { name, list } of sides) {
+    for (const { name, list, note } of sides) {
+      setText(note, sideWords(taught, name));
       const rows = what[name].map((train) => {
         const at = what?.points.indexOf(train) ?? -1;
         const value = what?.influence[at] ?? null;
         const text = what?.texts[at] ?? "";
         const bar = h("span.taught-bar", { "aria-hidden": "true" });
         bar.append(h("span", { style: `width:${(100 * Math.abs(value ?? 0)) / top}%`, "data-side": name }));
-        const label = h(
-          "button.taught-choice",
-          { type: "button", "aria-pressed": String(at === chosen), title: what?.labels[at] ?? "" },
-          shortLabel(what?.labels[at] ?? "", 14),
-        );
+        const parts = coloured?.train[train];
+        const label = what?.labels[at] || `text ${train}`;
         return h(
           "div.taught-row",
-          { role: "listitem", "data-at": String(at), ...(at === chosen ? { "data-chosen": "" } : {}) },
-          label,
+          { role: "listitem", "data-at": String(at) },
+          h("button.taught-choice", { type: "button", title: safeText(label) }, shortLabel(label, 14)),
           bar,
           h("span.concept-value", signedWords(value, top)),
           opening.button(train),
-          stripOf(text, coloured?.train[train]),
+          parts ? colouredStrip(text, parts, ctx.theme) : textStrip(text),
         );
       });
       const none = h("div.concept-more", `No training text is ${name} here.`);
       const scrolled = list.scrollTop;
       setChildren(list, ...(rows.length ? rows : [none]));
       list.scrollTop = scrolled;
+    }
+  };
+  const markRows = (): void => {
+    for (const row of root.querySelectorAll<HTMLElement>(".aw-taught-row")) {
+      const is = Number(row.dataset.at) === chosen;
+      setFlag(row, "data-chosen", is);
+      assign(row.firstElementChild as HTMLElement, { ariaPressed: String(is) });
     }
   };
 
@@ -198,12 +228,14 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     const label = taught.labels[options().test] ?? "";
     const which = what.distance ? against.value() : "loss";
     assign(against.element, { hidden: !what.distance });
+    assign(key, { hidden: label === "" });
     places = drawScatter(picture, what, which, label, hovered >= 0 ? hovered : chosen, width, height);
     plot.ariaLabel = `${what.points.length} training texts by influence and ${which}. Up and down arrows go through them. ${chosen >= 0 ? nameOf(chosen) : ""}`;
   };
 
   const draw = (): void => {
-    drawLists();
+    buildTexts();
+    markRows();
     drawPoints();
     drawDetail();
     copy.show();
@@ -217,28 +249,33 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     const missing = head
       ? missingAnswer(answers, "influence", { test }, "influence")
       : missingAnswer(answers, "tests", {}, "tests");
-    frame.lacks(answer ? null : missing);
     taught = head?.meta ?? null;
     what = answer?.meta ?? null;
     const { colouredBy } = options();
-    const colours = answer && colouredBy ? answers.get<Coloured>("strips", { test }) : undefined;
-    coloured = colours?.meta ?? null;
+    const words = { test, method: colouredBy };
+    coloured = (answer && colouredBy && answers.get<Coloured>("strips", words, true)?.meta) || null;
+    const isLacking = answer && colouredBy && !coloured && hasKernel(ctx);
+    // The texts are there, only their colours are not.
+    const part = isLacking && { ...missingAnswer(answers, "strips", words, "colours of words"), part: true };
+    frame.lacks(answer ? part || null : missing);
     const model = taught?.model ? ` · ${taught.model}` : "";
-    const job = answers.job("strips");
-    const counted = job?.total ? ` ${job.done} of ${job.total}` : "";
-    const words = coloured ? ` · words: ${colouredBy} for the text’s label` : job ? ` · ${job.text}${counted}` : "";
-    frame.show(
-      taught ? `of ${taught.train.toLocaleString("en")} training texts, by ${taught.of}${model}${words}` : "",
-      "influence",
-    );
+    const about = taught && `of ${taught.train.toLocaleString("en")} training texts, by ${taught.of}${model}`;
+    frame.show(about ?? "", "influence");
+    const isPlain = !!colouredBy && !coloured && !hasKernel(ctx);
+    assign(legend, { hidden: !coloured && !isPlain });
+    const speaks = taught?.classes ? "for the text’s label" : "for the prediction";
+    if (isPlain) setText(legend, "plain words: colours need a running kernel");
+    else setChildren(legend, "against", ramp, speaks);
+    setStyles(ramp, { background: gradient(ctx.theme, true) });
     copy.show();
     if (!taught) return;
+    const offered = methodsOf({ ...ctx.header(), methods: taught.methods }, hasKernel(ctx) || !held ? [] : [held]);
+    methods.offer(offered.length ? [{ value: "", label: "none", note: "plain texts" }, ...offered] : [], colouredBy);
     tests.offer(
       taught.tests.map((text, i) => ({ value: String(i), label: shortLabel(text, 40), note: taught?.labels[i] ?? "" })),
       String(test),
     );
     const text = taught.tests[test] ?? "";
-    setChildren(testText, stripOf(text, coloured?.test));
     const label = safeText(taught.labels[test] ?? "");
     assign(testLabel, { hidden: label === "", title: label });
     setText(testLabel, label);
@@ -257,27 +294,28 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     click(event) {
       const target = event.target as Element;
       const button = target.closest<HTMLElement>("[data-open]");
-      const row = target.closest<HTMLElement>("[data-at]");
       if (button === testOpen) opening.open(-1 - options().test, taught?.tests[options().test] ?? "", button);
       else if (button && what) {
         const train = Number(button.dataset.open);
         opening.open(train, what.texts[what.points.indexOf(train)] ?? "", button);
-      } else if (row) choose(Number(row.dataset.at));
+      } else if (rowOf(target) >= 0) choose(rowOf(target));
     },
   });
-  /** The word under the pointer, with its number. */
-  const readWord = (target: Element): void => {
-    const word = target.closest<HTMLElement>("[data-value]");
-    if (!word || !what || !taught) return;
-    const row = word.closest<HTMLElement>("[data-at]");
-    const label = (row ? what.labels[Number(row.dataset.at)] : taught.labels[options().test]) ?? "";
+  const rowOf = (target: EventTarget | null): number =>
+    Number((target as Element | null)?.closest<HTMLElement>("[data-at]")?.dataset.at ?? -1);
+  for (const { list } of sides) {
+    on(list, signal, {
+      pointerover: ({ target }) => point(rowOf(target)),
+      pointerleave: () => point(-1),
+    });
+  }
+  readWords(root, signal, (word) => {
+    if (!word || !what || !taught) return say();
+    const at = rowOf(word);
+    const label = at >= 0 ? what.labels[at] : taught.labels[options().test];
     const value = Number(word.dataset.value);
-    const side = label ? `${value < 0 ? "against" : "for"} ${safeText(label)}` : options().colouredBy;
+    const side = `${value < 0 ? "against" : "for"} ${taught.classes ? safeText(label ?? "") : "the prediction"}`;
     frame.readout.show(`${inWords(word.textContent ?? "")}: ${signedWords(value, Math.abs(value))}, ${side}`, true);
-  };
-  on(root, signal, {
-    pointerover: ({ target }) => readWord(target as Element),
-    pointerout: ({ target }) => (target as Element).closest("[data-value]") && say(),
   });
   on(refit, signal, {
     click() {

@@ -1,5 +1,6 @@
 /** Influence as Python sends it. The twin of attnwidgets/views/concepts/influence_view.py. */
 
+import type { Offer } from "../../wire/wire.ts";
 import type { TextsOptions } from "../base/openText.ts";
 import { decimal } from "../circuits/words.ts";
 import type { Row } from "./concepts.ts";
@@ -10,13 +11,18 @@ export interface Taught {
   labels: string[];
   /** The measure of every test under the fitted head; null: no head was fitted. */
   measured: Row | null;
-  measure: string;
-  of: string;
+  /** Of a margin less is worse, of the others more is. */
+  measure: "loss" | "margin" | "output";
+  of: "head" | "gradients";
   /** Number of training texts. */
   train: number;
   agreement: number | null;
   model: string;
   notes: string[];
+  /** Methods whose attributions can colour words; none where there is no model to run. */
+  methods: Offer[];
+  /** Whether labels are classes, which words speak for; otherwise they speak for what the model predicts. */
+  classes: boolean;
 }
 
 /** The training texts of one test. */
@@ -24,6 +30,8 @@ export interface Influential {
   /** Numbers of training texts, the strongest first. */
   helpful: number[];
   harmful: number[];
+  /** The text of the test. */
+  test: string;
   /** Numbers of the training texts that are known here; what follows is in their order. */
   points: number[];
   texts: string[];
@@ -55,10 +63,17 @@ export interface InfluenceOptions extends TextsOptions {
   colouredBy: string;
 }
 
-/** A signed number with as many decimals as the largest needs for two digits. */
+/** What training texts of a side do to the test. */
+export function sideWords({ of, measure }: Pick<Taught, "of" | "measure">, side: "helpful" | "harmful"): string {
+  if (of === "gradients") return side === "helpful" ? "gradients like the test’s" : "gradients against the test’s";
+  const does = (side === "helpful") === (measure !== "margin") ? "raises" : "lowers";
+  return `leaving one out ${does} the ${measure}`;
+}
+
+/** A signed number with as many decimals as the largest needs for three digits. */
 export function signedWords(value: number | null | undefined, top: number): string {
   if (value === null || value === undefined) return "–";
-  const digits = top > 0 ? Math.max(0, Math.min(6, 2 - Math.ceil(Math.log10(top) - 1e-9))) : 2;
+  const digits = top > 0 ? Math.max(0, Math.min(7, 3 - Math.ceil(Math.log10(top) - 1e-9))) : 2;
   return decimal(value, digits, true);
 }
 

@@ -42,7 +42,7 @@ export function drawScatter(
       against === "loss" ? "its own loss →" : "distance from the test →",
     ),
     svg("text", { x: LEFT + 4, y: 12 }, "harms ↑"),
-    svg("text", { x: LEFT + 4, y: base - 5 }, "helps ↓"),
+    svg("text", { x: LEFT + 4, y: height - 4 }, "helps ↓"),
   );
   const places = what.points.map((_, i): Place => {
     const [value, at] = [what.influence[i], across[i]];
