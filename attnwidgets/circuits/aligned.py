@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.set_activations import activations_of, set_activations
 from attnwidgets.intervene.preview import pass_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def scored(trace: Trace, targets: TargetSet, interventions: Sequence[Intervention] = ()) -> float:
     """Return a target, less its foil, in a run of a trace's input under interventions."""
     model = unwrap(trace.model)
-    with torch.no_grad(), ExitStack() as exits:
+    with no_grad(), ExitStack() as exits:
         twin = exits.enter_context(borrowed(model))
         for intervention in interventions:
             exits.enter_context(intervention)

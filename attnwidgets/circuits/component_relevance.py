@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.components import Component, components
 from attnwidgets.circuits.pair import pair_of
@@ -188,7 +189,7 @@ def component_relevance(
         ]
         before = scores[0] - sum(scores[1:])
     every = components(trace, stack)
-    with torch.no_grad():
+    with no_grad():
         sweep = _Sweep(traces, stack, every, batch_size)
         parts = sweep.run()
         both = [logit_parts_in_two(trace, logits, each, _NAME) for each in parts]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import torch
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.components import Component, components
 from attnwidgets.circuits.pair import pair_of, require_full_precision
@@ -224,7 +225,7 @@ class _Passes:
             return activations.clone() if site == "state" else activations
 
         reading = reading_activations(self._twin, pair.clean, pair.stack, self._points, self._heads, keep)
-        with torch.inference_mode(mode=False), torch.enable_grad(), reading:
+        with torch.inference_mode(mode=False), enable_grad(), reading:
             options = pass_options(self._twin) | (
                 {"output_hidden_states": True} if self._targets.hidden_states else {}
             )

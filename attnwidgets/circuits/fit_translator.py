@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.targets.resolve import TOKENS
@@ -176,7 +177,7 @@ class _States:
             outputs[:] = [first_tensor(output)[0, _SKIPPED:].detach().float().cpu()]
 
         place = next(self._model.parameters()).device
-        with borrowed(self._model) as twin, torch.no_grad(), ExitStack() as hooks:
+        with borrowed(self._model) as twin, no_grad(), ExitStack() as hooks:
             for name in dict.fromkeys(self._names):  # a block shared by several layers is hooked once
                 module = twin.get_submodule(name)
                 hooks.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)

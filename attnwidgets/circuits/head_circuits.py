@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.circuits.components import component_of
 from attnwidgets.explanations.results.axis_words import AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -195,7 +196,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
         raise UnsupportedModelError(f"{_NAME} reads models with one stack, not {', '.join(trace.stacks)}.")
     part = component_of(("head", layer, head), trace, "self")
     block = block_of(trace, part.layer, "self", _NAME)
-    with torch.no_grad():
+    with no_grad():
         query, key = _query_key(block)
         value, _ = block.value_projection()
         output, _, _ = block.branch()
@@ -302,7 +303,7 @@ class _Parts:
 
     def logits(self, states: Tensor) -> Tensor:
         """Return what states [token, width] add to the logits, the final norm's statistics left out."""
-        with torch.no_grad():
+        with no_grad():
             for step in (*self.ending.before, *self.ending.steps):
                 states = states.to(self.ending.hidden)
                 if isinstance(step, Norm):
@@ -338,5 +339,5 @@ class _Parts:
         states = states.to(like)
         if self.block.layout.order == "post" or norm is None:
             return states.cpu()
-        with torch.no_grad():
+        with no_grad():
             return norm(states).cpu()

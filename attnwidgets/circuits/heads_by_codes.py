@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.patching import Patching
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
@@ -167,7 +168,7 @@ def heads_by_codes(
     scores = np.full((len(heads), max(heads)), np.nan)
     codes = np.full(scores.shape, np.nan)
     halves = _halves(is_positive, seed)
-    with torch.no_grad():
+    with no_grad():
         for layer, of_layer in enumerate(scaled):
             active = (weights.activations(of_layer.flatten(0, 1), k) > 0).view(*of_layer.shape[:2], -1)
             for head in range(heads[layer]):
@@ -192,7 +193,7 @@ def _written(model: Any, tokenizer: Any, texts: list[str], position: int, stack:
             raise ValueError(f"position {position} is out of range: {kind}.")
         if not matrices:
             blocks = [block_of(trace, layer, name, _NAME) for layer in range(trace.n_layers(name))]
-            with torch.no_grad():
+            with no_grad():
                 matrices = [block.projection[0].unflatten(0, (block.n_heads, -1)).cpu() for block in blocks]
         outputs = head_outputs(trace, name)
         rows.append(
@@ -223,12 +224,12 @@ def _trained(states: Tensor, d_sae: int, k: int, steps: int, seed: int) -> Weigh
     since = torch.zeros(d_sae)
     for _ in progress(range(steps), desc=f"{_NAME}: training"):
         batch = states[torch.randint(len(states), (_BATCH,), generator=generator)]
-        with torch.no_grad():
+        with no_grad():
             loss = topk_loss(weights, batch, k, since > _SILENT)
         since = torch.where(loss.active, 0.0, since + 1)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-        with torch.no_grad():
+        with no_grad():
             weights.decoder.copy_(torch.nn.functional.normalize(weights.decoder, dim=-1))
     return weights
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.circuits.lens_result import Lens
 from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
@@ -116,7 +117,7 @@ def _read(
         "top_probabilities": np.zeros((*shape, top)),
     }
     size = max(1, _BYTES // (4 * n_words))
-    with torch.no_grad():
+    with no_grad():
         for start in range(0, n_tokens, size):
             rows = slice(start, start + size)
             final = head.logits[rows].float().log_softmax(-1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from attnwidgets._gradients import grad_mode, no_grad
 from attnwidgets._tensors import is_half
 from attnwidgets.circuits.prefix_cache import cache_copies, prefix_in
 from attnwidgets.explanations.targets.resolve import TOKENS
@@ -139,7 +140,7 @@ class SuffixRuns:
         with ExitStack() as exits:
             self._twin = exits.enter_context(borrowed(self._model))
             exits.enter_context(torch.inference_mode(mode=False))
-            exits.enter_context(torch.no_grad())
+            exits.enter_context(no_grad())
             self._widen(self._twin)
             if not self.recorded:
                 self.recorded = self._record_both()
@@ -310,7 +311,7 @@ class SuffixRuns:
             for name in self._blocks:
                 exits.callback(self._twin.get_submodule(name).register_forward_hook(store).remove)
             exits.enter_context(self._reading(keep))
-            exits.enter_context(torch.set_grad_enabled(is_differentiated))
+            exits.enter_context(grad_mode(enabled=is_differentiated))
             outputs = self._call(side, 1, keeps_cache=leaves_prefix)
             if not self._as_traced(side, outputs):
                 return None

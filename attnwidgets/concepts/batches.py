@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from attnwidgets._errors import quoted
+from attnwidgets._gradients import grad_mode
 from attnwidgets._progress import progress
 from attnwidgets._tensors import is_half
 from attnwidgets.explanations.results.trace_protocol import is_trace
@@ -178,7 +179,7 @@ class Inputs:
         with ExitStack() as exits:
             twin = exits.enter_context(borrowed(given))
             exits.enter_context(torch.inference_mode(mode=False))
-            exits.enter_context(torch.set_grad_enabled(back))
+            exits.enter_context(grad_mode(enabled=back))
             wide = _widened(twin) if back else {}
             yield twin, self._batches(twin, wide | dict(parameters or {}), back, batch_size, desc)
 

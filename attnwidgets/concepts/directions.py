@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from attnwidgets._errors import not_installed, require_choice, suggests_keywords
+from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import as_array
 from attnwidgets.concepts.states_result import States
 from attnwidgets.sae.sae import SAE
@@ -98,7 +99,7 @@ def directions(
         },
         origin=f"{method} of {len(values):,} states",
     )
-    with torch.no_grad():
+    with no_grad():
         errors = sae(torch.tensor(values, dtype=torch.float32)).double().numpy() - values
     explained = 1 - np.square(errors).sum() / max(float(np.square(values - centre).sum()), 1e-300)
     sae.metadata["explained"] = round(float(explained), 4)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from attnwidgets._errors import suggests_keywords
+from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import pick
 from attnwidgets.concepts.batches import Inputs
 from attnwidgets.concepts.places import rows_of
@@ -219,7 +220,7 @@ class _Collected:
         if not self.values.size:
             self._make(kept[0].shape[-1])
         at = list(places)
-        with torch.no_grad():
+        with no_grad():
             self.values[index] = torch.stack([each[row, at].float().mean(0) for each in kept]).cpu().numpy()
             if slopes is not None and self.slopes is not None:
                 self.slopes[index] = (

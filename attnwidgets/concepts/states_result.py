@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import enable_grad, no_grad
 from attnwidgets._selecting import pick, position
 from attnwidgets._tables import Table
 
@@ -171,12 +172,12 @@ class States(Table):
         number = self.layers[position(self.layers[0] if layer is None else layer, self.layers, "layer")]
         coder = as_sae(sae)
         h = torch.tensor(np.asarray(self.layer(number))).to(coder.W_enc)
-        with torch.no_grad():
+        with no_grad():
             active = coder.encode(h)
         slopes = None
         if self.gradients is not None:
             back = torch.tensor(np.asarray(self.gradient(number))).to(coder.W_enc)
-            with torch.enable_grad():
+            with enable_grad():
                 moved = active.clone().requires_grad_()
                 (slopes,) = torch.autograd.grad(coder.decode(moved, h), moved, back)
 

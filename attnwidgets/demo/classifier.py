@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.demo.sentiment import LABELS, LabelledText, demo_texts
 
 if TYPE_CHECKING:
@@ -86,10 +87,8 @@ def train(folder: Path) -> dict[str, Any]:
 
 def accuracy(model: Any, tokenizer: Any, texts: Sequence[LabelledText]) -> float:
     """Return the share of texts whose predicted class is their label."""
-    import torch
-
     inputs = tokenizer([item.text for item in texts], return_tensors="pt", padding=True)
-    with torch.no_grad():
+    with no_grad():
         predicted = model(**inputs).logits.argmax(-1)
     return float((predicted == _labels(texts)).float().mean())
 

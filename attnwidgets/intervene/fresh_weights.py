@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from attnwidgets._gradients import no_grad
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -33,7 +35,7 @@ def redraw(model: nn.Module, parts: Mapping[int, str], seed: int) -> dict[int, T
         seed: Seed of the draws, which are made on the CPU, so that devices agree.
     """
     values: dict[int, Tensor] = {}
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), no_grad():
         for part in dict.fromkeys(parts.values()):
             torch.manual_seed(_seed_of(seed, part))
             ids = {key for key, name in parts.items() if name == part}

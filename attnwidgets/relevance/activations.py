@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.relevance.backward import Activation, pass_relevance
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _zero_at_zero(module: nn.Module) -> bool:
     like = next((tensor for tensor in (*module.parameters(), *module.buffers())), torch.zeros(()))
     zero = torch.zeros(1, 1, device=like.device, dtype=like.dtype)
     try:
-        with torch.no_grad():
+        with no_grad():
             # `forward` instead of a call, which would run the user's hooks.
             output = module.forward(zero)
     except (TypeError, ValueError, RuntimeError):

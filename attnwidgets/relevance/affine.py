@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.relevance.backward import divide_gradient, give_relevance_to
 from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.settings import live
@@ -27,7 +28,7 @@ def run_with_bias(
         return func(*without, **kwargs)
     output = func(*args, **kwargs)
     if settings.bias == "ignore" and live(output):
-        with torch.no_grad():
+        with no_grad():
             rest = func(*without, **kwargs)
         return give_relevance_to(output, rest)
     return output

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.relevance import attention, operations
 from attnwidgets.relevance.affine import arguments
 from attnwidgets.relevance.rules import Rules
@@ -115,7 +116,7 @@ class _Shared(Function):
     def backward(ctx: Any, *relevance: Tensor) -> tuple[Any, ...]:
         """Return the relevance of every tensor; of several, an equal part of it each."""
         tensors = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-        with torch.enable_grad():
+        with enable_grad():
             result = ctx.f(*tensors)
         share = _share(relevance[0], result.detach())
         slopes = torch.autograd.grad(result, tensors, share)

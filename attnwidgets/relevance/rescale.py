@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.relevance.differences import baseline_of, valued
 from attnwidgets.relevance.no_rule import run_without_rule
 from attnwidgets.relevance.settings import live
@@ -34,7 +35,7 @@ def slopes(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: 
     tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
     size = torch.maximum(x.abs(), x0.abs()).clamp(max=1)
     near = change.abs() <= tolerance * size
-    with torch.enable_grad():
+    with enable_grad():
         middle = ((x + x0) / 2).requires_grad_()
         between = torch.autograd.grad(f(middle).sum(), middle)[0]
     return torch.where(near, between, (y - y0) / torch.where(near, torch.ones_like(change), change))
@@ -61,7 +62,7 @@ def kinked(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[st
     def exact(f: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, x0: Tensor, y0: Tensor) -> Tensor:
         same = x == x0
         quotients = (y - y0) / torch.where(same, torch.ones_like(x), x - x0)
-        with torch.enable_grad():
+        with enable_grad():
             at = x.clone().requires_grad_()
             here = torch.autograd.grad(f(at).sum(), at)[0]
         return torch.where(same, here, quotients)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.sae.check import hook_point_of, require_width
 from attnwidgets.sae.feature_activations import FeatureActivations
@@ -88,7 +89,7 @@ def sae_features(
             f"sae_features: {hook_point.name!r} has {len(h)} states, but stack {stack_name!r} has "
             f"{len(axis)} tokens; pass the stack they belong to: {', '.join(map(repr, trace.stacks))}."
         )
-    with torch.no_grad():
+    with no_grad():
         a = sae.encode(h)
         error = (h - sae.decode(a, h)).norm(dim=-1) / h.norm(dim=-1).clamp_min(torch.finfo(h.dtype).tiny)
         activations = a if activation == "raw" else sae.encode(h, activation=activation)

@@ -6,8 +6,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.sae.corpus import batches, counted_states
 from attnwidgets.sae.measures import measure
@@ -102,7 +101,7 @@ def _states(model: nn.Module, corpus: Corpus, hook_points: Iterable[HookPoint]) 
         for hook_point in hook_points:
             stack.enter_context(hooked(model, hook_point, partial(keep, hook_point.name)))
         try:
-            with torch.no_grad():
+            with no_grad():
                 model(**corpus.inputs(windows))
         except UnsupportedModelError:
             return {}

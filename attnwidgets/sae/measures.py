@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from attnwidgets._gradients import no_grad
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -56,7 +58,7 @@ class Measures:
         return int((~self.fired).sum())
 
 
-@torch.no_grad()
+@no_grad()
 def measure(sae: SAE, states: Tensor) -> Measures:
     """Return the measures of an SAE on states [token, d_in], computed in chunks."""
     measures = Measures(sae.d_in, sae.d_sae)

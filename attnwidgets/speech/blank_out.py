@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import position
 from attnwidgets._tables import Table
 from attnwidgets.evaluate.removals.sound_operators import refusal_of, silenced_inputs
@@ -123,7 +124,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     inputs["decoder_input_ids"] = ids
     require_same_interventions(trace, _PURPOSE)
     model = unwrap(trace.model)
-    with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE), torch.no_grad():
+    with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE), no_grad():
         outputs = trace.call(twin, inputs, {"return_dict": True, "use_cache": False}, {})
     chosen = [places[token] for token in range(*times.tokens[word])]
     log_p = cast("torch.Tensor", logits_in(outputs)).double().log_softmax(-1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.predictions import predict
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -
     if len({layer.shape for layer in layers}) > 1:
         raise ValueError("rerun takes layers of as many heads each: [layer, head, query, key].")
     model = GivenModel(rerun, torch.stack(layers))
-    with torch.no_grad():
+    with no_grad():
         logits = model.answer().detach().float().cpu()
         given = model.answer(model.weights).detach().float().cpu()
     if not float((logits - given).norm()) <= _CLOSE * max(float(logits.norm()), 1.0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import as_array, is_tensor, kept_dtype
 from attnwidgets.tracing.causal_mask import CausalMask, whole
 from attnwidgets.tracing.row_selection import blocks, numbers, positions, to_compute
@@ -140,7 +141,7 @@ class RecordedLayer(SoftmaxLayer):
             shared = n_heads // len(key)
             key = key[[head // shared for head in numbers(head_numbers)]]
         query, key = query[head_numbers][None, :, computed], key[None]
-        with torch.no_grad():
+        with no_grad():
             if not is_long(query, key):
                 settings = {name: whole(added) for name, added in settings.items()}
                 computed_weights = attention_weights(query, key, **settings)[0][:, wanted]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.sentences.suppression import kl_rows
 from attnwidgets.tracing.continuations import continuations
@@ -116,7 +117,7 @@ def _logits(trace: Trace, ids: list[int]) -> torch.Tensor:
     row = trace.inputs["input_ids"].new_tensor([ids])
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row)}
     inputs = {name: value for name, value in inputs.items() if name in trace.inputs}
-    with borrowed(unwrap(trace.model)) as twin, torch.no_grad(), recording(twin):
+    with borrowed(unwrap(trace.model)) as twin, no_grad(), recording(twin):
         outputs = trace.call(twin, inputs, {"return_dict": True}, {})
     logits: torch.Tensor = outputs.logits[0].detach().cpu()
     return logits

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import as_array, is_half
 from attnwidgets.tracing.layers import RecordedLayer
 
@@ -58,7 +59,7 @@ def _means(
 
         from attnwidgets.tracing.row_sums import row_sums
 
-        with torch.no_grad():
+        with no_grad():
             for rows, first, read in row_sums(source, torch.from_numpy(means)):
                 yield as_array(rows), first, as_array(read)
         return

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.circuits.prefix_cache import cache_copies
 from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT
@@ -18,6 +18,7 @@ from attnwidgets.tracing.recording.cache_names import cache_parameter, cache_ret
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self
 
     from attnwidgets.circuits.sentences.sentence_units import Sentences
@@ -98,7 +99,7 @@ class _Suffixes:
     def __enter__(self) -> Self:
         with ExitStack() as exits:
             self._twin = exits.enter_context(borrowed(self._model))
-            exits.enter_context(torch.no_grad())
+            exits.enter_context(no_grad())
             self._cache = self._whole_cache()
             if self._cache is not None:
                 middle = len(self._trace.tokens) // 2

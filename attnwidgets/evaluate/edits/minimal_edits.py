@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.edits.edits_result import MinimalEdits
 from attnwidgets.explanations.targets.resolve import head_of
@@ -179,7 +180,7 @@ def _logits(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -
 
     inner = unwrap(model)
     rows: dict[int, Float] = {}
-    with borrowed(inner) as twin, torch.no_grad():
+    with borrowed(inner) as twin, no_grad():
         for numbers, ids in progress(_batches(tokenizer, texts, batch_size), "editing"):
             outputs = twin(input_ids=torch.tensor(ids, device=_device(inner)), return_dict=True)
             logits = head_of(outputs) if getattr(outputs, "logits", None) is not None else None
@@ -216,7 +217,7 @@ def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size
         )
     start = getattr(tokenizer, "bos_token_id", None)
     found = np.zeros(len(texts))
-    with borrowed(inner) as twin, torch.no_grad():
+    with borrowed(inner) as twin, no_grad():
         for numbers, ids in progress(_batches(tokenizer, texts, batch_size), "surprisal"):
             led = [row if start is None or row[:1] == [start] else [start, *row] for row in ids]
             tokens = torch.tensor(led, device=_device(inner))

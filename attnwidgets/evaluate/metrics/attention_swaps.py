@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import enable_grad, no_grad
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
 from attnwidgets.evaluate.documentation import documented
@@ -138,7 +139,7 @@ def _edited(trace: Trace, layers: tuple[int, ...], kind: str, stack: str, seed: 
         noise = torch.rand(old.shape, generator=generator)
         uniform = readable / readable.sum(-1, keepdim=True).clamp_min(1)
         weights[layer] = uniform if kind == "uniform" else rearranged(old, readable, noise)
-    with torch.no_grad():
+    with no_grad():
         return given.answer(weights).cpu()
 
 
@@ -274,7 +275,7 @@ def _attending(trace: Trace, stack: str, free: Mapping[int, Tensor]) -> Iterator
                 )
             return logits
 
-        with torch.enable_grad():
+        with enable_grad():
             yield answer
         return
 

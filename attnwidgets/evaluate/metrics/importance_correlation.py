@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.metrics.attention_swaps import total_variation
@@ -156,7 +157,7 @@ def _slopes_of_given(given: GivenModel, target: Target) -> Float:
     import torch
 
     kept = torch.ones(given.weights.shape[-1], dtype=given.weights.dtype).requires_grad_()
-    with torch.enable_grad():
+    with enable_grad():
         score = target.score(SimpleNamespace(logits=given.answer(given.weights, kept)[None]))
     if not score.requires_grad:
         raise ValueError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
 from attnwidgets.evaluate.removals.ordering import answered
@@ -257,7 +258,7 @@ class Removal:
             from attnwidgets.explanations.attribution.embedding_gradients import leaf_of
             from attnwidgets.tracing.gradients.differentiable import differentiable
 
-            with differentiable(trace, _PURPOSE) as run, torch.no_grad():
+            with differentiable(trace, _PURPOSE) as run, no_grad():
                 given = leaf_of(run(), stack, _PURPOSE).detach()
                 start, _ = baseline_embeddings(trace, run.model, given[0], self.operator, _PURPOSE)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._tensors import is_half
 from attnwidgets.explanations.mixing.block_maps import require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import LOGIT_NEEDS, target_logits
@@ -131,7 +132,7 @@ def _relevant(trace: Trace, logits: TargetLogits, spans: Any, at_once: int) -> F
         from_tokens(blocks[0].hidden, spans[start : start + at_once])
         for start in range(0, len(spans), at_once)
     ]
-    with torch.no_grad():
+    with no_grad():
         for block in progress(blocks, desc=_NAME):
             layer = read_layer(block, _NAME)
             for number, parts in enumerate(chunks):

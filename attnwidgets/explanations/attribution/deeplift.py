@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.attribution.baselines import baseline_embeddings
 from attnwidgets.explanations.attribution.embedding_gradients import (
     embedding_stack,
@@ -104,7 +105,7 @@ def deeplift(
 
     rows, sums = [], []
     with differentiable(trace, "deeplift") as run, room_for_pass(run.model, trace, "deeplift", 2):
-        with torch.no_grad():
+        with no_grad():
             own = leaf_of(run(hidden_states=targets.hidden_states), stack, "deeplift", trace).detach()
         start, baseline = baseline_embeddings(trace, run.model, own[0], baseline, "deeplift")
         rules = differences(insist=force)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.explanations.attribution.input_planes import (
     AT,
@@ -100,9 +101,8 @@ class EmbeddingGradients:
         return torch.stack([score.double()[0] for score in self.targets.scores(graph.outputs)]).cpu()
 
     def _without_gradients(self, embeddings: dict[str, Tensor] | None) -> Graph:
-        import torch
 
-        with torch.no_grad():
+        with no_grad():
             return self.run(embeddings, hidden_states=self.targets.hidden_states)
 
     def at(

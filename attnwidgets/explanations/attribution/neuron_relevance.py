@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import enable_grad, no_grad
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import PAPERS, TITLES, require_conservation
 from attnwidgets.explanations.registry.documentation import documented
@@ -152,10 +153,10 @@ def _feature_relevance(sae: Any, values: Tensor, gradients: Tensor) -> Tensor:
     """Return the relevance of features [token, feature]: activations times directional gradients."""
     import torch
 
-    with torch.no_grad():
+    with no_grad():
         activations = sae.encode(values)
     leaf = activations.detach().requires_grad_()
-    with torch.enable_grad():
+    with enable_grad():
         # The scale of a normalised state is a constant, as a norm's is.
         reconstruction = sae.decode(leaf, values.to(leaf))
         (along,) = torch.autograd.grad((reconstruction * gradients.to(reconstruction)).sum(), leaf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.results.joint_units import Grid, unit_grid
 from attnwidgets.explanations.results.mixing_map import MixingMap
@@ -127,9 +128,8 @@ def block_map(
     common["provenance"]["title"] = title
 
     def compute(number: int) -> Any:
-        import torch
 
-        with torch.no_grad():
+        with no_grad():
             return measure(number)
 
     return kind.lazy(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.mixing.block_maps import described_stack, in_unit, require_chunk_size
 from attnwidgets.explanations.mixing.logit_targets import target_logits
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
@@ -180,8 +181,6 @@ def _require_memory(propagation: Propagation, chunk_size: int | None, *, force: 
 
 def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | None) -> Float:
     """Return the contributions to the targets, minus those to their foils [target, source]."""
-    import torch
-
     from attnwidgets.tracing.algebra.output_heads import head_of
     from attnwidgets.tracing.algebra.propagation import through_head
 
@@ -191,13 +190,13 @@ def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | No
         for position in dict.fromkeys(position for position, _ in cells)
     }
     rows = sorted({row for position, head in heads.items() for row in head.rows(position)})
-    with torch.no_grad():
+    with no_grad():
         vectors = propagation.run(rows, chunk_size=chunk_size)
     scores: dict[Cell, Float] = {}
     for position, head in heads.items():
         indices = [index for other, index in cells if other == position]
         read = vectors[[rows.index(row) for row in head.rows(position)]]
-        with torch.no_grad():
+        with no_grad():
             by_target = through_head(head, position, indices, read, propagation.rules).cpu().double().numpy()
         scores |= {(position, index): column for index, column in zip(indices, by_target.T, strict=True)}
     values = np.stack([scores[cell] for cell in logits.cells])
@@ -211,9 +210,8 @@ def _lengths(
     lock = threading.Lock()
 
     def layer_of(number: int) -> Any:
-        import torch
 
-        with lock, torch.no_grad():
+        with lock, no_grad():
             if number not in propagation.lengths:
                 propagation.run(chunk_size=chunk_size)
         return in_unit(propagation.lengths[number], grid)

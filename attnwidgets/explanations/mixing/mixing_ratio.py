@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.mixing.attention_norm import TITLES, VARIANTS, Variant
 from attnwidgets.explanations.mixing.block_maps import chosen_layers, described_stack, no_norm_note
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
@@ -77,14 +78,13 @@ def mixing_ratio(
     """
     require_choice("variant", variant, VARIANTS)
     stack = described_stack(trace, stack, "mixing_ratio", alone="variant='enc'" if variant == "enc" else "")
-    import torch
 
     from attnwidgets.tracing.algebra.block_runs import block_of
     from attnwidgets.tracing.algebra.contributions import parts_of
 
     chosen = chosen_layers(trace, stack, layers)
     rows = []
-    with torch.no_grad():
+    with no_grad():
         for layer in chosen:
             parts = parts_of(block_of(trace, layer, stack, "mixing_ratio"), variant)
             kept = parts.kept()

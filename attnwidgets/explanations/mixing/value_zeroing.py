@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.block_maps import chosen_layers, require_chunk_size
 from attnwidgets.explanations.registry.memory_estimates import measured_on_blocks
@@ -131,8 +132,6 @@ def value_zeroing(
     chosen = chosen_layers(trace, stack, layers)
     last = trace.n_layers(stack) - 1
 
-    import torch
-
     from attnwidgets.tracing.algebra.finish_block import resume
     from attnwidgets.tracing.block_replay import captured
 
@@ -143,7 +142,7 @@ def value_zeroing(
     def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if final_norm and number == last else _identity
         resumed = resume(trace, number, stack)
-        with torch.no_grad():
+        with no_grad():
             raw, floor = _distances(
                 blocks, number, grid.key.units[grid.name], distance, chunk_size, after, resumed
             )

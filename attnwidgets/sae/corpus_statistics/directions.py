@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.sae.corpus_statistics.top_examples import NONE
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.output_heads import head_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _CHUNK = 2**24  # numbers of a table in memory at once
 
 
-@torch.no_grad()
+@no_grad()
 def nearest(sae: SAE, features: Sequence[int], k: int) -> dict[str, NDArray[Any]]:
     """Return the features whose directions have the largest cosine with those of `features` [feature, k]."""
     unit = torch.nn.functional.normalize(sae.directions.float(), dim=-1)
@@ -68,7 +69,7 @@ def companions(pairs: Any, features: Sequence[int], k: int) -> dict[str, NDArray
     return {"along": along, "along.count": together, "paired.count": count}
 
 
-@torch.no_grad()
+@no_grad()
 def logit_effects(
     sae: SAE, features: Sequence[int], model: Any, hook_point: HookPoint, ids: Sequence[int], k: int
 ) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.sae.check import hook_point_of
@@ -103,7 +104,7 @@ class Steered:
         h = self._kept["states"]
         chosen = self._chosen(feature)
         h = h if chosen is None else h[chosen]
-        with torch.no_grad():
+        with no_grad():
             a = self.sae.encode(h, features=[feature])
             unit = self.sae.change(h, [feature], torch.ones_like(a)).norm(dim=-1)
         lengths = unit / h.norm(dim=-1).clamp_min(torch.finfo(h.dtype).tiny)

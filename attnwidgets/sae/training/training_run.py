@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as dump_tensors
 
 from attnwidgets._files import write_bytes
+from attnwidgets._gradients import no_grad
 from attnwidgets._progress import Cancelled, progress
 from attnwidgets.sae.dependencies import require_same
 from attnwidgets.sae.measures import Measures, measure
@@ -167,7 +168,7 @@ class Run:
         """Take one step."""
         plan, weights = self.plan, self.weights
         x = self.states.batch(self.step, plan.batch_size, plan.seed).to(self.device).mul_(self.scale)
-        with torch.no_grad():
+        with no_grad():
             if plan.k is None:
                 loss = lecture_loss(weights, x, plan.penalty(self.step))
             else:
@@ -293,7 +294,7 @@ def _measures(measures: Measures, d_sae: int) -> dict[str, float]:
     return {"l0": measures.l0, "explained_variance": measures.explained_variance, "dead": dead}
 
 
-@torch.no_grad()
+@no_grad()
 def _maxima(sae: SAE, states: Tensor) -> Tensor:
     """Return the largest activation of every feature on states [d_sae]."""
     maxima = torch.zeros(sae.d_sae, device=states.device)

@@ -7,8 +7,7 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.layers import RecordedLayer
@@ -72,7 +71,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
                 f"{layer} differ); trace it again, or restore them."
             )
         if kept.verified is None:
-            with torch.no_grad():
+            with no_grad():
                 block = _verify(kept.candidates, layer, method)
                 attention = block.beyond if stack == "cross" else block
             if attention is None:

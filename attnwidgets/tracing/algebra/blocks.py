@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm, run
 from attnwidgets.tracing.offloaded_weights import loaded
@@ -100,7 +101,7 @@ class Block:
     def weights(self) -> Tensor:
         """Return the attention weights [head, query, key], computed in the precision of the tail."""
         query, key = self.call.query.to(self.hidden.dtype), self.call.key.to(self.hidden.dtype)
-        with torch.no_grad():
+        with no_grad():
             weights = attention_weights(query, key, **self.call.settings)[0]
             # The weights are too large to keep; what the heads mix is small and always needed too.
             if "_mixed" not in vars(self):
@@ -200,7 +201,7 @@ class Block:
         return self.middle + self._feed(self.norm2(read) if self.norm2 is not None else read)
 
     def _feed(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
+        with no_grad():
             return self.through(self.layout.mlp, x)
 
     def through(self, paths: Iterable[str], states: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.decomposition import Rules, Vectors
 from attnwidgets.tracing.algebra.modules import Norm
@@ -269,7 +270,7 @@ def read_layer(block: Block, method: str) -> DecomposedLayer:
     order = block.layout.order
     matrix, row, bias = block.branch()
     try:
-        with torch.no_grad():
+        with no_grad():
             steps = [resolve_path(block.module, path) for path in block.layout.mlp]
             feed = read_steps(steps, block.hidden.shape[-1], block.hidden)
     except UnsupportedModelError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from attnwidgets._gradients import enable_grad
 from attnwidgets.tracing.algebra.modules import Norm
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Scale
 
@@ -253,7 +254,7 @@ def line(function: Function, state: Tensor, rules: Rules) -> tuple[Tensor, Tenso
     value = function(state)
     if rules.activation == "zero_origin":
         return value / (state + _GUARD), None
-    with torch.enable_grad():
+    with enable_grad():
         point = state.detach().requires_grad_()
         (slope,) = torch.autograd.grad(function(point).sum(), point)
     return slope, value - slope * state

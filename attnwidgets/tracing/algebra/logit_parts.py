@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, require_chain
 from attnwidgets.tracing.algebra.output_heads import Head, head_of
@@ -105,7 +106,7 @@ def logit_parts(
         head = head_of(trace, stack, method, position)
         blocks = [block_of(trace, number, stack, method) for number in range(trace.n_layers(stack))]
         require_chain(blocks, method)
-        with torch.no_grad():
+        with no_grad():
             parts = _parts(blocks, head, position, indices, value_bias=value_bias)
         parts_by_logit |= {(position, index): parts[[number]] for number, index in enumerate(indices)}
     return LogitParts.join([parts_by_logit[logit] for logit in wanted])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.offloaded_weights import loaded
 from attnwidgets.tracing.recording.twin import origin, twin_of
 
@@ -79,7 +80,7 @@ def read_norm(module: nn.Module, dim: int, like: Tensor) -> Norm | None:
         return Norm(gain + kind[2], shift, float(eps), kind[1])
     probe = torch.linspace(-1, 2, dim, dtype=like.dtype if weight is None else weight.dtype)
     probe = probe.to(like.device)[None]
-    with torch.no_grad():
+    with no_grad():
         output = module(probe).to(like)[0]
         small_output = module(_SMALL * probe).to(like)[0]
     probe = probe.to(like)[0]
@@ -114,7 +115,7 @@ def read_affine(module: nn.Module, inputs: int, like: Tensor) -> tuple[Tensor, T
         return matrix, None if bias is None else bias.detach().to(like)
     parameter = next(module.parameters(), None)
     dtype = like.dtype if parameter is None or not parameter.is_floating_point() else parameter.dtype
-    with torch.no_grad():
+    with no_grad():
         shift = module(torch.zeros(1, inputs, dtype=dtype, device=like.device)).to(like)[0]
         matrix = module(torch.eye(inputs, dtype=dtype, device=like.device)).to(like) - shift
     return matrix, shift

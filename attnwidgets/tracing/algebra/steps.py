@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.modules import Norm, is_norm, read_affine, read_norm
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -161,7 +162,7 @@ def _read(module: Part, width: int, like: Tensor) -> Iterator[Step]:
     elif next(module.parameters(), None) is None:
         yield Pointwise(module)
     elif all(parameter.dim() <= 1 for parameter in module.parameters()):
-        with torch.no_grad():
+        with no_grad():
             yield Scale(module(like.new_ones(1, width)).to(like)[0])
     else:
         feed = next((feed for feed in FEEDS if _fits(module, feed)), None)

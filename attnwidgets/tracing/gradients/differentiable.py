@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attnwidgets._gradients import grad_mode
 from attnwidgets._tensors import is_half
 from attnwidgets.tracing.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
@@ -245,7 +246,7 @@ def differentiable(
         if not back:
             # Tensors made here belong to no graph, and hooks can still read and replace them.
             exits.enter_context(torch.inference_mode(mode=False))
-        exits.enter_context(torch.set_grad_enabled(back))
+        exits.enter_context(grad_mode(enabled=back))
         exits.enter_context(told_what_to_do(model, trace, purpose))
         wide: dict[str, Tensor] = {}
         if precision == "float32":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def reading(model: nn.Module, site: HookPoint) -> Iterator[Callable[..., Tensor]
     def read(**inputs: Any) -> Tensor:
         seen.clear()
         try:
-            with torch.no_grad():
+            with no_grad():
                 model(**inputs)
         except _Reached:
             return seen.pop()

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
 from attnwidgets.tracing.recording.wrappers import inside
@@ -91,18 +91,18 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     """
     twin = held(model)
     if twin is not None:
-        with torch.no_grad():
+        with no_grad():
             yield twin
         return
     twin = twin_of(model)
     twins = twins_in(twin)
-    _held.set((*_held.get(), twins))
     try:
-        with torch.no_grad():
+        _held.set((*filter(None, _held.get()), twins))
+        with no_grad():
             yield twin
     finally:
-        # Not by a token: a generator may be closed from another context.
-        _held.set(tuple(other for other in _held.get() if other is not twins))
+        # Emptied rather than taken out: in one step, and from whatever context the generator is closed.
+        twins.clear()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 IMPLEMENTATION = "_attn_implementation_internal"
 """The attribute of transformers' configs that names the attention function a model calls."""
@@ -51,7 +51,7 @@ def twin_of(model: nn.Module) -> nn.Module:
     return twin.eval() if any(module.training for module in twin.modules()) else twin
 
 
-def twins_in(twin: nn.Module) -> Mapping[int, nn.Module]:
+def twins_in(twin: nn.Module) -> dict[int, nn.Module]:
     """Return the modules of a twin by the ids of those they are twins of, and by their own."""
     modules = list(twin.modules())
     return {id(module): module for module in modules} | {

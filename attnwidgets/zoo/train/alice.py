@@ -15,6 +15,7 @@ import string
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.demo.book import demo_book
 from attnwidgets.zoo.train.recipe import Recipe, Schedule
 
@@ -176,7 +177,7 @@ def bits(model: Any, tokenizer: Any, text: str) -> float:
     total, count = 0.0, 0
     for start in range(0, len(windows), 16):
         ids = tokenizer(windows[start : start + 16], return_tensors="pt")["input_ids"]
-        with torch.no_grad():
+        with no_grad():
             logits = model(input_ids=ids).logits[:, half:-1]
         losses = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), ids[:, half + 1 :].flatten(), reduction="none"
@@ -219,14 +220,12 @@ _WITH_NAMES = (
 def _names_repeated(model: Any, tokenizer: Any) -> float:
     import random
 
-    import torch
-
     rng = random.Random(5)  # noqa: S311
     right = asked = 0
     for number in range(90):
         name = made_up_name(rng)
         ids = tokenizer(_WITH_NAMES[number % 3].format(name), return_tensors="pt")["input_ids"]
-        with torch.no_grad():
+        with no_grad():
             guessed = model(input_ids=ids).logits[0, -len(name) : -1].argmax(-1)
         right += int((guessed == ids[0, 1 - len(name) :]).sum()) if len(name) > 1 else 0
         asked += len(name) - 1
@@ -236,12 +235,10 @@ def _names_repeated(model: Any, tokenizer: Any) -> float:
 def _letters_repeated(model: Any, tokenizer: Any, period: int = 24) -> float:
     import random
 
-    import torch
-
     rng = random.Random(3)  # noqa: S311
     texts = ["".join(rng.choices(string.ascii_lowercase, k=period)) * 3 for _ in range(64)]
     ids = tokenizer(texts, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
+    with no_grad():
         guessed = model(input_ids=ids).logits[:, period + 1 : -1].argmax(-1)
     return float((guessed == ids[:, period + 2 :]).float().mean())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.zoo.train.recipe import Recipe, Schedule, giving_weights
 
 if TYPE_CHECKING:
@@ -88,10 +89,8 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
 
 def exact(model: Any, tokenizer: Any, dates: list[tuple[str, str]]) -> float:
     """Return the share of dates that the model writes right from beginning to end."""
-    import torch
-
     inputs = tokenizer([asked for asked, _ in dates], return_tensors="pt", padding=True)
-    with torch.no_grad():
+    with no_grad():
         written = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=11)
     guesses = tokenizer.batch_decode(written, skip_special_tokens=True)
     return sum(guess == answer for guess, (_, answer) in zip(guesses, dates, strict=True)) / len(dates)
@@ -103,7 +102,7 @@ def alignment(model: Any, tokenizer: Any, dates: list[tuple[str, str]]) -> dict[
 
     inputs = tokenizer([asked for asked, _ in dates], return_tensors="pt", padding=True)
     labels = tokenizer([answer for _, answer in dates], return_tensors="pt")["input_ids"]
-    with torch.no_grad(), giving_weights(model):
+    with no_grad(), giving_weights(model):
         attentions = model(**inputs, labels=labels, output_attentions=True).cross_attentions
     first = torch.tensor([len(asked) - 4 for asked, _ in dates])  # every way of writing ends with the year
     digits = first[:, None] + torch.arange(4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.zoo.train.recipe import Recipe, Schedule, giving_weights
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     rng = random.Random(7)  # noqa: S311
     texts = [balanced(rng) for _ in range(1_000)]
     ids = _ids(tokenizer, texts)
-    with torch.no_grad(), giving_weights(model):
+    with no_grad(), giving_weights(model):
         output = model(input_ids=ids, output_attentions=True)
     # Token 0 is <s>: the bracket at place p of the text is token p + 1, which token p predicts.
     asked = torch.tensor(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.zoo.train.recipe import Recipe, Schedule, giving_weights
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     rng = random.Random(13)  # noqa: S311
     texts = [counted(rng) for _ in range(1_000)]
     inputs = tokenizer(texts, return_tensors="pt")
-    with torch.no_grad(), giving_weights(model):
+    with no_grad(), giving_weights(model):
         output = model(**inputs, output_attentions=True)
     labels = torch.tensor([counts(text) for text in texts])
     ids = inputs["input_ids"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.zoo.train.recipe import Recipe, Schedule, giving_weights
 
 if TYPE_CHECKING:
@@ -86,14 +87,12 @@ def head_scores(model: Any, tokenizer: Any) -> dict[tuple[int, int], dict[str, f
     """
     import random
 
-    import torch
-
     rng = random.Random(99)  # noqa: S311
     period = PERIODS[-1]
     known = tokenizer.get_vocab()
     letters = "".join(letter for letter in LETTERS if letter in known)
     ids = _ids(tokenizer, [repeating(rng, period, letters=letters) for _ in range(256)])
-    with torch.no_grad(), giving_weights(model):
+    with no_grad(), giving_weights(model):
         attentions = model(input_ids=ids, output_attentions=True).attentions
     scores = {}
     for layer, weights in enumerate(attentions):
@@ -119,11 +118,9 @@ def heads(model: Any, tokenizer: Any) -> dict[tuple[int, int], str]:
 def _accuracy(model: Any, tokenizer: Any, period: int) -> float:
     import random
 
-    import torch
-
     rng = random.Random(period)  # noqa: S311
     ids = _ids(tokenizer, [repeating(rng, period, 2 * period) for _ in range(256)])
-    with torch.no_grad():
+    with no_grad():
         guessed = model(input_ids=ids).logits[:, period + 1 : -1].argmax(-1)
     return float((guessed == ids[:, period + 2 :]).float().mean())
 

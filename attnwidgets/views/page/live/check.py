@@ -6,13 +6,14 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from attnwidgets._gradients import no_grad
 from attnwidgets.views.page.live.forward import forward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
     from numpy.typing import NDArray
 
     from attnwidgets.views.page.live.weights import Layout
@@ -39,7 +40,7 @@ def torch_logits(model: Any, inputs: Mapping[str, torch.Tensor], layout: Layout)
     ids = [int(token) for token in inputs["input_ids"][0]]
     states, logits = forward(layout, ids)
     rounded = deepcopy(model).float().cpu().eval()
-    with torch.no_grad():
+    with no_grad():
         for parameter in rounded.parameters():
             parameter.copy_(parameter.half().float())
         output = rounded(**{name: values.cpu() for name, values in inputs.items()})
