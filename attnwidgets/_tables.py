@@ -34,7 +34,7 @@ class Table(ABC):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the table as one dict per row, of Python's own numbers and strings."""
-        return [dict(zip(part, row, strict=True)) for part in self._columns() for row in _rows(part)]
+        return [dict(zip(part, row, strict=True)) for part in self._columns() for row in rows_of(part)]
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the table as CSV (UTF-8, all digits) in one atomic step; needs no pandas.
@@ -54,7 +54,7 @@ class Table(ABC):
         for number, part in enumerate(self._columns()):
             if number == 0:
                 writer.writerow(part)
-            for row in _rows(part):
+            for row in rows_of(part):
                 writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row])
         target = Path(path)
         write_bytes(target, out.getvalue().encode("utf-8"))
@@ -70,7 +70,7 @@ class Table(ABC):
         return frames[0] if len(frames) == 1 else pandas().concat(frames, ignore_index=True)
 
 
-def _rows(part: Columns) -> Iterator[tuple[Any, ...]]:
+def rows_of(part: Columns) -> Iterator[tuple[Any, ...]]:
     return zip(*(_plain(column) for column in part.values()), strict=True)
 
 

@@ -175,20 +175,24 @@ class Influence(Table, Viewable):
         return found
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield test, train, their labels, influence, change and distance."""
-        test, train = (index.reshape(-1) for index in np.indices(self.shape))
+        """Yield a part for each test."""
+        return map(self._of_test, range(len(self.tests)))
+
+    def _of_test(self, test: int) -> Columns:
+        """Return test, train, their labels, influence, change and distance, of one test."""
+        texts = len(self.train)
         columns: dict[str, Any] = {
-            "test": test,
-            "train": train,
-            "test_text": [self.tests[at] for at in test],
-            "train_text": [self.train[at] for at in train],
-            "test_label": [self.test_labels[at] for at in test],
-            "train_label": [self.train_labels[at] for at in train],
-            "influence": self.values.reshape(-1),
+            "test": [test] * texts,
+            "train": range(texts),
+            "test_text": [self.tests[test]] * texts,
+            "train_text": self.train,
+            "test_label": [self.test_labels[test]] * texts,
+            "train_label": self.train_labels,
+            "influence": self.values[test],
         }
         if self.change is not None and self.distance is not None:
-            columns |= {"change": self.change.reshape(-1), "distance": self.distance.reshape(-1)}
-        yield columns
+            columns |= {"change": self.change[test], "distance": self.distance[test]}
+        return columns
 
     def figure(self, test: int = 0, *, k: int = 6, columns: int = 2) -> Figure:
         """Return a matplotlib figure: the most helpful and the most harmful training texts of a test.
@@ -206,6 +210,10 @@ class Influence(Table, Viewable):
         return influence_sheet(self, test, k=k).figure(columns)
 
     def __repr__(self) -> str:
+        return self._said_of(0)
+
+    def _said_of(self, test: int) -> str:
+        """Return what it is, and what helped and harmed one test most."""
         sizes = f"[test {self.shape[0]}, train {self.shape[1]}]"
         lines = [f"Influence by {self.of} on the {self.measure} {sizes} {self.model}"]
         if not np.isnan(self.agreement):
@@ -213,12 +221,11 @@ class Influence(Table, Viewable):
                 f"  a head fitted again (l2 {self.l2:g}) predicts what the model does for "
                 f"{self.agreement:.0%} of tests and {self.agreement_train:.0%} of training texts"
             )
-        for test in range(min(1, len(self.tests))):
-            lines.append(f"  {_spoken(self.tests[test], self.test_labels[test])}")
-            for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
-                lines += [
-                    f"    {word} {each.influence:+.3g}  {_spoken(each.text, each.label)}" for each in ranked
-                ]
+        lines.append(f"  {_spoken(self.tests[test], self.test_labels[test])}")
+        for word, ranked in (("helped", self.helpful(test, 2)), ("harmed", self.harmful(test, 2))):
+            lines += [
+                f"    {word} {each.influence:+.3g}  {_spoken(each.text, each.label)}" for each in ranked
+            ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
 import attnwidgets as aw
@@ -110,6 +112,24 @@ def test_a_training_text_is_chosen_and_left_out(page_of):
     )
     assert taught.tests[1] in readout(page, "taught")
     assert height(page, "taught") == tall <= 560
+
+
+def test_the_table_is_of_the_shown_test(page_of, tmp_path):
+    taught = influence()
+    page = page_of(taught.view(test=1))
+    page.locator(".aw-taught-row").first.wait_for()
+    page.get_by_role("button", name="menu").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Values (CSV)").click()
+    download.value.save_as(tmp_path / "values.csv")
+    rows = list(csv.DictReader((tmp_path / "values.csv").open(encoding="utf-8")))
+    assert {row["test_text"] for row in rows} == {taught.tests[1]}
+    assert [float(row["influence"]) for row in rows] == taught.values[1].tolist()
+    page.get_by_role("combobox", name="test").click()
+    page.get_by_role("option").first.click()
+    page.get_by_role("button", name="menu").click()
+    page.get_by_role("button", name="Values (CSV)").click()
+    page.wait_for_function("() => /kernel/.test(document.querySelector('.aw-tools-said').textContent)")
 
 
 def test_gradients_have_neither_a_distance_nor_a_refit(page_of):

@@ -100,6 +100,19 @@ def test_it_opens_on_a_significant_layer_and_follows_the_selection():
     assert float(table[0]["score"]) == found.scores[0, 0]
 
 
+def test_influence_says_what_it_shows_and_a_page_holds_one_table():
+    taught = influence()
+    view = taught.view(test=1)
+    assert "'another test'" in repr(view)
+    assert "'a test'" not in view.describe()
+    view.options = {**view.options, "test": 0}
+    assert view.describe() == repr(taught)
+    tables = [answer() for topic, _, answer in view.answers_for_page() if topic == "csv"]
+    assert len(tables) == 1
+    assert len(list(csv.DictReader(io.StringIO(tables[0][0])))) == len(taught.train)
+    assert len(taught.to_rows()) == taught.values.size
+
+
 def test_many_examples_are_shortened_from_the_middle():
     found = concept_scores(texts=[f"text {at}" for at in range(MOST + 31)])
     texts = asked(found.view(), "texts", concept=0, layer=1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import position
+from attnwidgets._tables import rows_of
 from attnwidgets.concepts.influence_result import Influence
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.menu import Entry, entries_of
@@ -97,7 +98,12 @@ class InfluenceView(TextsView):
         super().__init__(linked, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        return {**super()._own_options(), "test": self._test, "colouredBy": self._method}
+        return {
+            **super()._own_options(),
+            "test": self._test,
+            "colouredBy": self._method,
+            "tableOf": ["test"],
+        }
 
     def influence(self, train: int, test: int | None = None) -> float:
         """Return an influence that the view shows; positive is harmful.
@@ -124,6 +130,7 @@ class InfluenceView(TextsView):
         strips = {"strips": Handler(self._strips, runs_model=True, for_page=self._opening)}
         return {
             **super()._handlers(),
+            "csv": Handler(self._table_of, for_page=self._first, prefetched=tuple),
             "tests": Handler(self._tests),
             "influence": Handler(self._data, for_page=self._shown_tests, prefetched=self._first),
             **(strips if self._colouring else {}),
@@ -284,8 +291,8 @@ class InfluenceView(TextsView):
             yield {"of": "influence", "test": test, "train": train}
 
     def describe(self) -> str:
-        """Return the most helpful and harmful texts of the first test in words."""
-        return repr(self._influence)
+        """Return the most helpful and harmful texts of the shown test in words."""
+        return self._influence._said_of(self.options["test"])  # noqa: SLF001 - a part of its class
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.concepts.figures import influence_sheet
@@ -301,11 +308,14 @@ class InfluenceView(TextsView):
             sheet = coloured_sheet(self._influence, test, words, note, theme)
         return replace(sheet, title=str(self.options["title"]) or sheet.title)
 
-    def _table(self) -> str:
-        return table_of(self._influence.to_rows())
+    def _table_of(self, test: int) -> Answer:
+        """Answer with the table of one test: a page of all would weigh megabytes."""
+        at, _ = self._at(test, 0)
+        part = self._influence._of_test(at)  # noqa: SLF001 - a part of its class
+        return table_of([dict(zip(part, row, strict=True)) for row in rows_of(part)]), []
 
     def __repr__(self) -> str:
-        return f"{self._VIEW}({self._influence!r})"
+        return f"{self._VIEW}({self.describe()})"
 
 
 def _colours(method: Method) -> bool:

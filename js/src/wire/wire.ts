@@ -375,6 +375,8 @@ export interface ViewOptions {
 export interface TableOptions extends ViewOptions {
   /** Whether its table holds all that it shows, not the selected matrix. */
   ownTable?: boolean;
+  /** The options that say which table of its own is meant. */
+  tableOf?: string[];
 }
 
 /** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */

@@ -86,9 +86,13 @@ export const renderTools = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => handOver());
   /** Whether its numbers are not those of a matrix of the store. */
   const hasOwn = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
-  /** The title of the table; a view without matrices has a single one. */
+  const own = (): Record<string, unknown> => {
+    const { tableOf = [], ...options } = ctx.options as TableOptions & Record<string, unknown>;
+    return Object.fromEntries(tableOf.map((name) => [name, options[name]]));
+  };
+  /** What names the table. */
   const values = (): Record<string, unknown> => {
-    if (hasOwn()) return {};
+    if (hasOwn()) return own();
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
