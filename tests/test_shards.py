@@ -211,7 +211,7 @@ def test_an_interrupt_ends_the_processes_at_once() -> None:
     threading.Timer(1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         list(run(sleeps, range(8), 2))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 50  # a worker sleeps for 60 s
 
 
 def test_an_observer_hears_of_shards_and_may_stop_them() -> None:

@@ -236,3 +236,21 @@ def test_hostile_tokens_are_text(page_of, pair):
     assert "U+202E" in labels[1]
     assert "∅" in labels
     assert page.locator(".aw-patch").bounding_box()["height"] <= 560
+
+
+def test_where_the_texts_differ_is_in_sight_beside_long_answers(page_of):
+    clean = [*[f"␣word{i}" for i in range(12)], "∅", "␣Italy", "␣is"]
+    raw = {"state": np.repeat([[0.0] * 12 + [1.0] * 3], 2, axis=0)}
+    result = aw.circuits.Patching(
+        raw, direction="denoise", clean=4.0, corrupt=-4.0, clean_tokens=clean,
+        corrupt_tokens=[*clean[:12], "␣the", "␣Isle", "␣is"], differs=[12, 13],
+        target="␣Rome", foil="␣Douglas",
+    )  # fmt: skip
+    page = page_of(result.view(), viewport={"width": 528, "height": 800})
+    page.locator(".aw-patch-plot").first.wait_for()
+    rows = page.locator(".aw-patch-texts").bounding_box()
+    label = page.locator(".aw-patch-row").last.bounding_box()
+    for token in page.locator(".aw-patch-token[data-differs]").all():
+        box = token.bounding_box()
+        assert box["x"] >= label["x"] + label["width"] - 1
+        assert box["x"] + box["width"] <= rows["x"] + rows["width"] + 1

@@ -50,12 +50,13 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     );
     isScrolled = false;
   };
-  /** Of a long text, the first difference is in sight. */
+  /** Of a long text, the first difference is in sight, with as much before it as leaves room for the rest. */
   const scroll = ({ first }: Patching): void => {
     if (isScrolled || rows.clientWidth <= 0) return;
     isScrolled = true;
     const span = spans[0]?.[first];
-    if (span && rows.scrollWidth > rows.clientWidth) rows.scrollLeft = span.offsetLeft - 160;
+    if (span && rows.scrollWidth > rows.clientWidth)
+      rows.scrollLeft = span.offsetLeft - Math.min(160, rows.clientWidth / 4);
   };
   const answer = (outcomes: readonly Outcome[] | null, fallback: string): string => {
     const best = outcomes?.[0]?.[0] ?? fallback;
@@ -65,7 +66,6 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     element,
     show(patching, column, chosen) {
       if (isOther(patching.cleanTokens, patching.corruptTokens)) build(patching);
-      scroll(patching);
       const { target: name, foil, clean, corrupt, predicted } = patching;
       setText(target, `${word(name)}${foil ? ` − ${word(foil)}` : ""}`);
       assign(target, { title: "the target, less its foil" });
@@ -73,6 +73,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
       setText(ends[1]?.[0] as HTMLElement, answer(predicted[1], foil ?? ""));
       setText(ends[0]?.[1] as HTMLElement, decimal(clean, 2, true));
       setText(ends[1]?.[1] as HTMLElement, decimal(corrupt, 2, true));
+      scroll(patching); // now that the answers have taken their room
       for (const row of spans) {
         row.forEach((span, i) => {
           span.toggleAttribute("data-over", i === column);
