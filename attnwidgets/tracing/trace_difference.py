@@ -209,7 +209,8 @@ def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Mov
     moved = [
         Moved(label, float(before[number]), float(after[number]), number) for number, label in labels.items()
     ]
-    moved.sort(key=lambda output: -abs(output.after - output.before))
+    # Of two classes both move as far, up to rounding, which is not to decide which of them comes first.
+    moved.sort(key=lambda output: (-round(abs(output.after - output.before), 6), output.id))
     return tuple(moved), float(gap.sum() / 2), largest
 
 

@@ -11,6 +11,7 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.tracing.attention_modules import sites
+from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 from tests.tracing.families import needs
 
@@ -319,6 +320,14 @@ def test_rerun_and_diff() -> None:
     assert said == [f"{moved.mean():.3f}" for moved in found.attention["self"]]
     shorter = trace.diff(aw.trace(trace.model, None, input_ids=IDS[:3]))
     assert shorter.alignment.differing == (3, 4, 5)
+
+
+def test_rounding_does_not_decide_which_of_two_classes_comes_first() -> None:
+    trace = aw.trace(random_classifier(2), None, [3, 7, 9, 1])
+    for head in range(2):
+        for layer in range(2):
+            found = trace.diff(trace.rerun(aw.ablate_heads(trace, {layer: [head]})))
+            assert [moved.id for moved in found.predictions] == [0, 1]
 
 
 def test_a_data_set_is_changed_as_each_of_its_texts_is() -> None:
