@@ -7,6 +7,11 @@ import pytest
 
 import attnwidgets as aw
 
+LIGHT = """(c, [x, y]) => {
+  const at = [Math.floor(x * c.width), Math.floor(y * c.height)];
+  const [r, g, b] = c.getContext('2d').getImageData(...at, 1, 1).data;
+  return r + g + b;
+}"""
 COLOURS = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
 
 
@@ -286,3 +291,27 @@ def test_a_page_says_which_thumbnails_of_a_long_text_it_holds(open_page, tmp_pat
     assert page.locator(".aw-grid-axes").inner_text() == "heads across, layers down"
     treat_special(page, "show")
     page.get_by_text("shown without special tokens").wait_for()
+
+
+def test_a_table_of_heads_without_a_ranking_shows_their_largest_values(open_page, tmp_path, shots):
+    numbers = patterns(30, 9, 6)
+    numbers[:, ::2] *= -0.5  # signed, and so without patterns
+    trace = aw.from_attentions(patterns(1, 1, 6), [f"t{i}" for i in range(6)])
+    query, key = trace.axes()
+    shown = aw.MixingMap(
+        numbers, query=query, key=key, layers=range(30), heads=range(9), method="mine", signed=True
+    )
+    page = open_page(aw.HeadGrid(shown).to_html(tmp_path / "page.html").as_uri())
+    page.get_by_text("by largest value", exact=True).wait_for()
+    root = page.locator(".aw-headgrid")
+    box = root.locator(".aw-grid-plot").bounding_box()
+
+    def light(layer, head):
+        x, y = (layer + 0.5) * box["width"] / 30, (head + 0.5) * box["height"] / 9
+        return root.locator(".aw-grid-plot > canvas").evaluate(LIGHT, [x / box["width"], y / box["height"]])
+
+    largest = np.abs(numbers).max((2, 3))
+    most, least = (np.unravel_index(at, largest.shape) for at in (largest.argmax(), largest.argmin()))
+    assert light(*most) + 100 < light(*least)
+    assert not root.get_by_text("needs a running kernel").is_visible(), "such maps have no patterns"
+    page.screenshot(path=shots / "grid-signed-table.png", full_page=True)

@@ -12,6 +12,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.registry import registry
 from attnwidgets.statistics import row_shares as rows
 from attnwidgets.views.base import opening
+from attnwidgets.views.heads import handlers
 from attnwidgets.views.wire import eager, store, thumbnails
 from attnwidgets.views.wire.codec import decode
 from attnwidgets.views.wire.pooling import Pooled, even, pool
@@ -255,6 +256,26 @@ def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path):
     assert len(tokens) < LAYERS * HEADS
     assert [t["source"] for t in state["thumbs"]["store0"]] == ["attention/sentence/self"]
     assert [len(heads) for heads in state["thumbs"]["store0"][0]["scale"]] == [HEADS, HEADS]
+
+
+def test_a_page_of_a_long_text_ranks_its_heads_by_the_sentences_that_it_keeps(long, monkeypatch):
+    counted = Counted(monkeypatch)
+    monkeypatch.setattr(handlers, "OPENING_CELLS", 1_000_000)
+    view = aw.Explorer(aw.attention(long), methods=["attention"])
+    assert "patterns" not in {topic for topic, *_ in view.answers_for_page()}, "that would read every token"
+    view.sources()[2].keep_layers()
+    asked = [(topic, args, answer) for topic, args, answer in view.answers_for_page() if topic == "patterns"]
+    ((_, args, answer),) = asked
+    assert args == {"source": "attention/sentence/self"}
+    (meta, (data,)), weights = counted.of(answer)
+    assert weights == 0
+    expected = aw.statistics.head_patterns(long, unit="sentence")
+    np.testing.assert_allclose(
+        np.frombuffer(data, "<f4").reshape(-1, LAYERS, HEADS), expected.values, atol=1e-6, equal_nan=True
+    )
+    assert [one["name"] for one in meta["patterns"] if not (one["refusal"] or one["run"])] == [
+        *expected.names
+    ]
 
 
 def test_pruned_heads_of_a_long_map_are_marked(softmax):

@@ -14,6 +14,7 @@ from attnwidgets.explanations.registry import registry
 from attnwidgets.explanations.registry.questions import QUESTIONS
 from attnwidgets.views.base.menu import NEEDS_KERNEL
 from attnwidgets.views.wire.codec import decode
+from attnwidgets.views.wire.sources import Source
 
 from .slow import Front, Slow
 
@@ -405,6 +406,14 @@ def test_a_closed_view_computes_nothing_more(given, slow, front):
 # -- pages -----------------------------------------------------------------------------------------
 
 
+def test_what_a_page_lacks_is_named_as_text(given, slow, front, tmp_path, monkeypatch):
+    explorer = aw.Explorer(given())
+    front(explorer.store).choose("slow", layer=1)
+    monkeypatch.setattr(Source, "title", property(lambda source: f"<b>{source.method}"))
+    page = explorer.to_html(tmp_path / "page.html")
+    assert "Not computed: &lt;b&gt;slow (2 layers)." in page.read_text(encoding="utf-8")
+
+
 def test_a_page_holds_what_was_computed_and_greys_the_rest(given, slow, front, tmp_path):
     explorer = aw.Explorer(given())
     front(explorer.store).choose("slow", layer=1)
@@ -412,7 +421,7 @@ def test_a_page_holds_what_was_computed_and_greys_the_rest(given, slow, front, t
     assert slow.layers == [1]
     header = state_of(page)["models"]["store0"]["state"]["header"]
     assert {t["layer"] for t in header["tiles"] if t["source"].startswith("slow")} == {1}
-    assert "2 layers were not computed" in page.read_text(encoding="utf-8")
+    assert "Not computed: slow (2 layers)." in page.read_text(encoding="utf-8")
     refusals = {offer["method"]: offer["refusal"] for offer in header["methods"]}
     assert refusals["attention_flow"] == NEEDS_KERNEL
     assert refusals["value_zeroing"] == offered(explorer.store)["value_zeroing"]["refusal"] != NEEDS_KERNEL
@@ -432,7 +441,7 @@ def test_a_page_computes_what_was_named(given, slow, tmp_path, layers):
 def test_a_page_of_one_map_holds_all_of_it(given, slow, tmp_path):
     page = aw.Heatmap(slow(given())).to_html(tmp_path / "page.html")
     assert sorted(slow.layers) == [0, 1, 2]
-    assert "not computed" not in page.read_text(encoding="utf-8")
+    assert "Not computed" not in page.read_text(encoding="utf-8")
 
 
 def test_a_page_does_not_tell_what_an_assignment_hides(given, slow, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +53,8 @@ def head_handlers(view: View) -> dict[str, Handler]:
         from attnwidgets.statistics.head_statistics import head_statistics
 
         requested = source_of(view, source)
-        statistics = head_statistics(requested.explanation, unit=requested.unit)
+        requested.keep_layers()
+        statistics = head_statistics(requested.kept, unit=requested.unit)
         values = np.asarray(statistics.values, dtype="<f4")
         return {"names": list(statistics.names), "heads": len(statistics.heads or (0,))}, [values.tobytes()]
 
@@ -63,7 +64,8 @@ def head_handlers(view: View) -> dict[str, Handler]:
         requested = source_of(view, source)
         if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
-        found = head_patterns(requested.explanation, unit=requested.unit)
+        requested.keep_layers()
+        found = head_patterns(requested.kept, unit=requested.unit)
         entries = [_described(one, found.left_out.get(one.name, ""), run=False) for one in PATTERNS]
         entries += [_described(one, _run_refusal(view, one.name), run=True) for one in _run_patterns()]
         values = np.asarray(found.values, dtype="<f4")
@@ -77,7 +79,7 @@ def head_handlers(view: View) -> dict[str, Handler]:
         from attnwidgets.statistics.similarity import similar_heads
 
         requested = source_of(view, source)
-        found = similar_heads(requested.explanation, layer, head, k=SIMILAR, unit=requested.unit)
+        found = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
         return {"found": [list(one) for one in found]}, []
 
     for_page = partial(_for_page, view)
@@ -87,7 +89,7 @@ def head_handlers(view: View) -> dict[str, Handler]:
         "patterns": Handler(
             patterns,
             runs_model=True,
-            for_page=for_page,
+            for_page=lambda: chain(_without_shares(view), for_page()),
             prefetched=lambda: islice(_for_page(view, TRAVELLING_CELLS), 1),
         ),
         "pattern_scores": Handler(scored, runs_model=True),
@@ -184,10 +186,16 @@ def source_of(view: View, name: str) -> Source:
     return source
 
 
+def _without_shares(view: View) -> Iterator[dict[str, Any]]:
+    """Yield the sources that have no patterns with a kernel either: a page says so, and misses none."""
+    for source in view.sources():
+        if source.heads is not None and not has_shares(source):
+            yield {"source": source.id}
+
+
 def _for_page(view: View, most: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the sources whose statistics a page holds: fully computed, and not too large."""
     for at, source in enumerate(opening_first(view.sources(), view.selection.unit)):
         limit = most or (PAGE_CELLS if at else OPENING_CELLS)
-        cells = len(source.layers) * len(source.heads or (0,)) * source.weights
-        if cells <= limit and set(source.ready) == set(source.layers) and statistics_of(source):
+        if source.cells <= limit and set(source.ready) == set(source.layers) and statistics_of(source):
             yield {"source": source.id}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ class Archive:
     parts: list[bytes] = field(default_factory=list)
     length: int = 0
     left_out: int = 0
-    not_computed: int = 0
+    not_computed: Counter[str] = field(default_factory=Counter)  # layers, by the title of their map
     _held: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, places: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
@@ -105,7 +106,7 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
         grid = len(source.layers) * len(source.heads or (0,))
         ready = source.ready
         if source.unit == source.explanation.unit:
-            archive.not_computed += len(source.layers) - len(ready)
+            archive.not_computed[source.title] += len(source.layers) - len(ready)
         ranged = not source.stochastic and not source.large
         is_shown = (entry["overview"] or ranged) and (not source.large or source is main)
         is_missing = is_shown and grid >= _OVERVIEW and ready and source.id not in sent

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.display import well_formed
@@ -136,11 +138,12 @@ def _packed(
 
 
 def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], omitted: int) -> str:
-    """Return which matrices, layers and answers a page contains, in words."""
+    """Return which matrices, layers and answers a page contains, in words, as HTML."""
+    archives = list(archives)
     left_out = sum(archive.left_out for archive in archives)
     included = sum(len(archive.places) for archive in archives)
     included += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
-    missing = sum(archive.not_computed for archive in archives)
+    missing = sum((archive.not_computed for archive in archives), Counter())  # without those of 0
     note = {0: "", 1: "The one matrix is in it."}.get(included, f"All {included:,} matrices are in it.")
     if left_out:
         note = (
@@ -148,7 +151,8 @@ def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], 
             "the others were left out for its size, and need the notebook."
         )
     if missing:
-        note += f" {missing:,} {'layer was' if missing == 1 else 'layers were'} not computed."
+        each = (f"{title} ({count:,} layer{'s' * (count != 1)})" for title, count in missing.items())
+        note += f" Not computed: {escape(', '.join(each))}."
     if omitted:
         note += f" {omitted:,} answers were left out for its size, and need the notebook."
     return note

@@ -238,6 +238,18 @@ class Reader:
             for layer in progress(self.ready, desc=f"{self.explanation.method} by {self.unit}"):
                 self._aggregated().layer(layer)
 
+    @property
+    def kept(self) -> Any:
+        """The map in this unit if it holds every layer, which makes reading cheap; else the explanation."""
+        held = getattr(self._in_unit, "held_layers", ())
+        return self._in_unit if set(self.layers) <= set(held) else self.explanation
+
+    @property
+    def cells(self) -> int:
+        """Number of values that are read for every matrix."""
+        weights = math.prod(self.shape) if self.kept is self._in_unit else self.weights
+        return len(self.layers) * len(self.heads or (0,)) * weights
+
     def reads(self, heads: Iterable[Any]) -> int:
         """Return how many values are read for the matrices of some heads or reductions."""
         count = len(self.heads or (0,))

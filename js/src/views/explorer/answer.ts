@@ -141,7 +141,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
     const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
     list.show(meters ?? [], topOf(meters ?? []));
-    setText(sums, meters ? "" : "its values are on their way …");
+    setText(sums, meters ? "" : "exact values need a kernel …");
     const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
     const pair = query >= 0 ? ([query, key >= 0 ? key : strongest] as const) : ([strongest, key] as const);
     across.show(...pair);

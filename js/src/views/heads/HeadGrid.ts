@@ -33,6 +33,8 @@ import { createRanked } from "./grid/ranked.ts";
 /** Side in px of the enlarged map. */
 const ENLARGED = 148;
 
+const largestOf = (sheet: ThumbSheet): number => Math.max(0, ...peaksOf(sheet).flat());
+
 /** Every head is filtered out. */
 const NONE: Missing = { kind: "none", words: "No head passes the filter", advice: "Change it with “Filter” above." };
 
@@ -127,7 +129,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const unit = source.heads ? "head" : "layer";
     const title = `${layers * heads} ${layers * heads === 1 ? unit : plural(unit)}`;
     frame.show("", title);
-    plot.ariaLabel = `${title}, ${source.title}. Arrow keys, Home and End move, Enter selects a head, with Shift several, Escape goes back to it.`;
+    plot.ariaLabel = `${title}, ${source.title}. Arrow keys, Home, End move, Enter selects, with Shift several, Escape goes back.`;
     if (isOffered(source, ctx.options)) update(source);
   };
   const update = (source: Source): void => {
@@ -159,7 +161,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     sheet,
     map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
     mode: scale.mode(),
-    common: scale.common() ? Math.max(0, ...peaksOf(sheet).flat()) : null,
+    common: scale.common() ? largestOf(sheet) : null,
   });
 
   /** Atlas and labels; only when something they depend on changed. */
@@ -178,6 +180,9 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const chosenFilters = filtersOf(ctx);
     const { palette, scale: mode, extent } = chosenFilters;
     const ranking = rankingOf();
+    const request = patterns.request();
+    // A table without a ranking shows every head's largest value, unless the reader chose one that is yet to come.
+    const largest = ranking || request[0] !== "patterns" ? null : thumbs && peaksOf(thumbs);
     scale.follow(chosenFilters);
     const how = [
       dots,
@@ -188,6 +193,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       ctx.options.indexBase,
       controls.state(),
       ranking?.id,
+      !largest,
       why,
       special,
       isOther,
@@ -200,26 +206,28 @@ export const renderHeadGrid = view((ctx, root, signal) => {
       setFlag(plot, "data-empty", !isTable && (!thumbs || source.computed !== null || lacking(source) !== null));
       plot.ariaBusy = String(!thumbs);
       const pixels = { width: size.width * dots, height: size.height * dots };
-      const map = heatMap(false, ctx.theme, filtersOf(ctx).palette);
-      const top = Math.max(1e-9, ...best.slice(0, 1).map((at) => ranking?.share(at) ?? 0));
+      const map = heatMap(false, ctx.theme, palette);
+      const share = ranking?.share ?? (({ layer, head }: Spot) => largest?.[layer]?.[head] ?? 0);
+      const top = Math.max(1e-9, ...best.map(share));
       // A ranking that arrives need not change what the thumbnails show, nor where they are.
       const spots = now.lines.map((line) => line.spots.map((at) => at && `${at.layer}.${at.head}`).join()).join(";");
       const looks = [ctx.theme, palette, mode, extent, ctx.options.indexBase, dots].join("|");
       const repaints = isRepainted(source.id, thumbs, isTable, size.width, foot, spots, looks);
-      if (isTable) paintTable(canvas, now, pixels, map, (at) => (ranking?.share(at) ?? NaN) / top);
+      if (isTable) paintTable(canvas, now, pixels, map, (at) => share(at) / top);
       else if (!thumbs) canvas.width = 0;
       else if (repaints) paintAtlas(canvas, now, pixels, foot * dots, atlasOf(source, thumbs));
       if (foot && (isTable || repaints)) labels.paint(canvas, source, now, pixels, foot * dots);
-      legend(source, thumbs ? Math.max(0, ...peaksOf(thumbs).flat()) : 1, why);
+      legend(source, thumbs ? largestOf(thumbs) : 1, why);
     }
-    frame.lacks(now.isTable || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source, special));
-    const job = ranking ? null : answers.job(patterns.request()[0]);
-    const failed = ranking ? "" : answers.failure(...patterns.request());
+    frame.lacks((now.isTable && ranking) || thumbs ? (now.shown > 0 ? null : NONE) : lackingThumbs(source, special));
+    const job = ranking ? null : answers.job(request[0]);
+    const failed = ranking ? "" : answers.failure(...request);
     setText(
       problem,
       failed ? `patterns: ${failed}` : job ? `${job.text}${job.total ? ` ${job.done} of ${job.total}` : " …"}` : "",
     );
-    setText(count, controls.statistic() ? `by ${controls.statistic()?.title}` : patterns.count());
+    const title = controls.statistic()?.title;
+    setText(count, title ? `by ${title}` : patterns.count() || (now.isTable && largest ? "by largest value" : ""));
     if (selectsFirst && ranking && best[0]) {
       selectsFirst = false;
       cursor.choose(best[0]);
@@ -288,7 +296,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     let pooled = scale.common() ? "max-pooled, one scale for all" : "max-pooled, × each thumbnail's own maximum";
     if (lacking(source)) {
       const here = sheet?.meta.scale.flat().length ?? 0;
-      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are loaded, the others load as they scroll into view`;
+      pooled += `; ${here} of ${sizes(source).reduce((a, b) => a * b)} are loaded, others as they scroll into view`;
     }
     scale.show({
       map: heatMap(source.signed, ctx.theme, filtersOf(ctx).palette),
@@ -358,7 +366,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     const name = placeWords(ctx, layer, source.heads?.[at.head] ?? "-");
     if (isPruned(sheet, at)) return `${name} · pruned: this layer has no such head`;
     const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
-    const later = source.computed?.includes(layer) === false ? " · computed when it is opened" : "";
+    const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";
     const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
     const value = rankingOf()?.words(at);
     const own = patterns.own(at);

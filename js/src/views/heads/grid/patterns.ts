@@ -139,7 +139,7 @@ export function createPatterns(
     const likeOne = {
       value: SIMILAR,
       label: "heads like this one",
-      note: "By the Jensen-Shannon divergence of recorded rows from the selected head's, mean over queries that are not special. Clark et al. 2019, section 6",
+      note: "Jensen-Shannon divergence of rows from the selected head's, mean over queries not special. Clark et al. 2019, section 6",
     };
     const items = applicable.map(({ name, title, definition, run }) => ({
       value: name,
