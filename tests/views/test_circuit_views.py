@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import types
 
 import numpy as np
@@ -257,6 +258,21 @@ def test_a_loaded_lens_is_shown_and_computes_nothing(pair, tmp_path):
     assert view.options["kinds"] == [False]
     with pytest.raises(ValueError, match="loaded without its trace"):
         view.lens(answer=1)
+
+
+def test_a_page_holds_weights_only_beside_a_view_of_them(both, pair, tmp_path):
+    def matrices(*views):
+        text = aw.to_html(views, tmp_path / "page.html").read_text(encoding="utf-8")
+        state = json.loads(re.search(r'id="aw-state">(.*?)</script>', text)[1])
+        stores = [
+            model["state"]["header"] for model in state["models"].values() if "header" in model["state"]
+        ]
+        sent = [tile for header in stores for tile in header["tiles"]]
+        return len(sent) + sum(len(places) for places in state["archive"].values())
+
+    lens = aw.circuits.lens(pair[0]).view()
+    assert matrices(both.view(), lens) == 0
+    assert matrices(lens, aw.Heatmap(pair[0])) > 2
 
 
 def test_rows_are_folded_before_the_answer_rises():

@@ -35,6 +35,7 @@ class CircuitView(View):
     """
 
     LIVE = False
+    READS_MATRICES = False  # it has numbers of its own
 
     def __init__(
         self,
