@@ -210,6 +210,10 @@ def without_units(described):
         (edited(predictions=["next", [[1, 2, 3]]]), "'predictions' of the description"),
         (inside("provenance", "steps", value="one"), "'steps' of 'provenance' of the description is 'one'"),
         (inside("provenance", "options", value=3), "'options' of 'provenance' of the description is 3"),
+        (
+            inside("provenance", "axes", value=["row"] * 8),
+            "'axes' of 'provenance' of the description has 8 entries instead of 6",
+        ),
         (inside("query", "units", "token", "labels", 0, value=1.5), "'labels' of 'token' .* is 1.5"),
         (inside("query", "units", "token", "special", value=[]), "unit 'token' has"),
         (inside("query", "segment", value=[0]), "an axis of 7 tokens"),

@@ -33,6 +33,7 @@ class _Provenance(TypedDict, total=False):
     options: Mapping[str, Any]
     steps: Texts
     conservation: Mapping[str, Any] | None
+    axes: tuple[str, str, str, str, str, str]  # `AxisWords`
 
 
 class _Facts(TypedDict):
