@@ -61,7 +61,7 @@ class Lens(Explanation):
         **common: See `Explanation`.
 
     Raises:
-        ValueError: If shapes do not match.
+        ValueError: If shapes do not match, or a token has no label.
     """
 
     kind = "Lens"
@@ -102,6 +102,9 @@ class Lens(Explanation):
         shapes = {array.shape for array in arrays.values()} | {ids.shape[:2], probabilities.shape[:2]}
         if len(shapes) != 1 or next(iter(shapes))[1:] != (len(tokens),):
             raise ValueError(f"arrays have shapes {sorted(shapes)}; all are [layer, {len(tokens)} tokens].")
+        unnamed = {int(index) for index in np.unique(ids)} - {int(index) for index in labels}
+        if unnamed:
+            raise ValueError(f"labels lacks {len(unnamed)} of the tokens in top_ids, as {min(unnamed)}.")
         self._set_common(method=method, unit=unit, **common)
         self._set(
             **{name: read_only(array) for name, array in arrays.items()},

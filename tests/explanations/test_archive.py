@@ -288,3 +288,31 @@ def test_numbers_too_large_for_float32_are_damage_and_not_infinite(tmp_path):
     save_file(tensors, path, metadata=about)
     with pytest.raises(ArchiveError, match="too large for float32"):
         load(path)
+
+
+@pytest.fixture(scope="module")
+def report():
+    model, tokenizer = aw.zoo.induction()
+    return aw.circuits.check_claims(
+        ["head 1.0 is induction"], model, tokenizer, ["fadebcfadeb", "cgaehdcgaeh"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("results", 0, "claim"), "x", "'x' is no claim about a head"),
+        (("results", 0, "verdict"), "perhaps", "verdict 'perhaps' is not one of"),
+        (("results", 0, "control"), "x", "control 'x' is not one of"),
+        (("results", 0, "given"), 2**31, "2147483648 texts, and values have shape"),
+        (("results", 0, "texts", 0, 0), 7, "2 texts, and values have shape"),
+        (("results", 0, "texts", 0, 5), ["a"], r"is 'a'"),
+        (("margin",), "wide", "'margin' of the description is 'wide'"),
+    ],
+)
+def test_damaged_claims_are_refused(report, place, value, message, tmp_path):
+    folder = report.save(tmp_path / "report")
+    described = json.loads((folder / "explanation.json").read_text())
+    (folder / "explanation.json").write_text(json.dumps(inside(*place, value=value)(described)))
+    with pytest.raises(ArchiveError, match=message):
+        load(folder)

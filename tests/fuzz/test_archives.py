@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.explanations.results.archive import ArchiveError
+from tests.circuits import made as circuits
 from tests.sae import made
 from tests.tracing import tiny
 
@@ -24,7 +26,7 @@ VALUES = [
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: Any) -> list[bytes]:
-    """Intact archives of maps, attributions and statistics."""
+    """Intact archives of maps, attributions, statistics and results of circuits."""
     folder = tmp_path_factory.mktemp("whole")
     model = tiny.build(tiny.TEXT["Llama"])
     trace = aw.trace(model, None, [5, 6, 7, 8, 9])
@@ -39,6 +41,18 @@ def files(tmp_path_factory: Any) -> list[bytes]:
         aw.saliency(trace),
         aw.head_statistics(trace),
         stats,
+    ]
+    pair = circuits.induction()
+    results += [
+        aw.circuits.patch(*pair, "c", foil="a", estimate=True),
+        aw.circuits.lens(pair[0]),
+        aw.circuits.check_claims(
+            ["head 1.1 attends from late to early", "head 1.0 is induction"],
+            pair[0].model,
+            pair[0].tokenizer,
+            ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"],
+            roles={"late": r"(..)$", "early": "^."},
+        ),
     ]
     return [result.save(folder / f"{at}.safetensors").read_bytes() for at, result in enumerate(results)]
 
@@ -100,7 +114,9 @@ def test_archives(files: list[bytes], tmp_path: Any) -> None:
                 raise AssertionError("the error does not name the file") from error
             return
         assert repr(loaded)
-        assert np.asarray(loaded.values).dtype.kind == "f"
+        values = loaded.values
+        for array in values.values() if isinstance(values, Mapping) else [values]:
+            assert np.asarray(array).dtype.kind == "f"
         told(loaded.describe)
         if r.random() < 0.3:
             view = told(loaded.view)

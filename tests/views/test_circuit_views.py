@@ -73,6 +73,15 @@ def test_it_opens_on_the_head_that_carries_most_and_a_given_layer_is_kept(both, 
     other.selection.layer = 1
 
 
+def test_a_target_that_no_run_changes_opens_without_a_chosen_cell(pair):
+    found = aw.circuits.patch(*pair, "d", foil="e")
+    assert np.isnan(found.gap)
+    view = found.view()
+    assert view.options["cells"] == []
+    assert view.describe().endswith("There are no shares.")
+    view.close()
+
+
 def test_a_clicked_cell_is_run_exactly_and_once(both, pair):
     view = both.view()
     runs = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
-from attnwidgets._errors import quoted, suggest
+from attnwidgets._errors import quoted, require_choice, suggest
+from attnwidgets.circuits.claims.verdicts import Verdict
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, read_only
 
@@ -19,9 +21,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets._tables import Columns
-    from attnwidgets.circuits.claims.verdicts import Verdict
 
 _WORST = 3  # texts that are printed
+_THAN = {
+    "same layer": "the other heads of its layer",
+    "random": "random heads",
+    "shuffled": "other tokens drawn by chance",
+}
+_OF_A_HEAD = re.compile(r"head \d+\.\d+ ")
 
 
 class ClaimText(NamedTuple):
@@ -219,14 +226,12 @@ class ClaimReport(Explanation):
     def _lines(self, result: ClaimResult) -> list[str]:
         """Return a claim's verdict with its limits, its controls, and the texts against it."""
         count = len(result.texts)
-        than = {"same layer": "the other heads of its layer", "random": "random heads"}
-        than |= {"shuffled": "other tokens drawn by chance"}
         lines = [
             f"{result.claim}: {result.verdict}",
             (
                 f"  {result.unit} {result.mean:.2f} {spoken(result.interval)}; "
                 f"{result.difference:+.2f} {spoken(result.difference_interval)} beyond "
-                f"{than[result.control]}, margin {self.margin:g}; "
+                f"{_THAN[result.control]}, margin {self.margin:g}; "
                 f"{'causal' if result.causal else 'observed'}, {self.level:.0%} over texts"
             ),
         ]
@@ -296,8 +301,16 @@ class ClaimReport(Explanation):
     @classmethod
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the report that `to_description` described."""
-        del arrays  # the texts hold the numbers
         results = [_restored(result) for result in described["results"]]
+        # The texts hold the numbers; a damaged number of texts would make a table of any size.
+        shape = arrays["values"].shape
+        for result in results:
+            if shape != (len(results), result.given) or any(
+                t.number not in range(result.given) for t in result.texts
+            ):
+                raise ValueError(
+                    f"{result.claim!r:.60} has {result.given} texts, and values have shape {shape}"
+                )
         facts = {"margin": described["margin"], "level": described["level"]}
         return cls(results, **facts, **restore_common(described))
 
@@ -322,6 +335,10 @@ def _number(part: Any) -> float:
 
 
 def _restored(result: Mapping[str, Any]) -> ClaimResult:
+    if not _OF_A_HEAD.match(result["claim"]):
+        raise ValueError(f"{result['claim']!r:.60} is no claim about a head")
+    require_choice("verdict", result["verdict"], get_args(Verdict))
+    require_choice("control", result["control"], tuple(_THAN))
     texts = tuple(
         ClaimText(
             int(number), str(text), str(corrupt), _number(value), _number(control), *map(tuple, of_tokens)

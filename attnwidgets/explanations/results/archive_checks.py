@@ -45,6 +45,29 @@ class _Facts(TypedDict):
     scheme: str
 
 
+_Number = float | str | None  # None: NaN; a word: infinity
+
+
+class _Claim(TypedDict):
+    claim: str
+    causal: bool
+    unit: str
+    verdict: str
+    control: str
+    mean: float
+    interval: tuple[_Number, _Number]
+    difference: _Number
+    difference_interval: tuple[_Number, _Number]
+    p_holds: float
+    p_fails: float
+    heads: Mapping[str, tuple[tuple[int, int, float], ...]]
+    baselines: Mapping[str, float | None]
+    texts: tuple[tuple[int, str, str, _Number, _Number, Indices, Indices, tuple[Any, ...]], ...]
+    given: int
+    left_out: tuple[tuple[str, int], ...]
+    needed: int
+
+
 class _Layers(TypedDict, total=False):
     """Fields of all kinds of explanations; a field means the same in each."""
 
@@ -74,6 +97,22 @@ class _Layers(TypedDict, total=False):
     facts: _Facts
     names: Texts | Mapping[str, str]
     left_out: Mapping[str, str]
+    direction: str
+    clean: float
+    corrupt: float
+    clean_tokens: Texts
+    corrupt_tokens: Texts
+    differs: Indices
+    estimate: bool
+    checked: tuple[tuple[str, int, int | None, int | None, float, float, str], ...]
+    sites: Texts
+    answer: str
+    answer_id: int | None
+    tokens: Texts
+    labels: Mapping[str, str]
+    results: tuple[_Claim, ...]
+    margin: float
+    level: float
 
 
 class _Described(_Layers, total=False):

@@ -85,7 +85,8 @@ class PatchView(CircuitView):
         self._cells = [_checked(cell, main) for cell in cells] if cells else _opening_cell(main)
         self._known: dict[str, PatchedCells] = {}
         self._asked: dict[str, dict[str, Any]] = {}
-        if options.get("layer") is None and options.get("head") is None and self._is_chosen(main, cells):
+        is_free = bool(self._cells) and options.get("layer") is None and options.get("head") is None
+        if is_free and self._is_chosen(main, cells):
             site, layer, _, head = self._cells[0]
             options["layer"] = layer
             if site == "head" and main.pair is not None:
