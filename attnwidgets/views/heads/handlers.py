@@ -53,7 +53,6 @@ def head_handlers(view: View) -> dict[str, Handler]:
         from attnwidgets.statistics.head_statistics import head_statistics
 
         requested = source_of(view, source)
-        requested.keep_layers()
         statistics = head_statistics(requested.kept, unit=requested.unit)
         values = np.asarray(statistics.values, dtype="<f4")
         return {"names": list(statistics.names), "heads": len(statistics.heads or (0,))}, [values.tobytes()]
@@ -64,7 +63,6 @@ def head_handlers(view: View) -> dict[str, Handler]:
         requested = source_of(view, source)
         if not has_shares(requested) or set(requested.ready) != set(requested.layers):
             return {"patterns": [], "own": [], "heads": 0}, []
-        requested.keep_layers()
         found = head_patterns(requested.kept, unit=requested.unit)
         entries = [_described(one, found.left_out.get(one.name, ""), run=False) for one in PATTERNS]
         entries += [_described(one, _run_refusal(view, one.name), run=True) for one in _run_patterns()]
