@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,19 +16,26 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from collections import deque
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from .lab import Lab
+from .settling import WATCH
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 LIMIT = 20_000  # milliseconds; the cores may be shared
+# Nothing but this machine answers: whatever a page asks of another host fails at once.
+PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
+CONSOLE_LINES = 500
+FAILURES = Path(__file__).parents[2] / "out" / "failures"
 
 # Files of npm packages, with the packages' SHA-512: for pages of nbconvert, and VS Code's widget manager.
 PACKED = {
@@ -62,43 +70,49 @@ def chromium(browsers_seen):
     if not path:
         pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
     with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS, proxy=PROXY)
         browsers_seen["Chromium"] = browser.version
         yield browser
         browser.close()
 
 
 class Guard:
-    """Aborts and records requests that would leave this machine; collects errors of pages."""
+    """Records requests that would leave this machine (the browser's proxy refuses them) and errors of pages."""
 
     def __init__(self, context):
         self.outside: list[str] = []
         self.errors: list[str] = []
-        context.route("**/*", self._check)
+        self.console: deque[str] = deque(maxlen=CONSOLE_LINES)
+        context.add_init_script(WATCH)
+        context.on("request", lambda request: self._check(request.url))
         context.on("page", self._watch)
 
-    def _check(self, route):
-        address = urlsplit(route.request.url)
+    def _check(self, url):
+        address = urlsplit(url)
         is_here = (address.hostname or "").endswith(("127.0.0.1", "localhost"))
         if address.scheme in {"http", "https", "ws", "wss"} and not is_here:
-            self.outside.append(route.request.url)
-            route.abort()
-        else:
-            route.continue_()
+            self.outside.append(url)
 
     def _watch(self, page):
         page.on("pageerror", self._fail)
         page.on("console", self._hear)
+        page.on("websocket", lambda wire: self._check(wire.url))
 
     def _fail(self, error):
+        self.console.append(f"uncaught: {error}\n{error.stack or ''}")
         # Notebook 7 fails on settings of its own; the code of views comes from a blob.
         stack = error.stack or ""
         if "/static/notebook/" not in stack or "blob:" in stack:
             self.errors.append(f"{error}\n{stack}")
 
     def _hear(self, message):
+        self.console.append(f"{message.type}: {message.text}")
         if message.type == "error" and ("attnwidgets" in message.text or "anywidget" in message.text):
             self.errors.append(message.text)
+
+
+# What is open in this process: a failing test leaves pictures and the console of all of it.
+OPEN: list[tuple[Any, Guard]] = []
 
 
 def _pages(chromium):
@@ -108,17 +122,35 @@ def _pages(chromium):
     def make(address="about:blank", **options):
         context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
         guard = Guard(context)
+        opened.append((context, guard))
+        OPEN.append((context, guard))
         page = context.new_page()
         page.set_default_timeout(LIMIT)
-        opened.append((context, guard))
         page.goto(str(address))
         return page
 
     yield make
     for context, guard in opened:
+        OPEN.remove((context, guard))
         context.close()
         assert guard.outside == []
         assert guard.errors == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Leave a failing test's screenshots and consoles in out/failures, to be read where it cannot be run again."""
+    report = yield
+    if report.failed and not isinstance(call.excinfo.value, KeyboardInterrupt):
+        for number, (context, guard) in enumerate(OPEN):
+            folder = FAILURES / re.sub(r"[^\w.-]+", "_", item.nodeid)[-150:]
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{call.when}-console-{number}.txt").write_text("\n".join(guard.console))
+            for page in context.pages:
+                with suppress(sync_api.Error):  # it may have crashed
+                    page.screenshot(path=folder / f"{call.when}-{number}.png", timeout=5000)
+            report.sections.append(("browser", f"screenshot and console: {folder}"))
+    return report
 
 
 open_page = pytest.fixture(_pages, name="open_page")

@@ -1,0 +1,58 @@
+"""Waits until a page has done everything that is due soon, so that no test sleeps for a fixed time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Frames and idle callbacks count always; timers up to this delay. Longer ones (a tooltip, a retry, a player) are
+# not what a gesture sets off at once: a test that needs one waits for what it does.
+SOON_MS = 350
+
+# Runs before the scripts of every page and frame. In JupyterLab only the code of views counts, which comes from a
+# blob: the application itself is never idle.
+WATCH = """(() => {
+  const due = new Set();
+  const counts = () =>
+    !document.getElementById("jupyter-config-data") || new Error().stack.includes("blob:");
+  const wrap = (set, clear, isSoon) => {
+    const [begin, end] = [window[set].bind(window), window[clear].bind(window)];
+    const tickets = new Map();
+    window[set] = (run, delay, ...rest) => {
+      if (typeof run !== "function" || !isSoon(delay) || !counts()) return begin(run, delay, ...rest);
+      const ticket = {};
+      due.add(ticket);
+      const id = begin((...given) => {
+        tickets.delete(id);
+        try { run(...given); } finally { due.delete(ticket); }
+      }, delay, ...rest);
+      tickets.set(id, ticket);
+      return id;
+    };
+    window[clear] = (id) => {
+      due.delete(tickets.get(id));
+      tickets.delete(id);
+      end(id);
+    };
+  };
+  const frame = window.requestAnimationFrame.bind(window);
+  wrap("setTimeout", "clearTimeout", (delay) => !(delay > SOON));
+  wrap("requestAnimationFrame", "cancelAnimationFrame", () => true);
+  wrap("requestIdleCallback", "cancelIdleCallback", () => true);
+  // Three quiet frames: observers of sizes and of intersections answer once a frame, and may set off the next.
+  window.awSettled = () => new Promise((done) => {
+    let quiet = 0;
+    const look = () => {
+      const moves = document.getAnimations().some((a) => a.playState === "running"
+        && Number.isFinite(a.effect?.getComputedTiming().endTime));
+      quiet = due.size === 0 && !moves ? quiet + 1 : 0;
+      if (quiet >= 3) done();
+      else frame(look);
+    };
+    frame(look);
+  });
+})()""".replace("SOON", str(SOON_MS))
+
+
+def settle(page: Any) -> None:
+    """Wait until a page or frame of Playwright has no frame, no short timer and no transition before it."""
+    page.evaluate("awSettled()")

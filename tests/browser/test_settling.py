@@ -1,0 +1,45 @@
+"""A page has settled when its own frames and short timers are done, and a failing test leaves what was seen."""
+
+from __future__ import annotations
+
+from .conftest import OPEN
+from .settling import settle
+
+
+def opened(page):
+    """The guard of a page."""
+    return next(guard for context, guard in OPEN if context == page.context)
+
+
+def test_chains_of_frames_and_timers_are_waited_for(open_page):
+    page = open_page()
+    page.evaluate("""() => {
+      window.told = [];
+      setTimeout(() => requestAnimationFrame(() => setTimeout(() => told.push('late'), 200)), 100);
+      setTimeout(() => told.push('cleared'), 50);
+      clearTimeout(setTimeout(() => told.push('never'), 20));
+      setTimeout(() => told.push('long'), 60_000);
+    }""")
+    settle(page)
+    assert page.evaluate("told") == ["cleared", "late"]
+
+
+def test_a_transition_is_waited_for(open_page):
+    page = open_page()
+    page.evaluate("""() => {
+      document.body.innerHTML = '<p style="opacity: 0; transition: opacity 200ms">a</p>';
+      const style = document.querySelector('p').style;
+      requestAnimationFrame(() => requestAnimationFrame(() => { style.opacity = 1; }));
+    }""")
+    settle(page)
+    assert page.evaluate("getComputedStyle(document.querySelector('p')).opacity") == "1"
+
+
+def test_nothing_leaves_this_machine(open_page):
+    page = open_page()
+    guard = opened(page)
+    assert (
+        page.evaluate("fetch('https://example.com/a').then(() => 'answered', () => 'refused')") == "refused"
+    )
+    assert guard.outside == ["https://example.com/a"]
+    guard.outside.clear()
