@@ -77,7 +77,7 @@ def chromium(browsers_seen):
 
 
 class Guard:
-    """Records requests that would leave this machine (the browser's proxy refuses them) and errors of pages."""
+    """Records errors of pages, and requests that would leave this machine, which the proxy refuses."""
 
     def __init__(self, context):
         self.outside: list[str] = []
@@ -139,7 +139,7 @@ def _pages(chromium):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Leave a failing test's screenshots and consoles in out/failures, to be read where it cannot be run again."""
+    """Leave a failing test's screenshots and consoles in out/failures, for who cannot run it again."""
     report = yield
     if report.failed and not isinstance(call.excinfo.value, KeyboardInterrupt):
         for number, (context, guard) in enumerate(OPEN):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-# Frames and idle callbacks count always; timers up to this delay. Longer ones (a tooltip, a retry, a player) are
-# not what a gesture sets off at once: a test that needs one waits for what it does.
+# Frames and idle callbacks count always; timers up to this delay. Longer ones (a tooltip, a retry, a player)
+# are not what a gesture sets off at once: a test that needs one waits for what it does.
 SOON_MS = 350
 
-# Runs before the scripts of every page and frame. In JupyterLab only the code of views counts, which comes from a
-# blob: the application itself is never idle.
+# Runs before the scripts of every page and frame. In JupyterLab only the code of views counts, which comes
+# from a blob: the application itself is never idle.
 WATCH = """(() => {
   const due = new Set();
   const counts = () =>
@@ -38,7 +38,7 @@ WATCH = """(() => {
   wrap("setTimeout", "clearTimeout", (delay) => !(delay > SOON));
   wrap("requestAnimationFrame", "cancelAnimationFrame", () => true);
   wrap("requestIdleCallback", "cancelIdleCallback", () => true);
-  // Three quiet frames: observers of sizes and of intersections answer once a frame, and may set off the next.
+  // Three quiet frames: observers of sizes and intersections answer once a frame, and may set off the next.
   window.awSettled = () => new Promise((done) => {
     let quiet = 0;
     const look = () => {
