@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import attnwidgets as aw
 from attnwidgets.evaluate.metrics.rank_measures import kendall, spearman, top_k_overlap
 from attnwidgets.tracing.text.units import TokenAxis, Unit
+from tests.examples import examples
 
 # Few different values, so that most examples have ties.
 VECTORS = st.integers(2, 7).flatmap(
@@ -29,7 +30,7 @@ def mean_ranks(values):
 
 
 @given(VECTORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_spearman_and_kendall_are_those_counted_by_hand(vectors):
     first, second = vectors
     arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
@@ -47,7 +48,7 @@ def test_spearman_and_kendall_are_those_counted_by_hand(vectors):
 
 
 @given(VECTORS, st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_overlap_is_that_of_sets_where_no_tie_is_cut_and_never_leaves_its_range(vectors, k):
     arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
     k = min(k, len(arrays[0]))

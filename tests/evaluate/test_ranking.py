@@ -7,10 +7,11 @@ from math import isnan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnwidgets.evaluate import average_precision, expected_average_precision
+from tests.examples import examples
 
 
 def of_order(order, relevant) -> float:
@@ -36,6 +37,7 @@ def test_without_ties_it_is_the_textbook_definition():
     assert average_precision(scores, [0, 1], ties="together") == pytest.approx((1 + 2 / 3) / 2)
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.integers(0, 2), min_size=1, max_size=6).flatmap(
         lambda scores: st.tuples(

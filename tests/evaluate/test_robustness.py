@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import attnwidgets as aw
 from attnwidgets.evaluate.metrics.option_grid import CHOICES, HEADS
 from attnwidgets.evaluate.metrics.robustness import robustness
+from tests.examples import examples
 
 AXIS = list("abcde")
 
@@ -34,7 +35,7 @@ def test_two_opposite_choices_settle_nothing_and_equal_ones_everything():
     assert ranks_of(aw.TokenStrip(opposite))["unsettled"] == [1] * 5
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.permutations(range(5)), min_size=2, max_size=4))
 def test_unsettled_is_what_another_one_passes(rows):
     found = robustness(versions(*rows))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.tracing.text.units import TokenAxis
+from tests.examples import examples
 from tests.explanations.made import attention_map, axis, shares, unit
 
 
@@ -42,7 +43,7 @@ def test_attributions_add_up_by_hand():
     np.testing.assert_allclose(scores.to("word").values, [1.0, -1.25])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(partitions(), st.integers(0, 2**31))
 def test_rows_still_sum_to_one_for_any_spans(division, seed):
     n, spans = division
@@ -54,7 +55,7 @@ def test_rows_still_sum_to_one_for_any_spans(division, seed):
     assert not found[:, :, empty].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(partitions(), st.integers(0, 2**31))
 def test_aggregation_equals_the_definition(division, seed):
     n, spans = division

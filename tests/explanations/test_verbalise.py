@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import attnwidgets as aw
 from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.results.verbalise import ENOUGH, SPANS, spans_of
+from tests.examples import examples
 
 WORDS = ["The", "soup", "was", "quite", "delicious", "today"]
 
@@ -39,6 +40,7 @@ def test_equal_and_empty_values_are_not_given_a_reason():
     assert "speaks against it" in said([-1.0, 0, 0, 0, -3.0, 0], target="positive")
 
 
+@settings(max_examples=examples(100))
 @given(arrays(np.float64, 6, elements=st.floats(-5, 5, width=32)))
 def test_shares_are_those_of_the_values(values):
     found = spans_of(values)
@@ -59,6 +61,7 @@ def test_shares_are_those_of_the_values(values):
         assert smaller < ENOUGH, "no element more than needed"
 
 
+@settings(max_examples=examples(100))
 @given(arrays(np.float64, 6, elements=st.floats(0, 5, width=32)))
 def test_the_first_number_of_the_sentence_is_the_share_of_the_span_it_names(values):
     text = said(values)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import runpy
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.warm_kernels import warm_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(
@@ -22,13 +28,29 @@ def refresh() -> dict[str, Any]:
     return runpy.run_path(str(FOLDER / "refresh.py"))
 
 
-def run(path, folder, *, timeout: int = 120) -> Any:
-    """Run a notebook in `folder` and return it with its outputs."""
+@contextmanager
+def kernels_are_forked() -> Iterator[None]:
+    """Let kernels that this process starts be forked from a warm one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(warm_kernels()))
+        yield
+
+
+def run(path, folder, *, timeout: int = 120, cold: bool = False) -> Any:
+    """Run a notebook in `folder` and return it with its outputs.
+
+    Args:
+        path: The notebook.
+        folder: The folder of its kernel.
+        timeout: Seconds that a cell may take.
+        cold: Whether its kernel is a new process, as a user's is, and not forked from a warm one.
+    """
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
     nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
     options = {"kernel_name": "python3", "resources": {"metadata": {"path": str(folder)}}}
-    nbclient.NotebookClient(notebook, timeout=timeout, **options).execute()
+    with nullcontext() if cold else kernels_are_forked():
+        nbclient.NotebookClient(notebook, timeout=timeout, **options).execute()
     notebook.metadata["folder"] = str(folder)
     return notebook
 

@@ -148,7 +148,7 @@ def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
 def executed(root, minilm, tmp_path_factory):
     """The quickstart, run from top to bottom in a scratch folder."""
     path = root / "notebooks" / "quickstart.ipynb"
-    return notebooks.run(path, tmp_path_factory.mktemp("quickstart"))
+    return notebooks.run(path, tmp_path_factory.mktemp("quickstart"), cold=True)
 
 
 def test_the_quickstart_is_short(root):

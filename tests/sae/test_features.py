@@ -17,6 +17,7 @@ import attnwidgets as aw
 from attnwidgets.explanations import Attributions
 from attnwidgets.tracing.text.units import TokenAxis, Unit
 from attnwidgets.tracing.unsupported import UnsupportedModelError
+from tests.examples import examples
 from tests.tracing import tiny
 
 from . import made
@@ -49,7 +50,7 @@ def activations(values=None, **options) -> aw.FeatureActivations:
 @given(
     values=arrays(np.float32, (6, 9), elements=st.floats(0, 8, width=32).map(lambda x: x if x > 4 else 0.0))
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_nothing_is_lost_in_the_sparse_form(values):
     found = activations(values)
     assert np.array_equal(found.values, values)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import attnwidgets as aw
 from attnwidgets.tracing.hooks.hook_point import resolve_hook_point
+from tests.examples import examples
 from tests.tracing import tiny
 
 from .steered import IDS, SITE, big_llama, logits, sae_of
@@ -102,7 +103,7 @@ def test_clamping_with_the_error_kept_is_a_difference_along_the_direction(llama)
 
 
 @given(j=st.integers(0, 19), options=st.sampled_from(NORMALISED))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_what_keeps_an_activation_changes_nothing(j, options):
     model, sae = big_llama(), sae_of(**options)
     plain = logits(model)

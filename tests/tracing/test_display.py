@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from attnwidgets.tracing.recording.inputs import encode, text_of_ids
 from attnwidgets.tracing.text.display import graphemes, visible
+from tests.examples import examples
 from tests.tracing import tiny
 
 
@@ -62,7 +63,7 @@ def test_whitespace_is_visible(text: str, seen: str) -> None:
     assert visible(text) == seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(min_size=1, max_size=20).filter(lambda t: t.strip()))
 def test_byte_level_loses_nothing(text: str) -> None:
     tokenizer = tiny.byte_level()

@@ -27,6 +27,7 @@ from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.text.units import Unit
+from tests.examples import examples
 from tests.explanations.ways import Way, apart, served, traced, ways
 from tests.tracing.families import FAMILIES, IDS
 
@@ -179,7 +180,7 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
         assert apart(alti(found, stack=stack).layer(layer), shares) < 1e-9, stack
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_is_zeroed_at_once_is_what_the_model_does_without_it(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(["BERT", "Llama", "GPT-NeoX", "Gemma 2", "Mixtral", "T5", "Marian"]))

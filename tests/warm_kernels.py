@@ -1,0 +1,163 @@
+"""Kernels forked from one warm process: what every notebook imports (torch, transformers) is imported once.
+
+Jupyter starts the stub below like any kernel. The stub hands its environment, its folder and its output to
+the server, which forks; the child becomes an ordinary ipykernel. Our own package is not imported beforehand:
+each kernel imports it by itself, as a user's does.
+
+    python warm_kernels.py serve SOCKET             the server; it ends with the process that started it
+    python warm_kernels.py SOCKET -f CONNECTION_FILE   the stub of a kernel
+"""
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+LIBRARIES = (
+    "ipykernel.kernelapp",
+    "ipykernel.ipkernel",
+    "matplotlib_inline.backend_inline",
+    "anywidget",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.llama.modeling_llama",
+    "pandas",
+)
+LENGTH = struct.Struct("!I")
+
+
+@cache
+def warm_kernels():
+    """Start the server of this process; return the folder for JUPYTER_PATH whose "python3" is the stub."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-kernels-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(folder / "socket")
+    server = subprocess.Popen(
+        [sys.executable, __file__, "serve", address],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,  # it ends when this process does
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout.readline() == "warm\n", "the server of kernels did not start"
+    spec = folder / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-I", "-S", __file__, address, "-f", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
+    return folder
+
+
+def receive(wire, count):
+    """Return exactly `count` bytes of a socket; fewer if the other side has gone."""
+    data = b""
+    while len(data) < count and (more := wire.recv(count - len(data))):
+        data += more
+    return data
+
+
+def stub(address, *arguments):
+    """Ask for a kernel and stand for it: pass signals on, end when it ends; it ends with this process."""
+    wire = socket.socket(socket.AF_UNIX)
+    wire.connect(address)
+    asked = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    told = json.dumps(asked).encode()
+    socket.send_fds(wire, [LENGTH.pack(len(told))], [0, 1, 2])
+    wire.sendall(told)
+    (kernel,) = LENGTH.unpack(receive(wire, LENGTH.size))
+
+    def forward(number, _):
+        try:
+            os.kill(kernel, number)
+        except ProcessLookupError:
+            sys.exit(1)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forward)
+    wire.recv(1)  # nothing comes: this returns when the kernel has ended
+
+
+def serve(address):
+    """Import the libraries, say so, and fork a kernel for every stub until standard input ends."""
+    import importlib
+    import select
+
+    del sys.path[0]  # the folder of this file
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    if (threads := len([*Path("/proc/self/task").iterdir()])) > 1:
+        sys.exit(f"{threads} threads run after the imports: a process with threads must not fork")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels: they leave no zombies
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    sys.stdout.write("warm\n")
+    sys.stdout.flush()
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        wire, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            become_kernel(wire)
+        wire.close()
+
+
+def become_kernel(wire):
+    """Take over a stub's environment, folder and output, and run ipykernel; never returns."""
+    import threading
+
+    head, files, _, _ = socket.recv_fds(wire, LENGTH.size, 3)
+    asked = json.loads(receive(wire, LENGTH.unpack(head)[0]))
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for target, source in enumerate(files):
+        os.dup2(source, target)
+        os.close(source)
+    environment = asked["environment"]
+    environment["JPY_PARENT_PID"] = str(os.getppid())  # ipykernel ends with its parent, which is the server
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(asked["folder"])
+    sys.path[:0] = [
+        folder
+        for folder in environment.get("PYTHONPATH", "").split(os.pathsep)
+        if folder and folder not in sys.path
+    ]
+    reread_environment(environment)
+
+    def end_with_stub():
+        wire.recv(1)
+        os._exit(1)
+
+    wire.sendall(LENGTH.pack(os.getpid()))
+    threading.Thread(target=end_with_stub, daemon=True).start()
+    from ipykernel.kernelapp import launch_new_instance
+
+    sys.argv = ["ipykernel_launcher.py", *asked["arguments"]]
+    launch_new_instance()
+    os._exit(0)
+
+
+def reread_environment(environment):
+    """Apply the variables that the libraries read when they were imported."""
+    import matplotlib as mpl
+    from transformers.utils import logging
+
+    if backend := environment.get("MPLBACKEND"):
+        mpl.rcParams["backend"] = backend
+    if level := environment.get("TRANSFORMERS_VERBOSITY"):
+        logging.set_verbosity(getattr(logging, level.upper()))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2])
+    else:
+        stub(*sys.argv[1:])
