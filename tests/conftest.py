@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing.process
 import os
+import random
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,67 @@ ROOT = Path(__file__).parents[1]
 SPLIT_SENTENCE = "The electroencephalographer read the trace before she spoke."
 
 
+# -- tiers and order ----------------------------------------------------------------------------------
+
+FAST_SECONDS = 5.0
+"""CPU time of a test in `make test-fast`, where one that is not marked slow takes at most a third of it."""
+TOO_SLOW = pytest.StashKey[dict[str, float]]()
+NOT_FAST = ("browser", "slow", "extended")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    ours = parser.getgroup("attnwidgets")
+    ours.addoption(
+        "--fast", action="store_true", help="leave out browsers, and tests marked slow or extended"
+    )
+    ours.addoption("--shuffle", type=int, metavar="SEED", help="run files, and most tests, in another order")
+
+
+def is_fast(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in NOT_FAST)
+
+
+@pytest.hookimpl(trylast=True)  # the folder of the browser tests has marked its own by then
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_fast(item)])
+        items[:] = filter(is_fast, items)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = [*files.values()]
+    if (seed := config.getoption("--shuffle")) is not None:
+        generator = random.Random(seed)
+        generator.shuffle(order)
+        for tests in order:
+            if not tests[0].get_closest_marker("browser"):  # these share a page, and say in which order
+                generator.shuffle(tests)
+    else:
+        # What takes long first: a process that is given it last would keep the others waiting.
+        order.sort(key=lambda tests: (not tests[0].get_closest_marker("browser"), all(map(is_fast, tests))))
+    items[:] = [item for tests in order for item in tests]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Let a fast test start no process, and note how long it took."""
+    if not is_fast(item):
+        return (yield)
+    begun = time.process_time()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("a test that starts a process is marked: @pytest.mark.slow")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", refuse)
+        patch.setattr(multiprocessing.process.BaseProcess, "start", refuse)
+        patch.setattr(os, "fork", refuse)
+        done = yield
+    if (seconds := time.process_time() - begun) > FAST_SECONDS:
+        item.config.stash[TOO_SLOW][item.nodeid] = seconds
+    return done
+
+
 # -- which browsers ran: a run without one of them says little about it -----------------------------
 
 SEEN = pytest.StashKey[dict[str, str]]()
@@ -26,6 +91,7 @@ SEEN = pytest.StashKey[dict[str, str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SEEN] = {}
+    config.stash[TOO_SLOW] = {}
 
 
 @pytest.fixture(scope="session")
@@ -37,17 +103,25 @@ def browsers_seen(request: pytest.FixtureRequest) -> dict[str, str]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # one of several processes
         session.config.workeroutput["browsers"] = session.config.stash[SEEN]
+        session.config.workeroutput["too slow"] = session.config.stash[TOO_SLOW]
+    elif session.config.getoption("--fast") and session.config.stash[TOO_SLOW] and not session.testsfailed:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[SEEN].update(getattr(node, "workeroutput", {}).get("browsers", {}))
+    told = getattr(node, "workeroutput", {})
+    node.config.stash[SEEN].update(told.get("browsers", {}))
+    node.config.stash[TOO_SLOW].update(told.get("too slow", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if seen := config.stash[SEEN]:
         told = ", ".join(f"{name} {what}" for name, what in sorted(seen.items()))
         terminalreporter.write_line(f"browsers: {told}")
+    if config.getoption("--fast"):
+        for name, seconds in config.stash[TOO_SLOW].items():
+            terminalreporter.write_line(f"{name} took {seconds:.1f} s of CPU: mark it slow", red=True)
 
 
 # -- models and data -------------------------------------------------------------------------------

@@ -8,18 +8,22 @@ const LONGEST = 40;
 const gain = (piece, count, size) => count * (piece.length - size) - piece.length - size - 1;
 
 function best(text, size) {
-  const counts = new Map();
-  for (let length = 3; length <= LONGEST; length += 1) {
-    for (let i = 0; i + length <= text.length; i += 1) {
+  let [found, most] = ["", 0];
+  // A piece repeats only where the shorter piece that it begins with does: the places left get few at once.
+  let places = Array.from({ length: text.length }, (_, i) => i);
+  for (let length = 3; length <= LONGEST && places.length > 0; length += 1) {
+    const counts = new Map();
+    for (const i of places) {
+      if (i + length > text.length) continue;
       const piece = text.slice(i, i + length);
       counts.set(piece, (counts.get(piece) ?? 0) + 1);
     }
-  }
-  let [found, most] = ["", 0];
-  for (const [piece, count] of counts) {
-    if (gain(piece, count, size) <= most) continue;
-    const saved = gain(piece, text.split(piece).length - 1, size); // those that overlap do not count
-    if (saved > most) [found, most] = [piece, saved];
+    for (const [piece, count] of counts) {
+      if (gain(piece, count, size) <= most) continue;
+      const saved = gain(piece, text.split(piece).length - 1, size); // those that overlap do not count
+      if (saved > most) [found, most] = [piece, saved];
+    }
+    places = places.filter((i) => counts.get(text.slice(i, i + length)) > 1);
   }
   return found;
 }
