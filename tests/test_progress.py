@@ -78,6 +78,7 @@ def _outputs(cells: list[str]) -> list[list[Any]]:
     return [cell.outputs for cell in notebook.cells[1:]]
 
 
+@pytest.mark.slow
 def test_200_runs_leave_no_widget_in_a_kernel() -> None:
     runs = """
 from contextlib import suppress

@@ -68,6 +68,7 @@ def test_one_job_runs_in_this_process_shard_by_shard() -> None:
     assert taken == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_processes_return_results_in_order_also_of_functions_made_here() -> None:
     found = list(run(lambda number: last_first(number), range(6), 2))  # noqa: PLW0108 - no name to pickle it by
     assert [(place, number) for place, (number, _) in found] == [(at, at) for at in range(6)]
@@ -110,6 +111,7 @@ def test_a_stream_is_read_as_far_as_twice_the_workers_need_and_an_executor_stays
     assert not executor.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_is_finished_takes_its_turn_and_nothing_runs(jobs: int) -> None:
     shards = [2, Finished(-1), Finished(-2), 3]
@@ -122,12 +124,14 @@ def test_an_executor_of_threads_shares_this_process() -> None:
         assert threads.submit(square, 3).result() == 9
 
 
+@pytest.mark.slow
 def test_a_shard_whose_worker_died_runs_again(tmp_path: Path) -> None:
     found = list(run(dies_once, [(at, tmp_path) for at in range(8)], 2))
     assert (tmp_path / "died").exists()
     assert found == [(at, at * at) for at in range(8)]
 
 
+@pytest.mark.slow
 def test_a_shard_that_ends_every_worker_is_named_after_all_before_it(tmp_path: Path) -> None:
     found = run(dies_always, [(at, tmp_path) for at in range(8)], 2, kept="The others are kept.")
     assert [next(found), next(found)] == [(0, 0), (1, 1)]
@@ -138,6 +142,7 @@ def test_a_shard_that_ends_every_worker_is_named_after_all_before_it(tmp_path: P
     assert (tmp_path / "deaths").read_text() == "x" * TRIES
 
 
+@pytest.mark.slow
 def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
     shards = [signal.SIGCHLD, signal.SIGCHLD, signal.SIGKILL, signal.SIGCHLD]
     with (
@@ -150,6 +155,7 @@ def test_an_executor_that_does_not_survive_is_told_with_the_shard() -> None:
         list(run(signal.raise_signal, shards, pool, kept="The others are kept."))
 
 
+@pytest.mark.slow
 def test_dask_is_an_executor_like_any_other() -> None:
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
@@ -166,6 +172,7 @@ def test_dask_is_an_executor_like_any_other() -> None:
             run(square, range(3), client)
 
 
+@pytest.mark.slow
 def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> None:
     dask = pytest.importorskip("dask")
     distributed = pytest.importorskip("distributed")
@@ -185,6 +192,7 @@ def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> 
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_sent_to_a_process_is_told_at_once() -> None:
     lock = threading.Lock()
     with pytest.raises(Exception, match=r"pickle"):
@@ -197,6 +205,7 @@ def fails(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_fails_by_itself_is_raised_as_it_is(jobs: int) -> None:
     with pytest.raises(LookupError, match="no 2"):
@@ -207,6 +216,7 @@ def sleeps(_: int) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_processes_at_once() -> None:
     begun = time.monotonic()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,6 +49,7 @@ aw.from_attentions(tensor, token=["a", "b"])  # type: ignore[call-arg]
 """
 
 
+@pytest.mark.slow
 def test_a_text_gives_a_trace_and_texts_give_a_list(tmp_path: Path, root: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -13,6 +13,7 @@ START = "The mover said thank you to the housekeeper because"
 CONTINUATIONS = ("is grateful .", "cleaned the room .")
 
 
+@pytest.mark.slow
 def test_one_pair_beside_patching_one_by_one(root, monkeypatch):
     monkeypatch.syspath_prepend(root / "benchmarks")
     script = importlib.import_module("bias_in_heads")

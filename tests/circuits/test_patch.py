@@ -42,6 +42,7 @@ def by_interventions(base: Any, source: Any, site: str) -> np.ndarray:
     return raw - difference(base)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "OPT", "GPT-NeoX"])
 def test_it_is_what_plain_passes_give(name: str) -> None:
     clean, corrupt = pair(name)
@@ -57,6 +58,7 @@ def test_it_is_what_plain_passes_give(name: str) -> None:
             np.testing.assert_allclose(shares, raw / (result.source - result.base), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_encoders_and_sliding_windows_run_whole() -> None:
     mask = aw.targets.token(7, position=2)
     clean, corrupt = pair("BERT")
@@ -151,6 +153,7 @@ def compare(result: Any, reference: Any, prefix: str, tolerance: float) -> None:
             assert not result.raw[site][:, : int(reference["s"])].any(), "before the first different token"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sites", "how", "best"),
     [
@@ -174,6 +177,7 @@ def test_smollm2_to_the_reference(
         assert (result.top(1, "head")[0].layer, result.top(1, "head")[0].head) == best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_estimates_on_smollm2_to_the_reference(shared: Any, smollm2: Any, name: str) -> None:
     reference = np.load(shared / "reference" / "circuits" / f"{name}.npz")
@@ -212,6 +216,7 @@ def test_a_sweep_of_states_costs_what_is_stated() -> None:
     assert whole["calls"] <= 3 * n_layers + n_layers * (n_layers + 1) // 2
 
 
+@pytest.mark.slow
 def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any) -> None:
     clean, corrupt = deep()
     passes = []
@@ -337,6 +342,7 @@ def test_the_model_comes_back_as_it_was() -> None:
 # -- results ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_are_labelled_saved_and_drawn(tmp_path: Any) -> None:
     result = aw.circuits.patch(*induction(), "c", foil="a", estimate=True)
     again = aw.load(result.save(tmp_path / "patching.safetensors"))

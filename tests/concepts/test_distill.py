@@ -118,6 +118,7 @@ def test_a_table_and_a_figure_show_shapes_and_shares(soups) -> None:
     assert {"how", "adj", "(nothing)", "how × adj"} <= words
 
 
+@pytest.mark.slow
 def test_the_reference_is_met_on_the_demo_classifier(shared: Any) -> None:
     folder = shared / "reference" / "concepts"
     meta, kept = json.loads((folder / "distill.json").read_text()), np.load(folder / "distill_factorial.npz")

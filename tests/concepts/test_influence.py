@@ -110,6 +110,7 @@ def test_helpful_and_harmful_texts_are_told_apart(found) -> None:
     assert (row["test"], row["train"], row["influence"]) == (1, 4, found.values[1, 4])
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_test_with_the_other_label_harms_it_most() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train = [Labelled(each.text, each.label) for each in aw.demo_texts("train")[:20]]
@@ -166,6 +167,7 @@ def test_of_two_classes_one_output_is_what_scikit_learn_fits() -> None:
     np.testing.assert_allclose(refit.theta, model.fit(features, labels).coef_, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_single_losses() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, tests = aw.demo_texts("train")[:5], aw.demo_texts("test")[:2]
@@ -201,6 +203,7 @@ def test_a_language_model_needs_no_labels() -> None:
         aw.concepts.influence(None, None, traces, traces[:1])
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_with_what_to_do() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, tests = list(aw.demo_texts("train")[:6]), list(aw.demo_texts("test")[:1])
@@ -231,6 +234,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         aw.concepts.mislabelled(aw.concepts.influence(model, tokenizer, train, tests), [])
 
 
+@pytest.mark.slow
 def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, tests = list(aw.demo_texts("train")[:5]), list(aw.demo_texts("test")[:1])
@@ -248,6 +252,7 @@ def test_texts_on_both_sides_copies_and_few_texts_are_said() -> None:
         aw.concepts.influence(model, tokenizer, [*train, train[0]], tests).leave_one_out([6])
 
 
+@pytest.mark.slow
 def test_texts_without_labels_are_explained_as_the_model_reads_them() -> None:
     model, tokenizer = aw.demo_model("classifier")
     train, test = aw.demo_texts("train")[:12], aw.demo_texts("test")[0]

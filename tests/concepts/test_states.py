@@ -78,6 +78,7 @@ def test_the_model_comes_back_as_it_was(classifier) -> None:
     model.eval()
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_is_kept_in_a_file(classifier) -> None:
     model, tokenizer = classifier
     whole = aw.concepts.states(model, tokenizer, TEXTS, target="negative")

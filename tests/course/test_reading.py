@@ -210,6 +210,7 @@ def test_hostile_outputs_are_named_and_nothing_is_run(tmp_path):
     assert "<script" not in answers._repr_html_()
 
 
+@pytest.mark.slow
 def test_converted_to_html_and_to_a_script_by_nbconvert(tmp_path):
     nbconvert = pytest.importorskip("nbconvert", reason="pip install nbconvert (make test does it)")
     nbformat = pytest.importorskip("nbformat")

@@ -80,6 +80,7 @@ def test_an_id_that_could_harm_a_page_or_a_file_is_refused(name):
         make_record(name, "number", 1)
 
 
+@pytest.mark.slow
 def test_numbers_are_written_as_a_browser_writes_them():
     node = shutil.which("node")
     if node is None:
@@ -150,6 +151,7 @@ def test_subjects_differ_by_model_and_by_text_only():
     assert len({one, aw.course.subject_of("other", [101, 2]), aw.course.subject_of("model", [101, 3])}) == 3
 
 
+@pytest.mark.slow
 def test_reading_and_grading_load_neither_torch_nor_a_front_end():
     code = (
         "import sys, attnwidgets as aw; [getattr(aw.course, name) for name in dir(aw.course)]; "

@@ -52,6 +52,7 @@ def test_the_same_answers_in_another_order_are_the_same_bytes(tmp_path):
     assert (tmp_path / "a.answers.json").read_bytes() == (tmp_path / "b.answers.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_kernels_that_write_at_once_lose_nothing(tmp_path):
     path = tmp_path / "ps1.answers.json"
     command = [sys.executable, "-c", WRITER, str(path)]

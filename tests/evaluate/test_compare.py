@@ -47,6 +47,7 @@ def same(one: np.ndarray, other: np.ndarray) -> None:
     np.testing.assert_allclose(one, other, atol=1e-9, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ["mask", "delete", "attention_mask", "zero"])
 def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -> None:
     model, tokenizer = classifier
@@ -72,6 +73,7 @@ def test_each_text_scores_what_it_scores_alone(classifier: Any, operator: Any) -
     same(found.table.mean[:3, :3, 0], plain.mean[:, :3].mean(-1))
 
 
+@pytest.mark.slow
 def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
     chosen = {"saliency": "saliency", "length": lengths}
     metrics = ["infidelity", "effective_complexity", "max_sensitivity", "average_sensitivity"]
@@ -95,6 +97,7 @@ def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
         compare(chosen, "infidelity", TEXTS, *classifier)
 
 
+@pytest.mark.slow
 def test_a_decoder_and_one_of_two_stacks_are_compared_as_well() -> None:
     gpt = tiny.build(tiny.TEXT["GPT-2"]).double()
     traces = [aw.trace(gpt, None, input_ids=ids) for ids in ([3, 17, 42, 8, 99], [4, 5], [9, 8, 7, 3])]
@@ -158,6 +161,7 @@ class Counted:
         return self.log.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
     classifier: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:

@@ -28,6 +28,8 @@ from attnwidgets.explanations import Attributions
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -339,14 +341,15 @@ def test_cue_contribution_goes_on_where_it_stopped(folder: Path, tmp_path: Path)
     assert len(counted.read_text().splitlines()) == 42
 
 
-@pytest.fixture(scope="module")
-def dask() -> Iterator[Any]:
+@contextmanager
+def dask_executor(**options: Any) -> Iterator[Any]:
+    """An executor of workers with one thread each, of a cluster that ends with the block."""
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(threads_per_worker=1, dashboard_address=None, **options) as cluster,
         distributed.Client(cluster) as client,
     ):
-        yield client
+        yield client.get_executor()
 
 
 def slow_first(trace: Any) -> Attributions:
@@ -356,20 +359,26 @@ def slow_first(trace: Any) -> Attributions:
     return lengths(trace)
 
 
-def test_dask_scores_to_the_bit_what_one_process_does(dask: Any, folder: Path, tmp_path: Path) -> None:
-    flag = tmp_path / "died"
+def by_dask(executor: Any, method: Any, model: Any, tokenizer: Any = None) -> Any:
+    methods = {"a": "saliency", "lengths": lambda trace: method(trace)}  # noqa: PLW0108 - travels by value
+    with within(240):
+        return scores(model, TEXTS, methods, tokenizer=tokenizer, jobs=executor)
+
+
+def test_dask_scores_to_the_bit_what_one_process_does(folder: Path) -> None:
     reader = (
         transformers.BertForSequenceClassification.from_pretrained(folder),
         transformers.AutoTokenizer.from_pretrained(folder),
     )
-
-    def run(method: Any, model: Any = str(folder), tokenizer: Any = None) -> Any:
-        methods = {"a": "saliency", "lengths": lambda trace: method(trace)}  # noqa: PLW0108 - travels by value
-        return scores(model, TEXTS, methods, tokenizer=tokenizer, jobs=dask.get_executor())
-
     alone = scores(str(folder), TEXTS, {"a": "saliency", "lengths": lengths})
-    with within(240):
-        assert equal(run(slow_first), alone)
-        assert equal(run(lengths, *reader), alone), "objects"
-        assert equal(run(partial(dying, flag=flag)), alone)
+    with dask_executor(n_workers=2, processes=False) as executor:
+        assert equal(by_dask(executor, slow_first, str(folder)), alone)
+        assert equal(by_dask(executor, lengths, *reader), alone), "objects"
+
+
+def test_a_killed_process_of_dask_costs_nothing_but_time(folder: Path, tmp_path: Path) -> None:
+    flag = tmp_path / "died"
+    alone = scores(str(folder), TEXTS, {"a": "saliency", "lengths": lengths})
+    with dask_executor(n_workers=1) as executor:
+        assert equal(by_dask(executor, partial(dying, flag=flag), str(folder)), alone)
     assert flag.exists()

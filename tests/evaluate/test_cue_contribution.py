@@ -287,6 +287,7 @@ def test_no_examples_and_no_tokenizer_are_refused(bert):
         cue_contribution(bert[0], None, [SAT])
 
 
+@pytest.mark.slow
 def test_minilm_on_blimp_is_what_its_eager_attention_says(minilm, shared):
     model, tokenizer = minilm
     lines = (shared / "data" / "blimp" / "number_agreement_cues.jsonl").read_text().splitlines()

@@ -372,6 +372,7 @@ def test_bad_input_is_said(classified: Any, decoder: Any) -> None:
         faithfulness(classified, [values, values], operator="mask")
 
 
+@pytest.mark.slow
 def test_comprehensiveness_and_sufficiency_equal_ferret(shared: Path, minilm: Any) -> None:
     from safetensors.torch import load_file
 

@@ -80,6 +80,7 @@ def test_a_probe_is_scikit_learns(classes) -> None:
     np.testing.assert_allclose(ours, model.fit(wide, labels).coef_, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_positions_that_give_the_label_away_are_a_baseline() -> None:
     model, tokenizer = aw.demo_model("encoder")
     rng = np.random.default_rng(0)

@@ -36,6 +36,7 @@ def test_what_has_no_value_above_0_is_not_named():
     assert recall(np.array([1e-12, 5.0, -1.0]), [0, 1, 2]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_the_mean_over_random_orders_of_ties(seed):
     draw = np.random.default_rng(seed)
@@ -45,6 +46,7 @@ def test_it_is_the_mean_over_random_orders_of_ties(seed):
     assert recall(values, evidence) == pytest.approx(sampled, abs=0.01)
 
 
+@pytest.mark.slow
 def test_all_methods_stand_beside_chance_and_the_truth():
     card = aw.evaluate.recall_of_truth("all", TEXTS, *induction())
     assert card.methods[-2:] == card.baselines == ("random", "oracle")
@@ -80,6 +82,7 @@ def test_a_method_that_lacks_its_library_is_left_out_and_named(monkeypatch):
         aw.evaluate.recall_of_truth("occlusion", "abca", *induction())
 
 
+@pytest.mark.slow
 def test_none_is_all_and_magnitude_ranks_what_speaks_against():
     model, tokenizer = induction()
     one = aw.evaluate.recall_of_truth(None, TEXTS[0], model, tokenizer)

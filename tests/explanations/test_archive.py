@@ -96,6 +96,7 @@ def test_saving_computes_lazy_layers(tmp_path):
     np.testing.assert_array_equal(load(lazy.save(tmp_path / "lazy")).values, values)
 
 
+@pytest.mark.slow
 def test_opened_where_there_is_no_torch(tmp_path):
     path = attention_map().save(tmp_path / "map.safetensors")
     program = (

@@ -63,6 +63,7 @@ def test_what_fails_is_said_and_hides_nothing(notebook, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_loading_the_package_loads_nothing_heavy():
     program = (
         "import sys, attnwidgets.explanations\n"

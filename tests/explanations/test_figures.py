@@ -80,6 +80,7 @@ def test_rows_and_attributions_become_strips():
     assert texts(several.plot(target="are")).count("red") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_hostile_labels_are_text(suffix):
     hostile = MixingMap(shares(1, 10, 10), query=list(HOSTILE), method="$a$</svg>")
@@ -110,6 +111,7 @@ def test_many_tokens_become_numbers():
     assert "100" in texts(figure)
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_and_says_so():
     scores = Attributions(np.ones(5000), axis=["word"] * 5000)
     figure = scores.plot()
@@ -173,6 +175,7 @@ def test_a_large_map_falls_back_to_one_layer():
     assert asked == [11]
 
 
+@pytest.mark.slow
 def test_pyplot_is_not_touched(tmp_path):
     program = (
         "import sys\n"

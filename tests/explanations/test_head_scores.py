@@ -142,6 +142,7 @@ def smollm2():
     return aw.demo_model("decoder")
 
 
+@pytest.mark.slow
 def test_smollm2s_induction_heads_are_its_retrieval_heads(smollm2):
     induction = aw.induction_score(*smollm2, sequences=1)
     heads = induction.top("induction", 4)

@@ -367,6 +367,7 @@ def test_every_statistic_says_what_it_is():
         assert all((one.title, one.definition.endswith("."), one.scale, one.high)), name
 
 
+@pytest.mark.slow
 def test_tables_and_figures_show_every_statistic():
     made = aw.MixingMap(shares(2, 3, N, N), query=special_axis(), provenance={"text": "<b>"})
     stats = aw.head_statistics(made)

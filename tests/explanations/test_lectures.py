@@ -75,6 +75,7 @@ def test_a_mask_multiplied_after_the_softmax_and_divided_again_is_the_added_one(
     assert np.triu(before, 1).max() > 0.01
 
 
+@pytest.mark.slow
 def test_the_pages_code_runs_and_its_claims_hold(root, minilm):
     blocks = re.findall(r"```python\n(.*?)```", (root / "docs" / "lectures.md").read_text(), re.DOTALL)
     assert len(blocks) == 5

@@ -82,6 +82,7 @@ def test_lengths_take_no_more_than_attention_does(name: str) -> None:
     assert 0 < largest(NORMS[name], "Bert") <= ATTENTION < PAIRS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NORMS, "mixing ratio"])
 @pytest.mark.parametrize("tokens", [192, 384])
 def test_lengths_hold_some_times_the_attention_and_the_states(
@@ -96,6 +97,7 @@ def test_lengths_hold_some_times_the_attention_and_the_states(
     assert 0 < peak(lambda: measure(found).values) <= bound < 4 * width * tokens**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("measure", "tokens", "few"),
     [

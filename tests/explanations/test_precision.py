@@ -42,6 +42,7 @@ def served(method: Method) -> list[str]:
     return [name for name in MODELS if not method.refusal(traced(name, torch.float32))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)
 def test_a_float64_model_is_explained_in_float64(method: Method) -> None:
     assert served(method)

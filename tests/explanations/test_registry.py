@@ -146,6 +146,7 @@ def test_the_table_of_a_trace_says_which_methods_serve_it():
 FAMILIES = {**tiny.TEXT, **tiny.SEQ2SEQ, **tiny.OUTSIDE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["BERT", "ELECTRA", "Llama", "Marian", "MPNet"])
 def test_a_method_serves_a_model_exactly_where_it_is_not_refused(family):
     traced = trace(tiny.build(FAMILIES[family]), None, [5, 6, 7, 8])

@@ -281,6 +281,7 @@ def test_maps_inside_are_those_of_the_random_model(minilm):
     np.testing.assert_allclose(off, 0.5 / len(random[0]), atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["attention_norm", "alti", "globenc", "value_zeroing"])
 def test_a_map_begun_before_does_not_go_on_with_other_weights(minilm, method):
     model, tokenizer = minilm

@@ -17,6 +17,7 @@ from .made import study
 STUDIES = 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("people_sd", "items_sd"), [(0.0, 0.0), (0.5, 0.3), (0.8, 0.8)])
 def test_known_effects_are_recovered_in_95_percent_of_intervals(people_sd, items_sd):
     made = study("forward", ("none", "lrp"), count=24)
@@ -112,6 +113,7 @@ def test_wilson_is_scipys(right, count):
     assert aw.people.wilson(right, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_plan_agrees_with_the_formula_for_independent_answers():
     """70 against 80 % right: 80 % power takes about 290 answers in each condition."""
     made = study("forward", ("none", "lrp"), count=24)

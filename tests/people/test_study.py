@@ -93,6 +93,7 @@ def test_the_placebo_has_the_same_numbers_on_other_words():
     assert differs >= 6
 
 
+@pytest.mark.slow
 def test_explanations_of_this_package_are_read_by_words():
     trace = aw.trace(*aw.demo_model("classifier"), "The film wasn't unlikeable.")
     lrp = aw.lrp(trace)

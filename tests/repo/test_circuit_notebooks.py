@@ -10,6 +10,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 SAID = {
     "capital": [
         "The capital of France is Paris",

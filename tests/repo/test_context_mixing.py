@@ -9,6 +9,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 METRICS = {"dot product": 0, "average precision": 1}
 
 

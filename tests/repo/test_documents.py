@@ -64,6 +64,7 @@ PAGES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_question_s_page_runs(root, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -121,6 +122,7 @@ def test_the_table_of_views_has_a_row_for_every_view(root):
     assert not {name for name in views if f"`{name}`" not in table.split("## Linked")[0]}
 
 
+@pytest.mark.slow
 def test_the_readmes_examples_run(root, minilm, tmp_path, monkeypatch):
     """With those of docs/views.md, which continues the README's; the hub's model is a folder here."""
     monkeypatch.chdir(tmp_path)
@@ -156,10 +158,12 @@ def test_the_quickstart_is_short(root):
     assert 5 <= sum(cell["cell_type"] == "code" for cell in notebook["cells"]) <= 8
 
 
+@pytest.mark.slow
 def test_the_quickstart_says_nothing_on_stderr(executed):
     assert notebooks.complaints(executed) == []
 
 
+@pytest.mark.slow
 def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     from pathlib import Path
 
@@ -168,6 +172,7 @@ def test_the_quickstart_shows_widgets_and_writes_its_page(executed, tmp_path):
     assert "electroencephalographer" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     text = notebooks.printed(executed)
     # The text says that a change of two words turns the prediction, that head 0.2 attends to the previous
@@ -180,6 +185,7 @@ def test_the_quickstarts_numbers_are_those_of_its_text(executed):
     assert re.search(r"wonderful \+0\.81\n +electroencephalographer -0\.08", text)
 
 
+@pytest.mark.slow
 def test_the_quickstart_opens_with_one_line_on_the_head_that_its_text_names(root, minilm):
     notebook = json.loads((root / "notebooks" / "quickstart.ipynb").read_text())
     first = next(

@@ -12,6 +12,8 @@ import attnwidgets as aw
 
 from .public import classes, functions, public
 
+pytestmark = pytest.mark.slow
+
 PARSER = doctest.DocTestParser()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 shared_models = functools.cache(aw.demo_model)

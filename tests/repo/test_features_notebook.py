@@ -9,6 +9,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 # It trains a sparse autoencoder of a real model, which takes a minute and a half.
 pytestmark = pytest.mark.extended
 

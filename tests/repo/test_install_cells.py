@@ -87,6 +87,7 @@ print(calls, manager["url"])
 """
 
 
+@pytest.mark.slow
 def test_on_colab_the_first_view_asks_for_the_widget_manager_so_that_no_cell_needs_to():
     program = COLAB.format(cell=TransformerManager().transform_cell(expected(NOTEBOOKS[0])))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

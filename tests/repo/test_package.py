@@ -22,12 +22,14 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_heavy():
     loaded = imported_by("import attnwidgets")
     assert "attnwidgets" in loaded
     assert not loaded & {"torch", "transformers", "matplotlib", "scipy", "pandas", "bertviz"}
 
 
+@pytest.mark.slow
 def test_listing_the_public_names_loads_nothing_heavy():
     assert not imported_by("import attnwidgets; dir(attnwidgets)") & {"torch", "transformers", "matplotlib"}
 
@@ -58,6 +60,7 @@ def test_help_shows_every_public_name_under_one_question():
     assert all(f"\n{heading}\n" in aw.__doc__ for heading in groups())
 
 
+@pytest.mark.slow
 def test_namespaces_are_there_from_the_start():
     for name in (
         *("targets", "evaluate", "statistics", "compat", "ask", "course"),

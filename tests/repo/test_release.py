@@ -149,6 +149,7 @@ def test_a_package_that_is_compiled_into_the_bundle_is_noticed(release, project,
     assert release.licences(wheel, root) == ["THIRD_PARTY.md does not list npm's @d3/scale"]
 
 
+@pytest.mark.slow
 def test_the_package_itself_has_its_licences(release, root, tmp_path):
     names = [
         path
@@ -218,6 +219,7 @@ def test_a_placeholder_is_refused_where_it_would_be_published(release, project):
     assert release.addresses(root) == ["docs/page.md: " + "github.com/" + "someone/attnwidgets"]
 
 
+@pytest.mark.slow
 def test_an_installation_that_fails_is_noticed(release, tmp_path):
     wheel = tmp_path / f"{DIST}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -228,6 +230,7 @@ def test_an_installation_that_fails_is_noticed(release, tmp_path):
     assert "WHEEL" in fault
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_work_and_one_that_is_too_heavy_are_noticed(release, tmp_path, monkeypatch):
     wheel = tmp_path / f"{DIST}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -241,6 +244,7 @@ def test_a_package_that_does_not_work_and_one_that_is_too_heavy_are_noticed(rele
     assert "bytes installed beside torch, more than 0" in heavy
 
 
+@pytest.mark.slow
 def test_metadata_that_the_index_refuses_is_noticed(release, project, tmp_path):
     pytest.importorskip("twine", reason="pip install .[release] (make release-check does it)")
     _, files = project

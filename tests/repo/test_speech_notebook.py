@@ -10,6 +10,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def executed(root, tmp_path_factory):

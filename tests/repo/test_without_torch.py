@@ -66,6 +66,7 @@ def beside(folder):
     return run(folder)
 
 
+@pytest.mark.slow
 def test_arrays_and_files_have_the_same_numbers_with_and_without(without, beside, folder):
     """Bit by bit, but for matrix products: torch's library, where it is loaded, adds up in another order."""
     here, there = (dict(np.load(folder / f"numbers-{blocked}.npz")) for blocked in (True, False))
@@ -100,6 +101,7 @@ def test_every_public_name_works_or_says_what_it_needs(without):
     assert not works & {name for name, tried in told.items() if SAYS.match(tried[0])} - {"demo_model"}
 
 
+@pytest.mark.slow
 def test_torch_is_not_loaded_before_a_model_runs(folder):
     probe = (
         "import sys, attnwidgets as aw; from pathlib import Path; "

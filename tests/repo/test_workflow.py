@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 yaml = pytest.importorskip("yaml")
 
 PUBLISHING = {"publish": {"id-token": "write"}, "publish-docs": {"id-token": "write", "pages": "write"}}

@@ -114,6 +114,7 @@ def test_top_k_chooses_among_all_features_also_for_some(bert):
     assert [some.feature(j).count for j in (7, 3)] == [whole.feature(j).count for j in (7, 3)]
 
 
+@pytest.mark.slow
 def test_statistics_are_opened_again_without_the_model(stats, tmp_path):
     for path in (tmp_path / "stats.safetensors", tmp_path / "stats"):
         again = aw.load(stats.save(path))

@@ -47,6 +47,7 @@ def activations(values=None, **options) -> aw.FeatureActivations:
     return aw.FeatureActivations(fired() if values is None else values, axis=axis(), **options)
 
 
+@pytest.mark.slow
 @given(
     values=arrays(np.float32, (6, 9), elements=st.floats(0, 8, width=32).map(lambda x: x if x > 4 else 0.0))
 )
@@ -125,6 +126,7 @@ def test_it_is_frozen_saved_and_restored(tmp_path):
         assert (again.warning, again.trace_id, again.provenance) == ("cut", found.trace_id, found.provenance)
 
 
+@pytest.mark.slow
 def test_it_is_opened_again_without_torch(tmp_path):
     path = activations().save(tmp_path / "features.safetensors")
     probe = (
@@ -134,6 +136,7 @@ def test_it_is_opened_again_without_torch(tmp_path):
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_it_has_a_picture_and_a_view():
     found = activations()
     assert found.plot().axes

@@ -206,6 +206,7 @@ def test_an_sae_says_what_it_is_and_travels():
     assert aw.SAE.from_object(sae) is sae
 
 
+@pytest.mark.slow
 def test_opening_the_package_of_saes_does_not_load_torch():
     probe = "import attnwidgets.sae, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

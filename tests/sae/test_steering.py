@@ -102,6 +102,7 @@ def test_clamping_with_the_error_kept_is_a_difference_along_the_direction(llama)
         torch.testing.assert_close(logits(llama), expected, atol=5e-6, rtol=1e-5)
 
 
+@pytest.mark.slow
 @given(j=st.integers(0, 19), options=st.sampled_from(NORMALISED))
 @settings(max_examples=examples(15), deadline=None)
 def test_what_keeps_an_activation_changes_nothing(j, options):
@@ -223,6 +224,7 @@ def test_mode_gradients_and_precision_of_the_model_stay(llama):
         assert logits(half).dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     torch.__version__.startswith("2.6."),
     reason="torch 2.6 cannot compile a Llama of transformers 5: its states are lost, steered or not",

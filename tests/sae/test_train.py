@@ -72,6 +72,7 @@ def require_better(sae: aw.SAE, h: torch.Tensor, others: torch.Tensor) -> None:
     assert found > explained(h, by_random_directions(h, l0, sae.d_sae)) + 0.1
 
 
+@pytest.mark.slow
 def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
     model = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
     generator = np.random.default_rng(0)
@@ -83,6 +84,7 @@ def test_a_topk_sae_beats_pca_and_random_directions_of_its_l0():
     require_better(sae, torch.cat(states[40:])[:200], torch.cat(states[:40]))
 
 
+@pytest.mark.slow
 def test_the_lectures_sae_of_a_real_model_beats_pca_and_random_directions_of_its_l0(minilm, shared):
     lines = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8").split("\n")
     texts = [line for line in lines if len(line) > 100]
@@ -181,6 +183,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypa
     assert list((tmp_path / "run").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 30])
 def test_a_checkpoint_of_something_else_is_refused_by_name(bert, tmp_path, monkeypatch, step):
     """Also where the states are harvested, and no step of training is kept."""

@@ -83,6 +83,7 @@ def test_frames_are_read_by_words_in_maps_tables_and_value_zeroing(fox: Any, tim
     assert "word" not in fox.axes("encoder")[0].units
 
 
+@pytest.mark.slow
 def test_a_generated_text_is_aligned_without_another_pass(whisper: Any, known: Any, monkeypatch: Any) -> None:
     model, processor = whisper
     found = aw.trace(model, processor, audio=known["wave16k"].astype(np.float32) / 2**15, max_new_tokens=24)
@@ -239,6 +240,7 @@ def test_given_times_are_taken_as_they_are(letters: Any) -> None:
     assert max(begins) < 0.02
 
 
+@pytest.mark.slow
 def test_a_decoder_that_wrote_nothing_is_refused_in_words(fox: Any) -> None:
     silent = trace(fox.model, fox.tokenizer, audio=fox.sound.wave)
     with pytest.raises(ValueError, match=r"the decoder wrote no words.*max_new_tokens"):

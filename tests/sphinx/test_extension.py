@@ -54,6 +54,7 @@ def state_of(page):
     )
 
 
+@pytest.mark.slow
 def test_pages_hold_their_views_and_share_one_runtime(site):
     out, warnings = site(
         {"index.rst": INDEX, "second.rst": SECOND, "plain.rst": ":orphan:\n\nPlain\n=====\n"}
@@ -100,6 +101,7 @@ def test_text_stays_text(tmp_path):
     assert "<img src=x" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("directive", "words"),
     [
@@ -128,6 +130,7 @@ def test_a_changed_file_is_read_again(site, tmp_path):
     assert state_of(out / "index.html")[0] != before
 
 
+@pytest.mark.slow
 def test_a_page_keeps_to_its_budget(site, tmp_path):
     attention([f"t{place}" for place in range(60)], layers=6, heads=8).save(
         tmp_path / "source" / "attention.safetensors"
@@ -181,6 +184,7 @@ def notebook_showing(data):
     return json.dumps(notebook)
 
 
+@pytest.mark.slow
 def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
     pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
     picture = base64.b64encode((root / "docs" / "design-light.png").read_bytes()).decode()

@@ -91,6 +91,7 @@ def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None
         align(axis("a"), axis("a"), "tokn")
 
 
+@pytest.mark.slow
 def test_two_tokenizers_align_by_characters() -> None:
     text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
     one, two = (aw.trace(*aw.demo_model(name), text).axes()[0] for name in ("encoder", "decoder"))
@@ -147,6 +148,7 @@ def test_the_difference_of_two_texts(films: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(found.unpaired["self"][5], alone.mean(-1) / 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_outputs_of_other_models_are_not_compared() -> None:
     decoder, encoder = (aw.trace(*aw.demo_model(name), "The film.") for name in ("decoder", "classifier"))
     found = decoder.diff(encoder)

@@ -17,6 +17,7 @@ def script(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("architectures")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["ModernBERT", "GPT-2", "T5", "YOLOS", "MPNet"])
 def test_the_table_is_what_the_code_does(root: Path, script: Any, family: str) -> None:
     page = (root / "docs" / "architectures.md").read_text(encoding="utf-8").splitlines()

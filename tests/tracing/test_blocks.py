@@ -262,6 +262,7 @@ def test_the_layer_where_numbers_break_is_named(family: str, stack: str, place: 
         block_of(found, 0, stack, "alti")
 
 
+@pytest.mark.slow
 def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None:
     model, found = make("BERT")
     runs = []

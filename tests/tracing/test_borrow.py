@@ -185,6 +185,7 @@ def test_tokenizer_keeps_its_padding_and_truncation() -> None:
     assert found[1].tokens == ("[CLS]", "cat", "[SEP]", "c", "[SEP]")
 
 
+@pytest.mark.slow
 def test_compiled_model() -> None:
     model = tiny.build(tiny.TEXT["BERT"])
     expected = trace(model, None, IDS).attention_layer(1)

@@ -29,6 +29,7 @@ def load(kind: str) -> tuple[object, object]:
     return demo_model(kind)
 
 
+@pytest.mark.slow
 def test_encoder() -> None:
     model, tokenizer = load("encoder")
     found = trace(model, tokenizer, "The electroencephalographer spoke.")
@@ -39,6 +40,7 @@ def test_encoder() -> None:
     assert 0.3 < float(found.attention_layer(2)[:, :, 0].mean()) < 0.7
 
 
+@pytest.mark.slow
 def test_decoder_knows_the_capital_of_france() -> None:
     model, tokenizer = load("decoder")
     found = trace(model, tokenizer, "The capital of France is")
@@ -60,6 +62,7 @@ def test_masked() -> None:
     assert found.predictions_title == "[MASK] at 7"
 
 
+@pytest.mark.slow
 def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
     model, tokenizer = load("classifier")
     assert accuracy(model, tokenizer, aw.demo_texts("test")) > 0.9
@@ -68,6 +71,7 @@ def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
     assert {one.label for one in found} == {"positive", "negative"}
 
 
+@pytest.mark.slow
 def test_vision_is_dinov2(shared: Path) -> None:
     model, processor = load("vision")
     # Chelsea the cat through the authors' code, with a seeded linear head on the class token.
@@ -85,6 +89,7 @@ def test_vision_is_dinov2(shared: Path) -> None:
     assert found.units["patch"].grid == (16, 16)
 
 
+@pytest.mark.slow
 def test_speech_is_whisper(shared: Path) -> None:
     model, processor = load("speech")
     known = np.load(shared / "reference" / "vision" / "whisper_fox.npz")

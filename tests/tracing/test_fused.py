@@ -86,6 +86,7 @@ def test_texts_of_unequal_lengths_have_a_mask() -> None:
     assert_alike(long, trace(model, None, IDS))
 
 
+@pytest.mark.slow
 def test_what_is_read_of_it_is_read_without_a_whole_mask() -> None:
     model = tiny.build(long_model)
     ids = long_ids(3000)

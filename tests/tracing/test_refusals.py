@@ -229,6 +229,7 @@ def test_two_halves_make_their_character() -> None:
     assert found.warning == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["html", "svg", "pdf", "png", "safetensors", "folder"])
 def test_labels_with_half_a_character_are_written(tmp_path: Any, ending: str) -> None:
     tokens = ["the", "\ud800", "c\udfff", "\ud83d\ude00"]

@@ -147,6 +147,7 @@ def test_compiled_parts_run_as_they_were() -> None:
     assert [name for name, _ in twin.named_modules()] == [name for name, _ in model.named_modules()]
 
 
+@pytest.mark.slow
 def test_twins_go_when_nobody_holds_them() -> None:
     model = tiny.build(tiny.TEXT["BERT"])
     twin = weakref.ref(twin_of(model))

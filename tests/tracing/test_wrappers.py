@@ -130,6 +130,7 @@ def test_a_classification_pipelines_pair_of_texts_is_read_as_it_reads_it() -> No
     assert same(aw.trace(pipeline, {"question": "the cat", "context": "sat."}), found)
 
 
+@pytest.mark.slow
 def test_a_generation_pipeline_continues_a_chat_as_it_would() -> None:
     model, tokenizer = aw.demo_model("decoder")
     pipeline = hf.pipeline("text-generation", model=model, tokenizer=tokenizer)
@@ -162,6 +163,7 @@ def test_image_and_audio_pipelines_read_with_their_own_processors() -> None:
     assert same(aw.trace(speech, audio=samples), expected)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_in_a_pipeline_is_traced() -> None:
     model, tokenizer = tiny.build(PIPELINES["text-classification"]), tiny.wordpiece()
     pipeline = hf.pipeline("text-classification", model=model, tokenizer=tokenizer)

@@ -136,6 +136,7 @@ def test_scores_are_copied_as_python(names):
         view.score("food", 8)
 
 
+@pytest.mark.slow
 def test_the_linked_views_show_a_text_and_its_layer(trace):
     found = concept_scores(layers=[0, 1, 9], texts=["the cat.", "a new mat.", "the mat sat.", "a cat sat."])
     explorer = aw.Explorer(trace)
@@ -212,6 +213,7 @@ def test_leaving_a_text_out_is_a_true_refit_and_pages_hold_those_that_are_listed
 WORDS = ("the new cat sat.", "the   cat\nsat", "[CLS] cat", "\u202ethe <b>cat</b>")
 
 
+@pytest.mark.slow
 def test_words_are_coloured_by_what_speaks_for_the_label_of_each_text(trace):
     classes = tuple(trace.model.config.id2label.values())[:2]
     taught = influence(WORDS, WORDS[:2], classes, sample=trace)
@@ -376,6 +378,7 @@ def test_a_sample_is_called_an_estimate_and_a_constant_has_nothing_to_explain():
     assert alone.options["pair"] == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "result",
     [
@@ -396,6 +399,7 @@ def test_hostile_texts_are_cut_and_saved_as_text(result, tmp_path):
     assert view._repr_mimebundle_()[0]["image/png"]
 
 
+@pytest.mark.slow
 def test_what_is_not_a_number_is_neither_sent_nor_drawn_as_one(tmp_path):
     found = concept_scores()
     for values in (found.accuracy, found.p, found.by_run):

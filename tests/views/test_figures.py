@@ -35,6 +35,7 @@ def test_a_figure_marks_and_measures_in_the_colours_of_the_browser():
             assert f"--aw-{token}: {getattr(THEMES[name], field)};" in block, (name, token)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_view_is_saved_at_the_width_of_columns(given, tmp_path, name, columns):
@@ -51,6 +52,7 @@ def test_every_view_is_saved_at_the_width_of_columns(given, tmp_path, name, colu
     assert picture.text["Description"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "columns"), [*((name, 1) for name in DRAWN), ("Explorer", 2)])
 def test_every_view_is_saved_as_a_page_with_its_words(given, tmp_path, name, columns):
     pdf = make(name, given).save(tmp_path / "a.pdf", columns=columns).read_bytes()
@@ -71,6 +73,7 @@ def test_labels_are_text_that_can_be_searched(given, tmp_path, name):
     assert set(tokens) <= {text.strip() for text in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 @pytest.mark.parametrize("name", ["Heatmap", "HeadGrid", "HeadView", "TokenStrip", "Explorer", "FlowView"])
 def test_hostile_labels_are_visible_and_harmless(name, ending, tmp_path):
@@ -88,6 +91,7 @@ def test_hostile_labels_are_visible_and_harmless(name, ending, tmp_path):
             assert "x" * 40 not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 2])
 def test_one_token_and_no_number_are_drawn(columns, tmp_path):
     trace = aw.from_attentions(np.ones((1, 1, 1, 1)), ["a"])
@@ -98,6 +102,7 @@ def test_one_token_and_no_number_are_drawn(columns, tmp_path):
         assert view.save(tmp_path / "b.png", columns=columns, dpi=50).exists()
 
 
+@pytest.mark.slow
 def test_a_long_text_fits_on_a_page(tmp_path):
     n = 300
     weights = np.random.default_rng(0).dirichlet(np.ones(n), (1, 1, n)).astype(np.float32)
@@ -155,6 +160,7 @@ def test_the_button_gets_the_same_figure(given, tmp_path):
     assert "figure" not in {topic for topic, _, _ in view.answers_for_page()}
 
 
+@pytest.mark.slow
 def test_an_explorer_is_its_predictions_its_text_and_its_map(tmp_path):
     trace = aw.trace(*aw.demo_model("classifier"), "A wonderful film.")
     view = aw.Explorer(trace)
@@ -208,6 +214,7 @@ def test_a_flow_follows_the_pinned_token_down_to_the_input(given):
     np.testing.assert_allclose(part.dots[0], whole.matrix(whole.layers[-1])[3], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_narrow_figure_holds_the_name_of_what_stands_apart():
     view = aw.Heatmap(
         aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat while the dog slept there.")

@@ -87,6 +87,7 @@ def test_a_page_holds_them_unless_that_takes_long(given, tmp_path, monkeypatch):
     assert answers_of(view.to_html(page)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "heads", "side"), [(30, 9, 64), (32, 32, 34), (48, 64, 19), (200, 128, 6)]
 )
@@ -157,6 +158,7 @@ def test_patterns_come_with_their_names_and_the_strongest_of_every_head(given):
         view._requests.answer("pattern_scores", {"source": source, "name": "induction"})
 
 
+@pytest.mark.slow
 def test_induction_runs_the_model_when_it_is_chosen(minilm):
     trace = aw.trace(*minilm, "The cat sat on the mat.")
     view = aw.HeadGrid(trace)

@@ -123,6 +123,7 @@ def figure_of(view):
     return view._figure()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["HeadView", "Heatmap", "HeadGrid", "TokenStrip"])
 @pytest.mark.parametrize(("ending", "magic"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_a_view_is_saved_without_a_browser(given, tmp_path, name, ending, magic):

@@ -108,6 +108,7 @@ def test_only_our_script_may_run_and_nothing_may_be_loaded(given, tmp_path):
     assert not re.findall(r"""(?:src|href)=["']?\s*(?:https?:)?//""", text)
 
 
+@pytest.mark.slow
 def test_over_the_budget_a_page_says_what_it_lacks(given, tmp_path):
     view = aw.HeadGrid(given(160, layers=6, heads=12), layer=4, head=7, units=["token"])
     everything = view.to_html(tmp_path / "all.html")
@@ -198,6 +199,7 @@ def test_what_is_unpacked_first_does_not_grow_with_the_number_of_matrices(softma
     assert lengths[1] - lengths[0] < 4 * thumbnails
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_only_thumbnails_that_a_view_opens_with_come_first(minilm, sentence, tmp_path, unit):
     trace = aw.trace(*minilm, f"{sentence} " * 3)

@@ -252,6 +252,7 @@ def test_a_text_is_refused_with_what_to_give(given):
         aw.ImageView(given())
 
 
+@pytest.mark.slow
 def test_a_figure_and_the_static_picture_show_the_map(trace, tmp_path):
     from PIL import Image
 

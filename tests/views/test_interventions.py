@@ -249,6 +249,7 @@ def test_an_assignment_s_page_does_not_hold_its_answer(read, tmp_path):
     assert answers_of(hidden, "own_row")[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [t5, vit])
 def test_every_stack_and_kind_of_model_is_served(make, tmp_path):
     trace = make()

@@ -53,6 +53,7 @@ def asked(view, unit="token", **request):
     return meta, b"".join(buffers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Heatmap", "TokenStrip", "LayerSlider", "HeadGrid", "HeadView", "Explorer"])
 def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypatch, name):
     monkeypatch.setattr(eager, "OPENING_VALUES", 3 * head_of(long))
@@ -76,6 +77,7 @@ def test_opening_is_within_the_promise():
     assert eager.OPENING_VALUES + 2**24 <= 2**28
 
 
+@pytest.mark.slow
 def test_the_same_cell_again_reads_some_rows_only(long, counted, monkeypatch):
     monkeypatch.setattr(long, "memory", 1)  # no layer is kept
     first = aw.Heatmap(long)
@@ -86,6 +88,7 @@ def test_the_same_cell_again_reads_some_rows_only(long, counted, monkeypatch):
     assert weights <= 5 * ROWS * LAYERS * HEADS * len(long.tokens)
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_read_alone(long, counted):
     view = aw.Heatmap(long)
     layer = long.stack_table["self"].layers[1].weights()
@@ -118,6 +121,7 @@ def test_what_is_asked_for_is_read_alone(long, counted):
     np.testing.assert_allclose(np.frombuffer(data, "<f4"), by_sentence[50], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_reply_stays_below_four_megabytes(long):
     view = aw.HeadView(long)
     heads = [0, 1, 2, 3, "mean", "max"]
@@ -138,6 +142,7 @@ def test_every_reply_stays_below_four_megabytes(long):
         assert told == {"heads": [0, 1, 2, 3]}
 
 
+@pytest.mark.slow
 def test_thumbnails_come_in_parts_that_make_the_whole(long, counted, monkeypatch):
     monkeypatch.setattr(thumbnails, "PART_VALUES", 2 * head_of(long))
     monkeypatch.setattr(eager, "OPENING_VALUES", 0)
@@ -176,6 +181,7 @@ def test_pooling_by_blocks_is_pooling_at_once():
     np.testing.assert_array_equal(pooled.values, pool(values, 16, 16))
 
 
+@pytest.mark.slow
 def test_an_explorer_of_a_long_text_opens_on_sentences_and_says_so(long):
     view = aw.Explorer(long)
     assert view.selection.unit == "sentence"
@@ -186,6 +192,7 @@ def test_an_explorer_of_a_long_text_opens_on_sentences_and_says_so(long):
     assert {tile["source"] for tile in view.store.header["tiles"]} == {"attention/sentence/self"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "unit"), [({"unit": "token"}, "token"), ({"units": ["word", "token"]}, "word")]
 )
@@ -195,6 +202,7 @@ def test_the_unit_it_opens_on_can_be_chosen(long, options, unit):
     assert view.store.header["tiles"][0]["source"] == f"attention/{unit}/self"
 
 
+@pytest.mark.slow
 def test_a_text_of_one_sentence_and_a_short_one_open_on_tokens():
     one = aw.Explorer(traced(1600, None))
     assert one.selection.unit == "token"
@@ -206,6 +214,7 @@ def test_a_text_of_one_sentence_and_a_short_one_open_on_tokens():
     assert not any(s["coarse"] or s["parts"] for s in short.store.header["sources"])
 
 
+@pytest.mark.slow
 def test_what_reads_much_is_a_job_that_tells_its_progress(long, monkeypatch):
     monkeypatch.setattr(store, "SLOW_VALUES", 2 * head_of(long))
     monkeypatch.setattr("attnwidgets.views.wire.reader.SLOW_VALUES", 2 * head_of(long))
@@ -222,6 +231,7 @@ def test_what_reads_much_is_a_job_that_tells_its_progress(long, monkeypatch):
     assert kinds[-1] == "tile"
 
 
+@pytest.mark.slow
 def test_a_rollout_of_a_long_text_waits_until_it_is_looked_at(long):
     view = aw.Explorer(long)
     (rollout,) = [s for s in view.store.header["sources"] if s["id"] == "rollout/token/self"]
@@ -239,6 +249,7 @@ def test_a_flow_of_too_many_elements_is_refused_with_what_to_do(long):
     assert aw.FlowView(aw.attention(long).to("sentence")).describe()
 
 
+@pytest.mark.slow
 def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path):
     view = aw.Explorer(aw.attention(long), methods=["attention"], head=2)
     path = view.to_html(tmp_path / "page.html", budget=1_200_000)
@@ -258,6 +269,7 @@ def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path):
     assert [len(heads) for heads in state["thumbs"]["store0"][0]["scale"]] == [HEADS, HEADS]
 
 
+@pytest.mark.slow
 def test_a_page_of_a_long_text_ranks_its_heads_by_the_sentences_that_it_keeps(long, monkeypatch):
     counted = Counted(monkeypatch)
     monkeypatch.setattr(handlers, "OPENING_CELLS", 1_000_000)
@@ -295,6 +307,7 @@ def test_the_text_is_long_enough():
     assert len(text_of(WORDS).split()) == WORDS
 
 
+@pytest.mark.slow
 def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
     def refuse(trace):
         raise ValueError("rollout takes about 9 GB, and 1 GB are free.")
@@ -309,6 +322,7 @@ def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
         aw.Explorer(long, methods=["rollout"])
 
 
+@pytest.mark.slow
 def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long, counted, monkeypatch):
     monkeypatch.setattr(rows, "_CHUNK_BYTES", 8 * head_of(long))  # one head at a time
     layers = []

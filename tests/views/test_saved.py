@@ -163,6 +163,7 @@ def test_a_view_says_what_it_shows_and_not_what_is_left_out(minilm_trace):
     assert "mean over heads" in aw.TokenStrip(minilm_trace, head="mean").describe()
 
 
+@pytest.mark.slow
 def test_the_words_are_the_alternative_text_of_pictures(minilm_trace, tmp_path):
     view = aw.Heatmap(minilm_trace, layer=3, head=5)
     words = view.describe()

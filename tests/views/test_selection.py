@@ -242,6 +242,7 @@ def test_a_page_opens_with_what_was_chosen(given, tmp_path):
     assert '"heads":[[0,1],[1,1]]' in page.replace(" ", "")
 
 
+@pytest.mark.slow
 def test_a_span_without_a_side_is_of_the_text():
     made = [aw.trace(*aw.demo_model("encoder"), text) for text in ("The cat sat.", "The dog sat.")]
     views = aw.Heatmap(made[0]), aw.compare(made[1], methods=["attention", "rollout"])

@@ -250,6 +250,7 @@ def test_a_key_never_comes_to_mean_other_numbers(given):
     assert aw.Heatmap(aw.rollout(trace, residual_weight=0.1)).options["method"] == "rollout#2"
 
 
+@pytest.mark.slow
 def test_the_warning_of_a_cut_text_reaches_the_view(minilm):
     long = aw.trace(*minilm, "word " * 600, truncation=True)
     assert all("512" in source["warning"] for source in aw.Explorer(long).store.header["sources"])
@@ -314,6 +315,7 @@ def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
     assert steps == ["thumbnails"]
 
 
+@pytest.mark.slow
 def test_what_a_view_shows_is_sent_along_when_python_has_moved_it():
     view = aw.Explorer(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
     view.at(method="value_zeroing", layer=3)

@@ -133,6 +133,7 @@ def test_linked_views_follow_and_maps_of_the_first_text_stay(traces):
     assert fixed.selection is explorer.selection
 
 
+@pytest.mark.slow
 def test_every_view_of_the_trace_follows(traces):
     explorer = aw.Explorer(traces)
     names = ["HeadGrid", "HeadView", "TokenStrip", "LayerSlider", "NeuronView", "Predictions"]
@@ -169,6 +170,7 @@ def test_typed_text_is_traced_with_the_options_of_the_first(minilm):
     assert view.trace.model is first.model
 
 
+@pytest.mark.slow
 def test_a_typed_prompt_is_continued_as_the_first_was():
     model, tokenizer = aw.demo_model("decoder")
     first = aw.trace(model, tokenizer, "The cat", max_new_tokens=3)
@@ -282,6 +284,7 @@ def test_copied_code_gives_the_number_of_the_typed_text(traces, monkeypatch):
     assert eval(code, dict(names)) == outcome.probability
 
 
+@pytest.mark.slow
 def test_sixty_four_texts_send_what_one_does_and_their_list(classifier):
     many = aw.trace(*classifier, [f"Film number {number} was good." for number in range(64)])
     one = sent_by(aw.Explorer(many[0]))
@@ -291,6 +294,7 @@ def test_sixty_four_texts_send_what_one_does_and_their_list(classifier):
     assert sent_by(explorer) <= one + listed + 100
 
 
+@pytest.mark.slow
 def test_typed_texts_are_kept_up_to_a_limit_and_given_ones_for_ever(traces, monkeypatch):
     monkeypatch.setattr(texts_module, "MOST_TYPED", 2)
     explorer = aw.Explorer(traces[:2])
@@ -303,6 +307,7 @@ def test_typed_texts_are_kept_up_to_a_limit_and_given_ones_for_ever(traces, monk
     assert texts["items"][texts["previous"]]["text"] == "Film 3."
 
 
+@pytest.mark.slow
 def test_a_closed_view_lets_go_of_its_texts(traces, alive):
     before = set(alive)
     explorer, linked = aw.Explorer(traces[0]), aw.Heatmap(traces[0])
@@ -334,6 +339,7 @@ def test_features_of_one_text_are_not_shown_with_another(traces):
     assert explorer.options["saes"][0]["features"] == 16
 
 
+@pytest.mark.slow
 def test_a_page_holds_every_text_and_unpacks_it_when_it_is_chosen(traces, tmp_path):
     explorer, linked, fixed = aw.Explorer(traces), aw.Heatmap(traces[0]), aw.Heatmap(aw.attention(traces[0]))
     page = aw.to_html([explorer, linked, fixed], tmp_path / "page.html").read_text()
@@ -353,6 +359,7 @@ def test_a_page_holds_every_text_and_unpacks_it_when_it_is_chosen(traces, tmp_pa
     assert explorer.trace is traces[0]
 
 
+@pytest.mark.slow
 def test_a_page_of_one_text_holds_no_other(traces, tmp_path):
     several = aw.Explorer(traces)
     page = aw.to_html(aw.Explorer(traces[0]), tmp_path / "page.html").read_text()

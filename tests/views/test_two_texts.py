@@ -28,6 +28,7 @@ def rows(view: aw.TwoTexts, **place: Any) -> tuple[dict[str, Any], np.ndarray]:
     return meta, np.frombuffer(data, "<f4").reshape(3, -1)
 
 
+@pytest.mark.slow
 def test_two_texts_are_shown_side_by_side_and_one_text_is_not(films):
     good, bad = films
     assert isinstance(aw.compare([good, bad], methods=["attention"]), aw.TwoTexts)
@@ -64,6 +65,7 @@ def test_what_it_is_given_is_checked(films):
         aw.TwoTexts([good, bad], target="funny")
 
 
+@pytest.mark.slow
 def test_it_opens_with_one_prediction_rather_than_the_other(films):
     good, bad = (aw.trace(trace.model, trace.tokenizer, trace.text) for trace in films)
     view = aw.TwoTexts([good, bad], methods=["lrp", "attention"])
@@ -74,6 +76,7 @@ def test_it_opens_with_one_prediction_rather_than_the_other(films):
     assert chosen.selection.target.label == "negative"
 
 
+@pytest.mark.slow
 def test_tokens_and_no_token_are_the_whole(films):
     view = aw.TwoTexts(films, methods=["lrp", "attention"], target=1, foil=0)
     meta, values = rows(view, method="lrp@1-0")
@@ -130,6 +133,7 @@ def test_a_text_beside_itself_differs_nowhere(films):
     assert all(one == two for _, _, one, two in told["rows"])
 
 
+@pytest.mark.slow
 def test_both_predictions_are_named_and_compared(films):
     view = aw.TwoTexts(films, methods=["attention"])
     told, _ = view._requests.answer("predictions", {"target": 0, "foil": 1})
@@ -151,6 +155,7 @@ def test_both_predictions_are_named_and_compared(films):
     assert reason == "their outputs are not the same: 49152 tokens and 2 classes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [
@@ -198,6 +203,7 @@ def test_a_pin_is_passed_on_to_views_of_the_second_text(films):
     assert other.selection.pinned == (1, 1)
 
 
+@pytest.mark.slow
 def test_two_tokenizers_stand_in_common_columns():
     encoder, decoder = aw.demo_model("encoder"), aw.demo_model("decoder")
     one, two = aw.trace(*encoder, "Unbelievable keys."), aw.trace(*decoder, "Unbelievable key.")
@@ -226,6 +232,7 @@ def test_stacks_of_an_encoder_decoder_are_aligned_by_their_own_axes():
     assert values.shape[1] == len(texts["keys"]["same"])
 
 
+@pytest.mark.slow
 def test_a_page_holds_what_was_named(films, tmp_path):
     view = aw.TwoTexts(films, methods=["lrp", "attention"], target=1, foil=0)
     held = [(topic, args) for topic, args, _ in view.answers_for_page()]
@@ -236,6 +243,7 @@ def test_a_page_holds_what_was_named(films, tmp_path):
     assert view.to_html(tmp_path / "page.html").stat().st_size > 1e5
 
 
+@pytest.mark.slow
 def test_a_figure_and_words(films, tmp_path):
     view = aw.TwoTexts(films, methods=["lrp", "attention"], target=1, foil=0)
     text = view.save(tmp_path / "two.svg").read_text()

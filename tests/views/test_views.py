@@ -71,6 +71,7 @@ def test_an_explorer_offers_attention_and_rollout_in_every_unit(minilm_trace):
     assert offered == {(m, u) for m in ("attention", "rollout") for u in ("token", "word", "sentence")}
 
 
+@pytest.mark.slow
 def test_an_assignment_does_not_hold_its_answer(minilm_trace, tmp_path):
     explorer = aw.Explorer(minilm_trace, methods=["attention"], units=["token"])
     assert [s["id"] for s in explorer.store.header["sources"]] == ["attention/token/self"]

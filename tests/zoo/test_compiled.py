@@ -19,6 +19,7 @@ def test_sizes_are_small_enough_for_a_page():
     assert max(sizes.values()) <= 400_000, sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_induction_continues_whatever_was_repeated(dtype):
     model, tokenizer = made("induction")
@@ -54,6 +55,7 @@ def test_nothing_to_go_by_leaves_all_tokens_equally_likely():
         assert model.truth.evidence(text) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ["same", "all", "different"])
 def test_histogram_counts_in_all_4096_strings(how, dtype):
@@ -125,6 +127,7 @@ def test_weights_and_the_negating_letter_are_the_readers_choice():
     assert model.truth.weights == {"a": 2.0, "b": -0.5}
 
 
+@pytest.mark.slow
 def test_two_hops_are_followed_in_any_order_of_the_pairs():
     model, tokenizer = made("two_hop")
     draw, asked = random.Random(0), 0

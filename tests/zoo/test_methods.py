@@ -140,6 +140,7 @@ def test_what_additive_methods_say_of_a_negation_is_wrong_for_some_subset(method
     assert max(errors) >= 0.75
 
 
+@pytest.mark.slow
 def test_shapley_values_share_the_interaction_evenly():
     # n: (-2 w) / 2, a: w + (-2 w) / 2, in closed form; sampled orders of two tokens are few.
     values = said("shapley_sampling", "negation", "na", target="positive", samples=400)
@@ -178,6 +179,7 @@ def test_a_flat_answer_has_no_gradient_and_occlusion_sees_it():
     np.testing.assert_allclose(removed[[2, 4, 6, 8, 10]], 0, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_every_method_runs_or_says_why_not(name):
     model, _, trace = traced(name)

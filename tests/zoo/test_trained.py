@@ -39,6 +39,7 @@ def test_the_weights_are_small():
     assert sum(sizes.values()) < 1_500_000
 
 
+@pytest.mark.slow
 @every_model
 def test_a_model_reaches_what_it_is_said_to_reach(name, seed):
     model, tokenizer = aw.zoo.trained(name, seed)
@@ -75,6 +76,7 @@ def test_a_head_of_the_second_layer_looks_where_induction_looks(seed):
     assert first[:, places, places - 11].mean(1).max() < 0.3
 
 
+@pytest.mark.slow
 def test_one_layer_cannot_do_induction():
     recipe = RECIPES["induction"]
     tokenizer = make_tokenizer(recipe.tokenizer)
@@ -85,6 +87,7 @@ def test_one_layer_cannot_do_induction():
     assert max(measured[f"accuracy, period {period}"] for period in (10, 16)) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_dyck_knows_which_bracket_closes(seed):
     model, tokenizer = aw.zoo.trained("dyck", seed)
@@ -142,6 +145,7 @@ def test_histogram_counts(seed):
     assert (guessed == torch.tensor([counts(text) for text in texts])).float().mean() >= 0.97
 
 
+@pytest.mark.slow
 def test_alice_reads_what_it_never_saw_better_than_n_grams_do():
     model, tokenizer = aw.zoo.trained("alice")
     learned, held_out = book()

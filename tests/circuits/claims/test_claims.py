@@ -69,6 +69,7 @@ def test_moving_is_found_by_patching(induction, head, verdict):
     assert report.values[0, 0] == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_roles_are_functions_patterns_places_and_words(induction):
     texts = [clean for clean, *_ in pairs()]
     found = []
@@ -118,6 +119,7 @@ def test_controls_are_means_over_the_heads_they_name(induction):
     assert shuffled.verdict == "holds"
 
 
+@pytest.mark.slow
 def test_texts_that_say_nothing_are_left_out_and_counted(induction):
     cases = [*pairs(), ("abcdef", "abcdefg"), ("abca", "dbca"), ("abcdab", "abcdab".replace("d", "e"))]
     roles = {"changed": [*[(3, 4)] * 10, None]}
@@ -140,6 +142,7 @@ def test_the_worst_texts_come_first_and_are_printed(induction):
     assert str(report).startswith("head 1.0 is induction: holds")
 
 
+@pytest.mark.slow
 def test_reports_are_saved_listed_and_drawn(induction, tmp_path):
     report = aw.circuits.claim("head 1.0 moves changed to last").check(*induction, pairs(), roles=CHANGED)
     again = aw.load(report.save(tmp_path / "report.safetensors"))
@@ -288,6 +291,7 @@ def false_positives(seeds: range) -> int:
     return sum(attending(seed).verdict == "holds" for seed in seeds)
 
 
+@pytest.mark.slow
 def test_random_models_have_few_claims_to_show():
     assert false_positives(range(40)) <= 2
 

@@ -97,6 +97,7 @@ def test_no_layer_is_built_for_sentence_sums():
     assert not trace._kept
 
 
+@pytest.mark.slow
 def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=32)
     trace = aw.trace(model, tokenizer, "fadebcfadebfad")

@@ -47,6 +47,7 @@ def test_in_double_precision_nothing_is_missed(family: str) -> None:
     assert result.residual == pytest.approx(0, abs=1e-11 * abs(result.provenance["change"]))
 
 
+@pytest.mark.slow
 def test_the_demo_classifier_needs_no_steps() -> None:
     found = trace(*aw.demo_model("classifier"), "The film was a pleasure.")
     result, line = deeplift(found), aw.integrated_gradients(found, steps=5)

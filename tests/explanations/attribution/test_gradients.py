@@ -137,6 +137,7 @@ def test_integrated_gradients_reach_the_change_from_any_baseline(classified: Any
     assert abs(found.residual) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["T5", "Marian"])
 def test_both_stacks_have_attributions(family: str) -> None:
     trace = aw.trace(tiny.build(tiny.SEQ2SEQ[family]), None, input_ids=[5, 6, 7, 8])

@@ -79,6 +79,7 @@ def test_the_authors_numbers_on_minilm_with_a_head(folder, minilm):
     assert words.values.sum() == pytest.approx(found.values.sum(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_verb_agrees_with_the_keys_once_it_is_contrasted():
     model, tokenizer = aw.demo_model("decoder")
     found = trace(model, tokenizer, "The keys to the cabinet on the wall")

@@ -20,6 +20,7 @@ IMPLIED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_results_are_the_authors_within_what_is_stated(shared: Path, dtype: str) -> None:
     beyond = [

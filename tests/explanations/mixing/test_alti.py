@@ -28,6 +28,7 @@ def traced(request, shared):
     return request.param, traces(shared, request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CASES)
 def test_contributions_are_the_authors(traced, shared, key) -> None:
     dtype, found = traced
@@ -72,6 +73,7 @@ def test_a_sliding_window_leaves_what_it_hides_at_zero() -> None:
     assert not alti(found).layer(0)[hidden].any()
 
 
+@pytest.mark.slow
 def test_single_precision_holds_at_length(minilm) -> None:
     """Sums of absolute values, one taken from the other, would miss by 3e-4 here."""
     model, _ = minilm

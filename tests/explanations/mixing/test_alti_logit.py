@@ -83,6 +83,7 @@ CLASSIFIERS = {
 # The authors' numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-9)])
 def test_parts_are_the_authors(shared, dtype, tolerance) -> None:
     expected = numbers(shared, "tiny_gpt2_alti_logit")

@@ -56,6 +56,7 @@ def test_words_can_be_asked_for_by_their_map(tiny_bert):
     assert attention_flow(given).provenance["options"]["of"] == "attention"
 
 
+@pytest.mark.slow
 def test_long_inputs_are_refused_with_an_estimate():
     n = LIMIT + 1
     long = square(*np.tile(np.eye(n), (2, 1, 1)))

@@ -45,6 +45,7 @@ def classified(request, shared) -> Any:
     return request.param, classified_traces(shared, request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_scores_and_lengths_are_the_authors(classified, shared, variant) -> None:
     dtype, traces = classified

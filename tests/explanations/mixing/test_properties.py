@@ -50,6 +50,7 @@ def computed(way: Way, found: Any, stack: str) -> np.ndarray:
 # What every map is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_maps_are_finite_causal_where_attention_is_and_the_same_twice(family: str) -> None:
     found = traced(family)
@@ -90,6 +91,7 @@ def test_measures_of_shares_say_so(family: str) -> None:
 # What must not matter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", TEXT)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_batching_and_padding_change_nothing(family: str, side: str) -> None:
@@ -108,6 +110,7 @@ def test_batching_and_padding_change_nothing(family: str, side: str) -> None:
             assert apart(computed(way, together, stack), expected) < 2e-5, (way, stack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", TEXT)
 def test_a_unit_of_one_token_per_group_changes_nothing(family: str) -> None:
     found = traced(family)
@@ -215,6 +218,7 @@ def _unit(spans: list[tuple[int, ...]]) -> Unit:
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.01}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", ["BERT", "GPT-2", "Llama", "Gemma 2", "GPT-NeoX", "Mixtral", "T5", "Marian"]
 )
@@ -270,6 +274,7 @@ LATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", LATE)
 def test_the_model_comes_back_as_it_was_also_after_an_interrupt(family: str) -> None:
     model, stop = FAMILIES[family].model().train(), _Stop()
@@ -303,6 +308,7 @@ def test_nan_inside_the_model_names_the_layer_where_it_first_appears(family: str
         assert way(found).values is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["BERT", "GPT-2", "Llama"])
 def test_a_token_that_gets_nothing_gives_zeros_and_never_nan(family: str) -> None:
     """No value leaves layer 0, so that whatever measures attention's vectors finds nothing there."""

@@ -49,6 +49,7 @@ def traces(minilm, mixing):
 # The authors' numbers
 
 
+@pytest.mark.slow
 def test_the_authors_numbers_on_minilm(traces, mixing):
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")
     for name, given in traces.items():
@@ -99,6 +100,7 @@ def test_the_toolkits_numbers_on_decoders(mixing, model, distance, dtype, tolera
         assert apart(found, theirs[f"{name}/vz_normalized"]) < TOLERANCES[tolerance]
 
 
+@pytest.mark.slow
 def test_one_minus_cosine_in_float32_is_noise_and_ours_is_not(traces, mixing):
     """The published code's trap: rows of tiny distances, where 1 - cos keeps no digit."""
     theirs = np.load(mixing / "value_zeroing__cosine__float64.npz")

@@ -16,6 +16,7 @@ from .functions import checked, failure, given, right, unnormalised, without_res
 # What is checked
 
 
+@pytest.mark.slow
 def test_a_right_rollout_passes_everything():
     report = checked(right, "rows_sum_to_one", "causal", "nonnegative", "equals:rollout", beside="rollout")
     assert report.passed
@@ -33,6 +34,7 @@ def smallest_by_brute_force(function):
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -87,6 +89,7 @@ def test_a_failing_invariant_says_what_is_wrong(invariant, function, said):
         raise AssertionError(failure(report, invariant).said)
 
 
+@pytest.mark.slow
 def test_one_layer_is_compared_with_the_same_layer():
     assert checked(lambda traced: right(traced)[-1], "equals:rollout").passed
 

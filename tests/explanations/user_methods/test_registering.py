@@ -31,6 +31,7 @@ def test_a_registered_function_is_a_method_like_any_other():
     np.testing.assert_allclose(found.values, rollout(source).values, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_cell_may_run_again_and_the_package_keeps_its_names():
     register("mine")(right)
     register("mine")(without_residual)
