@@ -24,8 +24,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.warm_kernels import warm_kernels
+
 from .lab import Lab
-from .settling import WATCH
+from .settling import WATCH, settle
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
@@ -35,6 +37,7 @@ LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
 CONSOLE_LINES = 500
+sync_api.expect.set_options(timeout=LIMIT)
 FAILURES = Path(__file__).parents[2] / "out" / "failures"
 
 # Files of npm packages, with the packages' SHA-512: for pages of nbconvert, and VS Code's widget manager.
@@ -157,6 +160,18 @@ open_page = pytest.fixture(_pages, name="open_page")
 open_page_for_all = pytest.fixture(_pages, scope="module", name="open_page_for_all")
 
 
+DRAWN = """() => {
+  const views = [...document.querySelectorAll(".aw-view[data-model]:not([data-live])")];
+  return views.length > 0 && views.every((view) => view.querySelector(".aw-root > *"));
+}"""
+
+
+def drawn(page):
+    """Wait until every view of a standalone page is drawn and at rest."""
+    page.wait_for_function(DRAWN)
+    settle(page)
+
+
 @pytest.fixture
 def page_of(open_page, tmp_path):
     """Open views as a standalone page; keywords go to the browser's context."""
@@ -165,7 +180,7 @@ def page_of(open_page, tmp_path):
     def make(*views, **options):
         path = aw.to_html(list(views), tmp_path / "page.html")
         page = open_page(path.as_uri(), **options)
-        page.locator(".aw-root > *").first.wait_for(state="attached")
+        drawn(page)
         return page
 
     return make
@@ -208,11 +223,25 @@ def kernel_environment(root, tmp_path_factory):
         **os.environ,
         **folders,
         "PYTHONPATH": path,
+        "JUPYTER_PATH": str(warm_kernels()),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
+
+
+def await_server(server, log, limit, connect):
+    """Wait until a server answers; fail with its log if it ends or takes longer than `limit` seconds."""
+    end = time.monotonic() + limit
+    while server.poll() is None and time.monotonic() < end:
+        with suppress(OSError):
+            connect().close()
+            return
+        time.sleep(0.1)  # between two looks at the condition
+    server.kill()
+    name = " ".join(map(str, server.args[1:3]))
+    pytest.fail(f"{name} did not start:\n{log.read_text()[-2000:]}")
 
 
 @contextmanager
@@ -226,22 +255,16 @@ def serving(application, environment, folder, *flags):
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
         *(f"--ServerApp.root_dir={folder}", *flags),
     ]
-    log = (folder / "server.log").open("wb")
-    server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    log = folder / "server.log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
     address = f"http://127.0.0.1:{port}"
-    end = time.monotonic() + 180  # extensions of other front ends take half a minute to import
-    while True:
-        try:
-            urllib.request.urlopen(f"{address}/api/status?token=test", timeout=5).close()
-            break
-        except OSError:
-            if server.poll() is not None or time.monotonic() > end:
-                server.kill()
-                pytest.fail(f"{application} did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
-            time.sleep(0.3)
+    status = f"{address}/api/status?token=test"
+    # Extensions of other front ends take half a minute to import.
+    await_server(server, log, 180, lambda: urllib.request.urlopen(status, timeout=20))
     yield address, "test", folder
     server.terminate()
-    server.wait(20)
+    server.wait(60)
 
 
 def _need_ipywidgets_8(front_end):

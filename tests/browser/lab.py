@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import nbformat
+
+from .settling import settle
 
 SESSION = "window.jupyterapp.shell.currentWidget.sessionContext.session"
 
@@ -99,7 +102,7 @@ class Lab:
         self.page.wait_for_function(
             "() => { const c = window.jupyterapp?.shell?.currentWidget?.sessionContext;"
             " return c?.isReady && c.session?.kernel?.connectionStatus === 'connected'; }",
-            timeout=60_000,
+            timeout=120_000,
         )
 
     def command(self, name, **arguments):
@@ -135,11 +138,15 @@ class Lab:
             f"code => {{ {SESSION}.kernel.requestExecute({{code, store_history: false}}); }}", code
         )
 
-    def until(self, expression, wanted, limit=10_000):
+    def until(self, expression, wanted, limit=30_000):
         """Wait until an expression has the value `wanted` in the kernel."""
-        for _ in range(max(1, limit // 100)):
-            value = self.ask(expression)
-            if value == wanted:
-                return
-            self.page.wait_for_timeout(100)
+        end = time.monotonic() + limit / 1000
+        while (value := self.ask(expression)) != wanted and time.monotonic() < end:
+            self.page.wait_for_timeout(20)  # between two looks at the condition
         assert value == wanted
+
+    def rest(self):
+        """Wait until the views have sent what they have to say, the kernel has heard it, and all is drawn."""
+        settle(self.page)
+        self.ask("1")
+        settle(self.page)

@@ -15,10 +15,13 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
+from playwright.sync_api import TimeoutError as TooLate
+from playwright.sync_api import expect
 
 import attnwidgets as aw
 
-from .lab import choose, number, place, shares
+from .conftest import await_server
+from .lab import choose, place, shares
 
 pytestmark = pytest.mark.extended
 
@@ -122,20 +125,12 @@ def app(request, kernel_environment, tmp_path):
             command, cwd=tmp_path, env=kernel_environment | QUIET, stdout=out, stderr=out
         )
     address = f"http://127.0.0.1:{port}{app.path}"
-    end = time.monotonic() + 60
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=5).close()
-                break
-            except OSError:
-                if server.poll() is not None or time.monotonic() > end:
-                    pytest.fail(f"{request.param} did not start:\n{log.read_text()[-2000:]}")
-                time.sleep(0.3)
+        await_server(server, log, 180, lambda: socket.create_connection(("127.0.0.1", port), timeout=5))
         yield request.param, address, app.readers
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
 
 
 @pytest.fixture
@@ -154,11 +149,15 @@ def read(open_page, app, embed_scripts):
     def make():
         page = open_page(viewport={"width": 1200, "height": 2400})
         page.route(re.compile(r"^https://"), serve)
+        heard = []
+        page.on("websocket", lambda wire: wire.on("framereceived", lambda said: heard.append(str(said))))
         page.goto(address, timeout=60_000)
         if name == "marimo's editor":
-            page.get_by_test_id("run-button").first.wait_for()
-            page.wait_for_timeout(3000)  # it is there before the kernel is
-            page.get_by_test_id("run-button").last.click()
+            end = time.monotonic() + 60
+            while not any("kernel-ready" in said for said in heard) and time.monotonic() < end:
+                page.wait_for_timeout(20)  # between two looks at the condition
+            # The button is there before the kernel is, and knows nothing to run.
+            page.locator("[data-testid=run-button]:enabled:not(.inactive-button)").last.click()
         page.locator(".aw-heatmap .aw-where").nth(1).wait_for(timeout=60_000)
         page.get_by_text("onerror=").first.wait_for()
         return page
@@ -166,8 +165,20 @@ def read(open_page, app, embed_scripts):
     return make
 
 
-def readout(page, nth):
-    return number(page.locator(".aw-footer > .aw-readout").nth(nth).inner_text())
+# Whether the last number of a readout is this one, as far as it is printed.
+READS = """([readout, exact]) => {
+  const numbers = [...readout.innerText.matchAll(/[=≈<] ?(\\d*\\.\\d+(?:e-?\\d+)?)/g)];
+  return numbers.length > 0 && Math.abs(Number(numbers.at(-1)[1]) - exact) <= 0.005;
+}"""
+
+
+def reads(page, nth, exact):
+    """Wait until a readout has this number: it comes from the kernel, by way of the app's server."""
+    readout = page.locator(".aw-footer > .aw-readout").nth(nth)
+    try:
+        page.wait_for_function(READS, arg=[readout.element_handle(), exact])
+    except TooLate:
+        pytest.fail(f"{exact} is not in: {readout.inner_text()}")
 
 
 def check_linked(page, trace):
@@ -178,16 +189,16 @@ def check_linked(page, trace):
     shown = range(1, len(trace.tokens) - 1)  # [CLS] and [SEP] stand apart
     at = place(plot.bounding_box(), 3, 4, shown)
     plot.hover(position=at)
-    page.wait_for_timeout(300)
-    assert [readout(page, 0), readout(page, 1)] == pytest.approx([exact[0]] * 2, abs=0.005)
+    for nth in (0, 1):
+        reads(page, nth, exact[0])
     plot.click(position=at)
     slider = page.locator("input[aria-label=layer]").first
     slider.focus()
     page.keyboard.press("End")
     page.locator(".aw-heatmap .aw-where").nth(1).filter(has_text="layer 5").wait_for()
     page.mouse.move(1, 1)
-    page.wait_for_timeout(500)
-    assert [readout(page, 0), readout(page, 1)] == pytest.approx([exact[1]] * 2, abs=0.005)
+    for nth in (0, 1):
+        reads(page, nth, exact[1])
 
 
 def check_removal(page, trace):
@@ -216,9 +227,7 @@ def check_method(page, trace):
     shown = page.locator(".aw-explorer .aw-heatmap")
     shown.get_by_text("rollout").first.wait_for()
     shown.locator(".aw-plot[aria-busy=false]").wait_for()
-    page.wait_for_timeout(500)
-    exact = float(aw.rollout(trace).matrix(5)[3, 4])
-    assert readout(page, 0) == pytest.approx(exact, abs=0.005)
+    reads(page, 0, float(aw.rollout(trace).matrix(5)[3, 4]))
     assert page.get_by_text(re.compile("No answer|Waiting")).count() == 0
 
 
@@ -226,7 +235,7 @@ def test_every_reader_has_linked_views_that_their_own_session_answers(app, read,
     name, _, readers = app
     pages = [read() for _ in range(readers)]  # at once
     for page in pages:
-        assert page.locator("input[aria-label=layer]").first.input_value() == "0"
+        expect(page.locator("input[aria-label=layer]").first).to_have_value("0")
         check_linked(page, trace)
         check_removal(page, trace)
         check_method(page, trace)

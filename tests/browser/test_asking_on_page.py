@@ -14,6 +14,8 @@ import attnwidgets as aw
 from attnwidgets.ask.asked import ASKED
 from attnwidgets.course.reading.read_answers import read_answers
 
+from .settling import settle
+
 WORDS = ["[CLS]", "the", "black", "cat", "sat", "[SEP]"]
 HOSTILE = [
     "</script><script>hacked=1</script>",
@@ -40,11 +42,13 @@ def trace():
 
 
 def receipt(page, nth=0):
+    settle(page)
     return page.locator(".aw-question-receipt").nth(nth).get_attribute("title")
 
 
 def chosen(page):
     """What is chosen, without the marks that isolate directions."""
+    settle(page)
     return re.sub("[\u2068\u2069]", "", page.locator(".aw-question-chosen").first.inner_text())
 
 
@@ -63,14 +67,15 @@ def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace,
     assert chosen(page) == "head 1.2"
     assert question.locator(".aw-question-code").inner_text() == "q1.answer = (1, 2)"
     submit(page)
+    settle(page)
     page.screenshot(path=shots / "asking-page.png")
     page.mouse.click(grid["x"] + 0.5 / 4 * grid["width"], grid["y"] + 0.5 / 3 * grid["height"])
-    page.wait_for_timeout(100)
     assert chosen(page) == "head 1.2"  # looking on changes nothing
     asked.answer = (1, 2)
     assert receipt(page) == asked.receipt
     question.get_by_role("button", name="Change").click()
     question.get_by_role("button", name="Clear").click()
+    settle(page)
     assert question.get_attribute("data-mode") == "open"
 
 
@@ -91,8 +96,10 @@ def test_a_typed_answer_is_the_same_as_one_in_code(page_of, trace, kind, typed, 
     page = page_of(*([] if kind == "number" else [asked.view]), asked)
     line = page.locator(".aw-question-line")
     line.fill(wrong)
+    settle(page)
     assert why in page.locator(".aw-question-note").inner_text()
     line.press("Enter")
+    settle(page)
     assert page.locator(".aw-question").get_attribute("data-mode") == "open"
     line.fill(typed)
     line.press("Enter")
@@ -110,7 +117,6 @@ def test_tokens_and_spans_are_taken_from_a_view_beside_it(page_of, trace):
     words.filter(has_text="the").click(modifiers=["Shift"])
     assert chosen(page) == "“the” “cat”"
     page.mouse.click(5, 5)  # beside all views: the selection goes, what was taken stays
-    page.wait_for_timeout(100)
     assert chosen(page) == "“the” “cat”"
     submit(page)
     tokens.answer = [1, 3]
@@ -125,6 +131,7 @@ def test_an_order_is_made_by_keys_and_by_dragging(page_of):
     places.nth(2).focus()
     page.keyboard.press("Shift+ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
+    settle(page)
     assert [place.split() for place in places.all_inner_texts()] == [
         [str(i + 1), name, "↑", "↓"] for i, name in enumerate("cab")
     ]
@@ -229,7 +236,6 @@ def test_the_question_and_its_view_are_one_frame(page_of, trace, shots, width, s
         aw.ask.text("Why?", id="q4"),
     ]
     page = page_of(*asked, viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.wait_for_timeout(500)
     band, view = (page.locator(name).first.bounding_box() for name in (".aw-question", ".aw-question-view"))
     assert abs(band["y"] + band["height"] - view["y"] - view["height"]) < 2
     assert abs(band["width"] - view["width"]) < 3
@@ -237,6 +243,7 @@ def test_the_question_and_its_view_are_one_frame(page_of, trace, shots, width, s
     page.locator(".aw-question-line").first.fill("1.2")
     page.locator(".aw-question-line").first.press("Enter")
     page.locator(".aw-question-option").nth(1).click()
+    settle(page)
     page.screenshot(path=shots / f"asking-{width}-{scheme}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     if width > 480:
@@ -253,7 +260,6 @@ def test_axe_finds_nothing(page_of, trace, root):
         aw.ask.order("Order.", options=["same", "all"], id="q3"),
         aw.ask.text("Why?", id="q4"),
     )
-    page.wait_for_timeout(500)
     page.evaluate(axe.read_text(encoding="utf-8"))
     violations = page.evaluate("axe.run(document.querySelector('main')).then((result) => result.violations)")
     assert [f"{v['id']}: {[node['html'][:200] for node in v['nodes']]}" for v in violations] == []

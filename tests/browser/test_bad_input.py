@@ -9,6 +9,7 @@ from tests.sae import made
 from tests.views.every import OTHERS, every_view, make
 
 from .bad_input import BAD, OUTSIDE, OVERLAPS
+from .settling import settle
 
 TALLEST = {1200: 600, 760: 600, 200: 900}
 REFUSED = {  # each with words of its own
@@ -24,7 +25,7 @@ OF_MAPS = sorted(set(every_view()) - set(OTHERS) - {"Explorer"})
 def check(page, shots, name):
     for width, tallest in TALLEST.items():
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(300)
+        settle(page)
         page.screenshot(path=shots / f"bad-{name}-{width}.png", full_page=True)
         problems = []
         for i, root in enumerate(page.locator(".aw-root").all()):

@@ -16,10 +16,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.views.every import every_view
 
+from .conftest import await_server
 from .lab import choose, number, shares
+from .settling import settle
 
 HERE = Path(__file__).parent / "colab"
 PYTHON = os.environ.get("AW_COLAB_PYTHON") or sys.executable
@@ -50,6 +53,20 @@ HOSTILE = [
 ]
 
 
+# Resolves when this output has heard all that its page has sent it up to the mark.
+MARK = """() => {
+  window.marked = new Promise((done) => {
+    addEventListener("message", ({data}) => data.op === "mark" && setTimeout(done));
+  });
+}"""
+
+TEN_FRAMES = """() => new Promise((done) => {
+  let left = 10;
+  const next = () => left-- > 0 ? requestAnimationFrame(next) : done();
+  next();
+})"""
+
+
 class Colab:
     """The open notebook, as its tests speak of it."""
 
@@ -68,11 +85,23 @@ class Colab:
         return json.loads(self.do(f"print(json.dumps({expression}))"))
 
     def until(self, expression, wanted):
-        for _ in range(100):
-            if (value := self.ask(expression)) == wanted:
-                return
-            self.page.wait_for_timeout(100)
+        end = time.monotonic() + 30
+        while (value := self.ask(expression)) != wanted and time.monotonic() < end:
+            self.page.wait_for_timeout(20)  # between two looks at the condition
         assert value == wanted
+
+    def rest(self):
+        """Wait until every message of the outputs is answered, and every output has heard it and is drawn."""
+        outputs = [frame for frame in self.page.frames if frame.url.endswith("/output")]
+        for _ in range(2):  # what is heard may be answered once
+            self.ask("1")
+            self.page.wait_for_function("sent.size === 0")
+            for output in outputs:
+                output.evaluate(MARK)
+            self.page.evaluate("frames.forEach((frame) => frame.post({op: 'mark'}))")
+            for output in outputs:
+                output.evaluate("marked")
+        settle(self.page)
 
     def show(self, code, cell=None):
         """Run a cell with output, a new one or one again; return its frame."""
@@ -91,13 +120,8 @@ class Colab:
 def settled(frame):
     """Wait until nothing is on its way; return the view."""
     frame.locator(".aw-root > *").first.wait_for(timeout=60_000)
-    for _ in range(200):
-        if frame.locator(".aw-root").evaluate_all(
-            "all => !all.some(one => one.querySelector('[data-awaited]'))"
-        ):
-            return frame.locator(".aw-root").first
-        frame.owner.page.wait_for_timeout(100)
-    pytest.fail(frame.locator(".aw-root").first.inner_text())
+    expect(frame.locator(".aw-root [data-awaited]")).to_have_count(0, timeout=60_000)
+    return frame.locator(".aw-root").first
 
 
 @pytest.fixture(scope="module")
@@ -127,32 +151,24 @@ def colab(scripts, kernel_environment, open_page_for_all):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     paths = os.pathsep.join([str(HERE), kernel_environment["PYTHONPATH"]])
-    log = (scripts / "server.log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, HERE / "server.py", str(port), PYTHON, scripts],
-        # Bars of ipywidgets 8 need a class that Colab's controls lack: transformers draws none, nor do we.
-        env={**kernel_environment, "PYTHONPATH": paths, "TQDM_DISABLE": "1"},
-        stdout=log,
-        stderr=log,
-    )
+    log = scripts / "server.log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, HERE / "server.py", str(port), PYTHON, scripts],
+            # Bars of ipywidgets 8 need a class that Colab's controls lack: no bar is drawn.
+            env={**kernel_environment, "PYTHONPATH": paths, "TQDM_DISABLE": "1"},
+            stdout=out,
+            stderr=out,
+        )
     address = f"http://127.0.0.1:{port}"
-    end = time.monotonic() + 120
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            break
-        except OSError:
-            if server.poll() is not None or time.monotonic() > end:
-                server.kill()
-                pytest.fail((scripts / "server.log").read_text()[-2000:])
-            time.sleep(0.3)
+    await_server(server, log, 180, lambda: urllib.request.urlopen(address, timeout=20))
     page = open_page_for_all(address)
     page.evaluate("ready")
     made = Colab(page)
     made.do(SETUP)
     yield made
     server.terminate()
-    server.wait(30)
+    server.wait(60)
     assert [said for said in made.errors if said.startswith("attnwidgets:")] == []
 
 
@@ -193,7 +209,7 @@ def test_a_pin_is_seen_in_python_and_in_the_other_cell(colab, linked):
     explorer.locator(".aw-readout").get_by_text(
         readout(heatmap).inner_text().split(" · ")[0]
     ).first.wait_for()
-    assert colab.page.evaluate("sent.size") == 0  # every message is answered, and none goes round
+    colab.page.wait_for_function("sent.size === 0")  # every message is answered, and none goes round
 
 
 def test_a_slider_moves_the_other_cell_and_never_jumps_back(colab, linked):
@@ -212,7 +228,7 @@ def test_a_slider_moves_the_other_cell_and_never_jumps_back(colab, linked):
         colab.page.keyboard.press("ArrowRight")
     colab.until("heatmap.selection.layer", 5)
     heatmap.get_by_text("layer 5").first.wait_for()
-    colab.page.wait_for_timeout(500)
+    colab.rest()
     seen = explorer.locator("body").evaluate("() => seen")
     assert seen == sorted(seen), "no layer of before comes back"
     assert slider.input_value() == "5"
@@ -222,8 +238,8 @@ def test_python_moves_both_cells(colab, linked):
     explorer, heatmap = linked
     colab.do("explorer.selection.layer = 2; explorer.selection.head = 4")
     heatmap.get_by_text("layer 2").first.wait_for()
-    assert heatmap.get_by_role("combobox", name="head").first.input_value() == "4"
-    assert explorer.locator("input[aria-label=layer]").input_value() == "2"
+    expect(heatmap.get_by_role("combobox", name="head").first).to_have_value("4")
+    expect(explorer.locator("input[aria-label=layer]")).to_have_value("2")
 
 
 def test_a_view_that_is_shown_later_opens_where_the_reader_is(colab, linked):
@@ -281,7 +297,7 @@ def test_a_job_reports_its_progress_and_can_be_stopped(colab):
     else:  # without a subshell, ipykernel 7 hears no message until the job is done
         colab.page.evaluate("interrupt()")
     work.wait_for(state="hidden")
-    assert colab.ask("busy.selection.method") == "attention"
+    colab.until("busy.selection.method", "attention")
     settled(frame)
 
 
@@ -304,7 +320,7 @@ def test_a_cell_that_is_run_again_shows_one_view_that_follows(colab, linked):
     settled(again)
     explorer.locator("input[aria-label=layer]").press("Home")
     again.get_by_text("layer 0").first.wait_for()
-    assert colab.ask("heatmap.selection.layer") == 0
+    colab.until("heatmap.selection.layer", 0)
 
 
 def test_several_widgets_in_a_box(colab, linked, shots):
@@ -315,7 +331,7 @@ def test_several_widgets_in_a_box(colab, linked, shots):
     assert frame.locator(".aw-root").count() == 2
     frame.locator("input[aria-label=layer]").press("End")
     colab.until("explorer.selection.layer", 5)
-    assert explorer.locator("input[aria-label=layer]").input_value() == "5"
+    expect(explorer.locator("input[aria-label=layer]")).to_have_value("5")
     frame.locator(".aw-root").first.screenshot(path=shots / "colab-box.png")
 
 
@@ -327,10 +343,16 @@ def test_a_page_in_a_frame(colab):
 
 def test_the_heights_of_outputs_settle(colab, linked):
     count = "frames.map(({heights}) => heights.length)"
-    colab.page.wait_for_timeout(500)
-    before = colab.page.evaluate(count)
-    colab.page.wait_for_timeout(1500)
-    assert colab.page.evaluate(count) == before
+    colab.rest()
+    for output in colab.page.locator("iframe").all():
+        if not output.bounding_box()["height"]:
+            continue
+        output.scroll_into_view_if_needed()  # the browser draws no frame of another site out of sight
+        inside = output.element_handle().content_frame()
+        settle(inside)
+        before = colab.page.evaluate(count)
+        inside.evaluate(TEN_FRAMES)  # where a height brings the next, every frame has one
+        assert colab.page.evaluate(count) == before
     assert max(colab.page.evaluate("frames.map(({heights}) => heights.at(-1))")) < 1500
 
 

@@ -11,6 +11,7 @@ import attnwidgets as aw
 
 from . import stage
 from .checks import BLANK
+from .settling import settle
 
 SITE = "http://127.0.0.1:9/page.html"
 STYLED = "getComputedStyle(document.querySelector('.aw-framed')).display"
@@ -57,6 +58,7 @@ def test_where_style_elements_and_images_are_refused_views_are_as_always(served)
     assert page.evaluate(STYLED) == "flex"
     assert page.locator(".aw-unable").count() == 0
     page.get_by_role("combobox", name="method").or_(page.locator(".aw-tools > button")).first.click()
+    settle(page)
     assert page.locator(".aw-menu:popover-open").bounding_box()["width"] > 100
 
 
@@ -76,7 +78,7 @@ def test_two_copies_of_the_code_on_a_page_keep_their_styles_and_menus(open_page,
     page = open_page()
     first = stage.play(page, aw.HeadView(trace), "works", cold=False)
     first.locator("canvas").first.wait_for()
-    page.wait_for_timeout(500)
+    settle(page)
     look = """() => [...document.querySelectorAll(".aw-headview > .aw-body *")].map((el) => {
       const { display, position, gridTemplateColumns, overflow } = getComputedStyle(el);
       return [el.className, display, position, gridTemplateColumns, overflow].join();
@@ -86,10 +88,12 @@ def test_two_copies_of_the_code_on_a_page_keep_their_styles_and_menus(open_page,
     for _ in range(2):
         stage.play(page, aw.Heatmap(trace), "works", cold=False, beside=True)
         page.locator(".aw-heatmap canvas").first.wait_for()
+        settle(page)
         assert page.evaluate("document.adoptedStyleSheets.length") == 4
         assert page.evaluate(look) == alone
         for nth in (0, 1):
             page.locator(".aw-tools > button").nth(nth).click()
+            settle(page)
             assert page.locator(".aw-menu:popover-open").count() == 1
         page.keyboard.press("Escape")
         page.evaluate("document.body.lastElementChild.remove()")

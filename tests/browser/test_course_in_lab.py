@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 import attnwidgets as aw
+from tests.browser.settling import settle
 from tests.browser.test_asking_in_lab import QUESTION
 from tests.repo import test_course
 from tests.repo.test_course import SOURCES
@@ -41,10 +43,12 @@ def put_in_order(page, question, value):
             question.get_by_label("a name to add").fill(one)
             page.keyboard.press("Enter")
     for to, one in enumerate(value):
+        settle(page)
         names = [" ".join(text.split()[1:-2]) for text in places.all_inner_texts()]
         places.nth(names.index(one)).focus()
         for _ in range(names.index(one) - to):
             page.keyboard.press("Shift+ArrowUp")
+    settle(page)
     take = question.get_by_role("button", name="Take this order")
     if take.is_visible():
         take.click()
@@ -83,9 +87,11 @@ def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, shots
         ".every(c => c.model.executionCount)",
         timeout=400_000,
     )
+    lab.rest()
     assert page.locator("[data-mime-type='application/vnd.jupyter.error']").count() == 0
     questions = page.locator(QUESTION)
-    assert questions.count() == len(key)
+    expect(questions).to_have_count(len(key), timeout=60_000)
+    lab.rest()
     for number, (question, record) in enumerate(wanted.items()):
         named = page.locator(".aw-question-about", has_text=re.compile(rf"^{question}$"))
         at = questions.filter(has=named)
@@ -94,7 +100,7 @@ def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, shots
         answer(lab, at, record)
         if number in (0, len(key) - 1):
             page.screenshot(path=shots / f"course-{name}-{question}.png")
-    page.wait_for_timeout(500)
+    lab.rest()
     page.evaluate("window.jupyterapp.shell.currentWidget.context.save()")
     for path in (target, lab.folder / f"{name}.answers.json"):
         graded = aw.course.grade(aw.course.read_answers(path), key)

@@ -11,7 +11,9 @@ from tests.sae import made
 from tests.tracing import tiny
 
 from .bad_input import BAD, OUTSIDE
+from .conftest import drawn
 from .lab import switch
+from .settling import settle
 
 TALLEST = 560
 MOST_GROUPS = 10
@@ -60,7 +62,7 @@ def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
     before = height(page)
 
     def same(what):
-        page.wait_for_timeout(150)
+        settle(page)
         assert height(page) == before, what
 
     plot = explorer.locator(".aw-map .aw-plot").first
@@ -99,18 +101,20 @@ def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(open_page, tmp_
     explorer.to_html(tmp_path / "decoder.html", budget=2_000_000)
     page = open_page((tmp_path / "decoder.html").as_uri(), viewport={"width": width, "height": 900})
     page.add_style_tag(content="main { padding: 0 !important; max-width: none !important }")
-    page.wait_for_timeout(300)
+    drawn(page)
     root = page.locator(".aw-explorer")
     toolbar = root.locator(":scope > .aw-toolbar")
     assert toolbar.evaluate(ONE_ROW)
     before = height(page)
     switch(page, root, "unit", "words")
+    settle(page)
     assert root.locator(".aw-toolbar .aw-segment", has_text="words").locator("input").is_checked()
     assert height(page) == before
     assert toolbar.evaluate(ONE_ROW)
     heads = root.get_by_role("tab", name="Heads")
     if heads.is_visible():
         heads.click()
+        settle(page)
     seen = root.locator(".aw-ranked").evaluate("""list => {
       const room = list.getBoundingClientRect();
       const rows = [...list.querySelectorAll('.aw-pattern')].map(row => row.getBoundingClientRect());
@@ -150,6 +154,7 @@ def test_a_prediction_is_explained_by_one_click_and_let_go_by_another(classifier
     assert f"{share[0]:.1f}\N{NO-BREAK SPACE}%" in chips.first.inner_text()
     chips.first.click()
     page.locator(".aw-answer b", has_text="What speaks for").first.wait_for()
+    settle(page)
     assert "explained" in chips.first.inner_text()
     chips.first.click()
     page.locator(".aw-answer b", has_text="Where does").first.wait_for()
@@ -171,9 +176,10 @@ def test_filling_the_window_and_coming_back(minilm, page_of):
     page = page_of(aw.Explorer(aw.trace(*minilm, "the cat sat")), viewport={"width": 1000, "height": 800})
     before = height(page)
     page.get_by_role("button", name="fill the window").click()
+    settle(page)
     assert height(page) == 800
     page.keyboard.press("Escape")
-    page.wait_for_timeout(100)
+    settle(page)
     assert height(page) == before
 
 
@@ -213,7 +219,7 @@ def test_bad_input_neither_overflows_nor_grows(page_of, what):
     page = page_of(aw.Explorer(BAD[what]()), viewport={"width": 760, "height": 900})
     for width in (1200, 760, 380, 200):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(250)
+        settle(page)
         root = page.locator(".aw-explorer")
         assert height(page) <= TALLEST, width
         assert root.evaluate(OUTSIDE) == [], width
@@ -225,14 +231,14 @@ def test_a_hint_goes_after_the_first_click(minilm, page_of):
     page = page_of(aw.Explorer(trace), aw.Explorer(trace, layer=1))
     hints = page.locator(".aw-explorer > .aw-footer > .aw-hint:visible")
     page.mouse.move(0, 0)
-    page.wait_for_timeout(150)
+    settle(page)
     assert hints.all_inner_texts() == ["Click a token to see what it reads."] * 2
     before = height_of_all(page)
     page.locator(".aw-explorer .aw-tok").nth(2).click()
     page.keyboard.press("Escape")
     page.mouse.move(0, 0)
     page.locator("body").click(position={"x": 2, "y": 2})
-    page.wait_for_timeout(150)
+    settle(page)
     assert hints.count() == 0
     assert height_of_all(page) == before
 

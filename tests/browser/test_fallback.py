@@ -28,6 +28,13 @@ STAGE = """async stub => {
   view.render({model, el: document.body, signal: end.signal, host});
 }"""
 
+# A task of the page, so that its promises have told what they hold; frames and timers are the test's clock's.
+A_TASK = """() => new Promise((done) => {
+  const {port1, port2} = new MessageChannel();
+  port1.onmessage = () => done();
+  port2.postMessage(0);
+})"""
+
 
 @pytest.fixture
 def stage(open_page):
@@ -38,7 +45,7 @@ def stage(open_page):
 
 
 def said(page):
-    page.wait_for_timeout(0)
+    page.evaluate(A_TASK)
     return page.locator("body").inner_text()
 
 

@@ -11,6 +11,7 @@ import attnwidgets as aw
 from attnwidgets.views.base.view import View
 
 from .checks import BLANK, CLIPPED, OVERLAPS
+from .conftest import drawn
 
 SETTINGS = {
     "light": {"color_scheme": "light"},
@@ -33,8 +34,7 @@ def address(gallery_page):
 
 def open_at(open_page, address, setting):
     page = open_page(address, **SETTINGS[setting])
-    page.locator(".aw-root > *").first.wait_for(state="attached")
-    page.wait_for_timeout(400)
+    drawn(page)
     return page
 
 

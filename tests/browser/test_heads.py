@@ -9,6 +9,9 @@ import pytest
 
 import attnwidgets as aw
 
+from .conftest import drawn
+from .settling import settle
+
 COLOURS = """(c, [left, right]) => {
   const wide = Math.round((right - left) * c.width);
   const {data} = c.getContext("2d").getImageData(Math.round(left * c.width), 0, wide, c.height);
@@ -24,8 +27,7 @@ COLOURS = """(c, [left, right]) => {
 def page_of(open_page, tmp_path):
     def make(*views, **options):
         page = open_page(aw.to_html(list(views), tmp_path / "page.html", **options).as_uri())
-        page.locator(".aw-hv-row").first.wait_for()
-        page.wait_for_timeout(60)  # a frame
+        drawn(page)
         return page
 
     return make
@@ -48,12 +50,17 @@ def single(page_of, pair):
     return page_of(aw.HeadView(pair, layer=0, head=0))
 
 
+def title(page):
+    settle(page)
+    return page.locator(".aw-headview .aw-title").inner_text()
+
+
 def row(page, side, i):
     return page.locator(f".aw-hv-{side} .aw-hv-row:visible").nth(i)
 
 
 def said(page):
-    page.wait_for_timeout(60)
+    settle(page)
     return (
         page.locator(".aw-headview > .aw-footer > .aw-readout")
         .inner_text()
@@ -62,7 +69,7 @@ def said(page):
 
 
 def values(page, side):
-    page.wait_for_timeout(60)
+    settle(page)
     return page.locator(f".aw-hv-{side} .aw-hv-row:visible .aw-hv-value").all_inner_texts()
 
 
@@ -70,14 +77,17 @@ def heights(page):
     boxes = (
         "view => [view, view.querySelector('.aw-hv-plot')].map(el => el.getBoundingClientRect().height)",
     )
+    settle(page)
     return page.locator(".aw-headview").evaluate(*boxes)
 
 
 def pressed(page):
+    settle(page)
     return [chip.get_attribute("aria-pressed") == "true" for chip in page.locator(".aw-hv-chip").all()]
 
 
 def pinned(page):
+    settle(page)
     return page.locator(".aw-hv-pin:visible").count()
 
 
@@ -116,7 +126,7 @@ def test_one_head_is_shown_with_the_values_of_one_token(single, pair):
     assert float(max(values(single, "query"))) == pytest.approx(exact[:, 2].max(), abs=0.011)
     assert values(single, "key") == [""] * 5
     single.get_by_role("button", name="next head").click()
-    assert "head 1" in single.locator(".aw-headview .aw-title").inner_text()
+    assert "head 1" in title(single)
     single.get_by_role("button", name="several").click()
     assert pressed(single) == [False, True, False]
 
@@ -156,24 +166,24 @@ def test_a_third_column_names_the_heads_in_which_the_pair_is_strongest(page_of, 
     page.set_viewport_size({"width": 800, "height": 700})
     aside.wait_for(state="hidden")
     page.set_viewport_size({"width": 1300, "height": 700})
+    aside.wait_for()
     row(page, "query", 3).click()
     row(page, "key", 0).click()
-    page.wait_for_timeout(100)
+    settle(page)
     weights = np.stack([aw.attention(pair).layer(layer)[:, 3, 0] for layer in (0, 1)])
     order = np.dstack(np.unravel_index(np.argsort(-weights, axis=None), weights.shape))[0]
     heads = aside.locator(".aw-hv-head:visible b").all_inner_texts()
     assert heads == [f"{layer}.{head}" for layer, head in order]
     aside.locator(".aw-hv-head").nth(1).click()
-    page.wait_for_timeout(100)
     layer, head = order[1]
-    assert f"({layer}.{head})" in page.locator(".aw-headview .aw-title").inner_text()
+    assert f"({layer}.{head})" in title(page)
 
 
 def test_nothing_overlaps_where_there_is_little_room(page_of, pair):
     page = page_of(aw.HeadView(pair, layer=0, head=0))
     for width in (480, 360):
         page.set_viewport_size({"width": width, "height": 700})
-        page.wait_for_timeout(100)
+        settle(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         query, key = (page.locator(f".aw-hv-{side}").bounding_box() for side in ("query", "key"))
         assert query["x"] + query["width"] <= key["x"]
@@ -237,7 +247,7 @@ def test_everything_goes_by_keyboard(page):
     region = page.locator(".aw-headview > .aw-footer > .aw-sr")
     page.wait_for_function("el => el.textContent.includes('five')", arg=region.element_handle())
     page.keyboard.press("PageDown")
-    assert "layer 1" in page.locator(".aw-headview .aw-title").inner_text()
+    assert "layer 1" in title(page)
     page.keyboard.press("Escape")
     assert pinned(page) == 0
 
@@ -246,9 +256,11 @@ def test_a_causal_model_s_later_tokens_are_hatched_and_not_zero(page_of):
     numbers = np.tril(np.random.default_rng(0).random((1, 2, 6, 6)) + 0.1)
     page = page_of(aw.HeadView(aw.from_attentions(numbers / numbers.sum(-1, keepdims=True), list("abcdef"))))
     row(page, "query", 2).hover()
+    settle(page)
     hatched = page.locator(".aw-hv-key .aw-hv-masked").bounding_box()
     assert hatched["height"] == pytest.approx(3 * row(page, "key", 0).bounding_box()["height"], abs=1)
     row(page, "key", 2).hover()
+    settle(page)
     hatched = page.locator(".aw-hv-query .aw-hv-masked").bounding_box()
     assert hatched["height"] == pytest.approx(2 * row(page, "key", 0).bounding_box()["height"], abs=1)
 
@@ -266,20 +278,19 @@ def test_long_texts_scroll_and_a_pinned_token_stays_in_view(page_of):
     page.evaluate(
         "for (const side of ['query', 'key']) document.querySelector('.aw-hv-' + side).scrollTop = 0"
     )
-    page.wait_for_timeout(100)
+    settle(page)
     box = page.locator(".aw-hv-plot").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
     page.mouse.wheel(0, 300)
-    page.wait_for_timeout(200)
-    assert page.evaluate(tops) == [300, 300]
+    page.wait_for_function(f"String({tops}) === '300,300'")  # the browser scrolls when it likes
     page.mouse.wheel(0, -300)
-    page.wait_for_timeout(200)
+    page.wait_for_function(f"String({tops}) === '0,0'")
     page.locator(".aw-hv-query").get_by_text("t5", exact=True).click()
     below = page.locator(".aw-hv-beyond button:visible")
     assert said(page).startswith("pinned “t5” reads “t350” ≈ 0.9 (head 0)")
     assert below.inner_text().startswith("↓")
     below.click()
-    page.wait_for_timeout(200)
+    settle(page)
     query, key = page.evaluate(tops)
     assert query == 0  # the pinned token is where it was
     assert page.locator(".aw-hv-key").get_by_text("t350", exact=True).is_visible()
@@ -295,6 +306,7 @@ def test_what_is_not_in_the_file_is_said_and_the_rest_still_works(page_of):
     page.locator(".aw-footer").get_by_text(
         re.compile(r"layer 1, head 0 .*is missing: not in this file")
     ).wait_for()
+    settle(page)
     assert not any(page.locator(".aw-hv-key .aw-hv-value").all_inner_texts())  # none of the layer before
     page.keyboard.press("PageUp")
     row(page, "query", 3).hover()
@@ -306,7 +318,7 @@ def test_it_is_linked_with_other_views(page_of, pair):
     box = page.locator(".aw-heatmap .aw-plot").bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.3)
     page.mouse.move(2, 2)
-    page.wait_for_timeout(80)
+    settle(page)
     told = page.locator(".aw-headview > .aw-footer > .aw-readout").all_inner_texts()
     assert len(told) == 2
     assert all(re.match("pinned .*two.* reads .*three", text) for text in told)

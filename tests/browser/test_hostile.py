@@ -9,6 +9,8 @@ import attnwidgets as aw
 from tests.sae import made
 from tests.views.every import every_view, make
 
+from .settling import settle
+
 NAMES = (
     "div, span, button, table, tr, th, td, thead, tbody, dl, dt, dd, ul, ol, li, input, select, option,"
     " p, b, i, h1, h2, canvas, label, fieldset, legend, output, section, details, summary, progress,"
@@ -103,14 +105,14 @@ def test_no_sheet_of_the_page_reaches_into_a_view(page_of, given, minilm, name):
     )
     page = page_of(view, viewport={"width": 800, "height": 900})
     page.evaluate(WRAP)
-    page.wait_for_timeout(300)
+    settle(page)
     before = page.evaluate(BOXES)
     assert len(before) > 5
     told = {}
     for sheet, css in SHEETS.items():
         page.evaluate(LOAD, css)
-        page.wait_for_timeout(200)
+        settle(page)
         told[sheet] = differences(before, page.evaluate(BOXES))[:4]
         page.evaluate("document.getElementById('hostile').remove()")
-        page.wait_for_timeout(100)
+        settle(page)
     assert "\n".join(f"{sheet}: {line}" for sheet, found in told.items() for line in found) == ""

@@ -12,6 +12,8 @@ from tests.tracing.pictures import PICTURES, _model
 from tests.vision import planted
 from tests.vision.test_captions import traced as traced_captions
 
+from .settling import settle
+
 GRID = (4, 6)
 
 
@@ -38,12 +40,23 @@ def patch(page, row, column):
     ]
 
 
+def plain(page, name):
+    """The text of the element, without the marks that isolate directions."""
+    settle(page)
+    return page.locator(name).inner_text().replace("\u2068", "").replace("\u2069", "")
+
+
 def said(page):
-    return page.locator(".aw-footer .aw-readout").inner_text()
+    return plain(page, ".aw-footer .aw-readout")
+
+
+def query(page):
+    return plain(page, ".aw-image-query")
 
 
 def heat(page):
     """How opaque the map is over every patch, 0 to 255 [row, column]."""
+    settle(page)
     data = page.locator(".aw-image-plot .aw-image-heat").evaluate(
         "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
     )
@@ -78,16 +91,15 @@ def test_a_click_shows_what_a_patch_reads_and_the_heatmap_its_row(trace, page_of
     index = 1 + 2 * GRID[1] + 3
     page.mouse.move(2, 2)
     assert np.abs(heat(page) - expected(weights(trace, index))).max() <= 4
-    assert "patch 2,3 reads" in page.locator(".aw-image-query").inner_text()
+    assert "patch 2,3 reads" in query(page)
     heatmap = page.locator(".aw-heatmap")
     assert "2,3" in heatmap.locator(".aw-readout").inner_text()
     # The class token above the picture leads back.
     page.locator(".aw-image-chip", has_text="[CLS]").click()
-    assert "[CLS] reads" in page.locator(".aw-image-query").inner_text()
+    assert "[CLS] reads" in query(page)
     page.locator(".aw-segment", has_text="into").click()
     column = trace.attention_layer(1)[2, 1:, 0].numpy()
     share = np.round(255 * np.clip((column / column.max() - 0.04) * 1.6, 0, 0.94)).reshape(GRID)
-    page.wait_for_timeout(100)
     assert np.abs(heat(page) - share).max() <= 4
 
 
@@ -100,11 +112,11 @@ def test_keys_read_patches_pin_pairs_and_change_layers(page, trace):
     page.keyboard.press(" ")
     assert said(page).endswith("pinned")
     page.keyboard.press("Enter")
-    assert "patch 1,1 reads" in page.locator(".aw-image-query").inner_text()
+    assert "patch 1,1 reads" in query(page)
     page.keyboard.press("Shift+ArrowUp")
     assert "head 0.2" in said(page)
     page.keyboard.press("Escape")
-    assert "[CLS] reads" in page.locator(".aw-image-query").inner_text()
+    assert "[CLS] reads" in query(page)
     assert "Arrow keys" in plot.get_attribute("aria-label")
 
 
@@ -112,9 +124,9 @@ def test_a_head_of_the_atlas_and_of_the_column_is_shown(page):
     box = page.locator(".aw-atlas-plot").bounding_box()
     page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 0.2 * box["height"])
     page.mouse.move(2, 2)
-    assert "head 0.3" in page.locator(".aw-title").inner_text()
+    assert "head 0.3" in plain(page, ".aw-title")
     page.locator(".aw-image-line").nth(1).click()
-    assert "head 0.1" in page.locator(".aw-title").inner_text()
+    assert "head 0.1" in plain(page, ".aw-title")
 
 
 def test_smoothing_is_named_and_an_outline_is_drawn(trace, page_of):
@@ -124,8 +136,10 @@ def test_smoothing_is_named_and_an_outline_is_drawn(trace, page_of):
     heat_canvas = page.locator(".aw-image-plot .aw-image-heat")
     assert heat_canvas.evaluate("e => getComputedStyle(e).imageRendering") == "pixelated"
     smoothed.click()
+    settle(page)
     assert heat_canvas.evaluate("e => getComputedStyle(e).imageRendering") == "auto"
     page.locator("select[aria-label=outline]").select_option("0.5")
+    settle(page)
     path = page.locator(".aw-image-contour").get_attribute("d")
     row = weights(trace, 0)[1:]
     count = int(np.searchsorted(np.cumsum(np.sort(row)[::-1]), 0.5 * row.sum())) + 1
@@ -149,6 +163,7 @@ def test_registers_are_switched_on_in_the_norms(page_of):
     assert "outliers: patch" in norms.inner_text()
     norms.locator(".aw-segment", has_text="with test-time registers").click()
     norms.get_by_text("no outliers").wait_for()
+    settle(norms.page)
     assert "[REG0]" in norms.inner_text()
     norms.locator(".aw-segment", has_text="as it is").click()
     norms.get_by_text("outliers: patch").wait_for()
@@ -174,7 +189,7 @@ def test_a_map_that_the_page_lacks_is_missed_in_words(trace, page_of):
     page.locator(".aw-segment", has_text="into").click()
     page.mouse.click(*patch(page, 0, 0))  # who reads a patch is not in a page
     page.mouse.move(2, 2)
-    page.wait_for_timeout(100)
+    settle(page)
     assert "No map of patch 0,0: not in this file" in page.locator(".aw-footer").inner_text()
     assert (
         page.locator(".aw-image-plot .aw-image-heat").evaluate("e => getComputedStyle(e).visibility")
@@ -190,9 +205,7 @@ def test_words_of_a_text_around_a_picture_show_where_they_look(page_of):
     assert words.all_inner_texts() == [recorded.tokens[0], recorded.tokens[-1]]
     assert words.nth(1).get_attribute("aria-pressed") == "true"
     words.nth(0).click()
-    assert f"“{recorded.tokens[0]}”" in page.locator(".aw-image-query").inner_text().replace(
-        "\u2068", ""
-    ).replace("\u2069", "")
+    assert f"“{recorded.tokens[0]}”" in query(page)
 
 
 def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
@@ -201,9 +214,7 @@ def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
     assert page.locator(".aw-root").bounding_box()["height"] <= 560
     assert page.locator(".aw-heatmap, .aw-headgrid").count() == 0
     assert np.abs(heat(page) - expected(weights(trace, 0))).max() <= 4
-    assert "Where does “[CLS]” look?" in page.locator(".aw-answer").inner_text().replace(
-        "\u2068", ""
-    ).replace("\u2069", "")
+    assert "Where does “[CLS]” look?" in plain(page, ".aw-answer")
 
 
 def test_the_chosen_head_is_outlined_among_all_without_another_view_on_the_page(page):
@@ -219,10 +230,8 @@ def test_the_answer_beside_a_map_of_caption_words_is_of_the_word_that_is_shown(p
     explorer.selection.method = "caption_words"
     page = page_of(explorer)
     page.locator(".aw-image-word").first.wait_for()
-    shown = page.locator(".aw-image-query").inner_text().replace("\u2068", "").replace("\u2069", "")
-    assert "cat" in shown
-    asked = page.locator(".aw-answer-head").first.inner_text().replace("\u2068", "").replace("\u2069", "")
-    assert asked.startswith("Where does “cat” look?")
+    assert "cat" in query(page)
+    assert plain(page, ".aw-answer-head >> nth=0").startswith("Where does “cat” look?")
     assert page.get_by_role("button", name="Knock out").count() == 0
 
 
@@ -239,13 +248,14 @@ def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_
             box["x"] + (column + 0.5) * box["width"] / two[1], box["y"] + (row + 0.5) * box["height"] / two[0]
         )
         page.mouse.move(2, 2)
-        assert page.locator(".aw-image-query").inner_text() == f"patch {row},{column}"
+        assert query(page) == f"patch {row},{column}"
         values = [float(word.get_attribute("title").split()[-1]) for word in words.all()]
         np.testing.assert_allclose(values, found.layer(0)[:, 1 + 2 * row + column], rtol=6e-3)
         spot = page.locator(".aw-image-query-spot").bounding_box()
         assert spot["x"] == pytest.approx(box["x"] + column * box["width"] / 2, abs=3)
         assert spot["width"] == pytest.approx(box["width"] / 2, abs=5)
     words.nth(1).click()
+    settle(page)
     row = found.layer(0)[1, 1:]
     share = np.round(255 * np.clip((row / row.max() - 0.04) * 1.6, 0, 0.94)).reshape(two)
     data = page.locator(".aw-image-plot .aw-image-heat").evaluate(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 import attnwidgets as aw
 from tests.tracing import tiny
 
 from .lab import choose, shares_after
+from .settling import settle
 
 LAB = (
     """import attnwidgets as aw
@@ -48,7 +50,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
         "explorer.selection.interventions",
         [{"kind": "ablate", "stack": "self", "layer": 2, "head": 2, "how": "zero"}],
     )
-    assert plot.locator(".aw-grid-out").count() == 1
+    expect(plot.locator(".aw-grid-out")).to_have_count(1)
     compared = explorer.locator(".aw-chips[data-compared]")
     found, wanted = shares_after(compared, lab, "aw.ablate_heads(trace, (2, 2))")
     assert found == pytest.approx(wanted, abs=0.06)
@@ -63,9 +65,9 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     lab.until("len(explorer.selection.interventions)", 1)
     explorer.get_by_role("button", name=re.compile("remove: head 2.2")).click()
     lab.until("explorer.selection.interventions", [])
-    assert plot.locator(".aw-grid-out").count() == 0
-    assert not explorer.locator(".aw-interventions").is_visible()
-    assert compared.count() == 0
+    expect(plot.locator(".aw-grid-out")).to_have_count(0)
+    expect(explorer.locator(".aw-interventions")).to_be_hidden()
+    expect(compared).to_have_count(0)
 
 
 def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
@@ -98,7 +100,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     lab.until("[one['to'] for one in view.selection.interventions]", ["uniform"])
     lab.do("view.selection.undo()")
     view.get_by_text("Nothing is changed yet").wait_for()
-    assert view.get_by_role("radio", name="unchanged").is_checked()
+    expect(view.get_by_role("radio", name="unchanged")).to_be_checked()
 
 
 # -- without a kernel ------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
         table.locator("td:last-child").get_by_text(f"{100 * best[3]:.1f} %", exact=True).first.wait_for()
         page.get_by_role("button", name="undo").click()
     page.get_by_text("Nothing is changed yet").wait_for()
+    settle(page)
     assert "before" not in table.locator("thead").inner_text()
     assert (
         f"{100 * read.predictions()[0].probability:.1f}\N{NO-BREAK SPACE}%"
@@ -149,12 +152,14 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
     knock = page.get_by_role("button", name="Knock out head 1.0")
     knock.click()
     table.locator("thead").get_by_text("before").wait_for()
+    settle(page)
     assert page.locator(".aw-intervention").bounding_box()["height"] == height <= 560
     page.get_by_role("button", name="Restore head 1.0").click()
     page.get_by_role("slider", name="layer").press("ArrowLeft")
     page.get_by_role("combobox", name="head", exact=True).select_option("1")
     page.get_by_role("button", name="Knock out head 0.1").click()
     page.get_by_text("The predictions after this change are not in this file").wait_for()
+    settle(page)
     assert table.count() == 0
 
 
@@ -163,6 +168,7 @@ def test_a_right_click_crosses_a_head_out_and_k_puts_it_back(page_of, read):
     plot = page.locator(".aw-grid-plot")
     side = plot.bounding_box()["height"] / 2
     plot.click(button="right", position={"x": 2.5 * side, "y": 0.5 * side})
+    settle(page)
     cross = plot.locator(".aw-grid-out")
     box, cell = cross.bounding_box(), plot.bounding_box()
     assert (box["x"] - cell["x"], box["y"] - cell["y"]) == pytest.approx((2 * side, 0), abs=1)
@@ -172,7 +178,7 @@ def test_a_right_click_crosses_a_head_out_and_k_puts_it_back(page_of, read):
     assert page.locator(".aw-active").inner_text().startswith("head 0.2 knocked out")
     plot.focus()
     page.keyboard.press("k")
-    assert cross.count() == 0
+    expect(cross).to_have_count(0)
     page.locator(".aw-headgrid").locator(".aw-tools > button").click()
     page.get_by_role("button", name="Keys").first.click()
     assert "knock the head out" in page.locator(".aw-tools-keys").first.inner_text()
@@ -185,6 +191,7 @@ def test_a_trace_without_a_model_says_why_nothing_can_be_pulled(page_of):
     assert page.get_by_role("button", name="Knock out").count() == 0
     page.locator(".aw-grid-plot").focus()
     page.keyboard.press("k")
+    settle(page)
     assert (
         "cannot be knocked out: it needs the model" in page.locator(".aw-headgrid .aw-readout").inner_text()
     )
@@ -196,18 +203,19 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
     bar = page.locator(".aw-interventions")
-    assert "head 1.3 knocked out" in bar.inner_text()
+    expect(bar).to_contain_text("head 1.3 knocked out")
     page.set_viewport_size({"width": 760, "height": 400})
     page.locator(".aw-explorer > .aw-footer").scroll_into_view_if_needed()
-    page.wait_for_timeout(100)
+    settle(page)
     assert bar.bounding_box()["y"] >= 0, "what is active stays in sight"
     page.locator(".aw-find-field").focus()
     page.keyboard.press("k")
+    settle(page)
     assert bar.locator(".aw-active").count() == 1
     page.locator(".aw-heatmap .aw-plot").focus()
     page.keyboard.press("k")
-    assert not bar.is_visible()
+    expect(bar).to_be_hidden()
     choose(page, "other panels", "what if a head or a row changed")
     page.locator(".aw-row-editor .aw-segment", has_text="uniform").click()
-    assert "row of" in bar.inner_text()
+    expect(bar).to_contain_text("row of")
     page.locator(".aw-chips[data-compared]").wait_for()

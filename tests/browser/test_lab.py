@@ -6,10 +6,13 @@ One page for all tests of the file: each starts from layer 0, head 0, no pin. Th
 from __future__ import annotations
 
 import re
+import time
+from contextlib import contextmanager
 
 import pytest
 
-from .lab import number, place
+from .lab import SESSION, number, place
+from .settling import settle
 
 CELLS = (
     """import attnwidgets as aw
@@ -39,6 +42,32 @@ READOUTS = f"{OUTPUT} .aw-footer > .aw-readout"  # as many: each view has one
 CUT = """() => [...document.querySelectorAll('.jp-OutputArea-output')]
   .filter(e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1)
   .map(e => [e.scrollHeight, e.clientHeight, e.scrollWidth, e.clientWidth, e.innerHTML.slice(0, 120)])"""
+
+# What the kernel prints before it is busy comes after all earlier messages of the cell.
+START = f"""code => {{
+  window.isBusy = false;
+  const future = {SESSION}.kernel.requestExecute({{code, store_history: false}});
+  future.onIOPub = ({{header}}) => {{ window.isBusy ||= header.msg_type === 'stream'; }};
+}}"""
+# Answered beside a running cell: what was sent earlier has reached the kernel, too.
+BESIDE = f"""async () => {{
+  await {SESSION}.kernel.requestDebug({{type: 'request', seq: 1, command: 'debugInfo'}}).done;
+}}"""
+
+
+@contextmanager
+def busy(lab, before="", after="", *, pause="time.sleep"):
+    """Keep the kernel busy as long as the block runs; what it sends is there when the kernel is free again."""
+    go = lab.folder / f"go-{time.monotonic_ns()}"
+    loop = f"while not Path({str(go)!r}).exists():\n    {pause}(0.01)"
+    imports = "import asyncio, time\nfrom pathlib import Path"
+    lab.page.evaluate(START, f"{imports}\n{before}\nprint('busy', flush=True)\n{loop}\n{after}")
+    try:
+        lab.page.wait_for_function("window.isBusy")
+        yield
+        lab.page.evaluate(BESIDE)
+    finally:
+        go.touch()
 
 
 class Live:
@@ -81,11 +110,17 @@ class Live:
                 arg=[READOUTS, nth],
             )
 
-    def layer_is(self, layer, **options):
+    def until_exact(self, *nths):
+        """Wait for the exact row, which is fetched for a pin and where the pointer rests."""
+        for nth in nths:
+            self.page.wait_for_function(
+                "([s, i]) => document.querySelectorAll(s)[i].textContent.includes(' = ')", arg=[READOUTS, nth]
+            )
+
+    def layer_is(self, layer):
         self.page.wait_for_function(
             "([s, l]) => document.querySelector(s).value === l",
             arg=[f"{OUTPUT} input[aria-label=layer]", layer],
-            **options,
         )
 
 
@@ -97,7 +132,7 @@ def notebook(lab, shots):
     lab.run_all()
     live.drawn(3)
     live.shown = range(1, lab.ask("len(trace.tokens)") - 1)  # [CLS] and [SEP] stand apart
-    live.page.wait_for_timeout(300)
+    settle(live.page)
     live.page.screenshot(path=shots / "lab.png")
     return live
 
@@ -106,6 +141,7 @@ def notebook(lab, shots):
 def live(notebook):
     notebook.lab.do("s = explorer.selection; s.layer = 0; s.head = 0; s.pinned = None")
     notebook.layer_is("0")
+    settle(notebook.page)  # head and pin come after the layer
     return notebook
 
 
@@ -115,6 +151,7 @@ def test_every_output_is_whole(live):
 
 def test_hover_is_read_in_both_cells_and_stays_in_the_browser(live):
     live.hover(1, 9, 10)
+    live.until_exact(0, 1)
     exact = live.lab.ask("float(aw.attention(trace).matrix(0, 0)[9, 10])")
     assert number(live.readout(0)) == number(live.readout(1)) == pytest.approx(exact, abs=0.005)
     assert "click to pin" in live.readout(2)  # another trace
@@ -125,9 +162,7 @@ def test_a_click_pins_for_python_and_fetches_the_exact_number(live):
     live.plot(1).click(position=live.place(1, 9, 10))
     live.lab.until("list(explorer.selection.pinned or ())", [9, 10])
     exact = live.lab.ask("float(aw.attention(trace).matrix(0, 0)[9, 10])")
-    live.page.wait_for_function(
-        "s => !document.querySelectorAll(s)[1].textContent.includes('≈')", arg=READOUTS
-    )
+    live.until_exact(1)
     assert number(live.readout(1)) == pytest.approx(exact, abs=6e-4)
     assert live.lab.ask("other.selection.pinned") is None
     live.page.keyboard.press("Escape")
@@ -158,12 +193,13 @@ def test_python_moves_every_view_and_is_told_the_range(live):
 
 
 def test_a_busy_kernel_does_not_stop_linked_views(live):
-    live.plot(1).focus()
-    live.lab.start("import time; time.sleep(4)")
-    live.page.keyboard.press("End")
-    live.layer_is("5", timeout=2500)
-    live.hover(1, 3, 3)
-    assert "≈" in live.readout(0)
+    with busy(live.lab):
+        live.plot(1).focus()
+        live.page.keyboard.press("End")
+        live.layer_is("5")
+        live.hover(1, 3, 3)
+        live.until_read(0)
+        assert "≈" in live.readout(0)
     live.lab.until("explorer.selection.layer", 5)
 
 
@@ -177,6 +213,7 @@ def test_ten_more_runs_of_a_cell_leave_as_many_models_as_one(live):
     live.page.wait_for_function(
         "([s, n]) => document.querySelectorAll(s).length === n", arg=[f"{OUTPUT} .aw-root", roots]
     )
+    live.drawn(3)
     assert live.lab.ask(count) == [list(pair) for pair in before]
     live.plot(1).focus()
     live.page.keyboard.press("ArrowDown")
@@ -207,19 +244,23 @@ def test_link_joins_a_view_that_is_on_the_page(live):
 
 
 def test_views_follow_the_theme(live, shots):
+    look = """s => {
+      const root = document.querySelector(s);
+      return `${root.dataset.awTheme} ${getComputedStyle(root).color}`;
+    }"""
+    root = f"{OUTPUT} .aw-root"
+    light = live.page.evaluate(look, root)
+    theme, ink = light.split(" ", 1)
+    assert theme == "light"
     live.lab.command("apputils:change-theme", theme="JupyterLab Dark")
     live.page.wait_for_function(
-        "s => document.querySelector(s).dataset.awTheme === 'dark'", arg=f"{OUTPUT} .aw-root"
+        f"([s, ink]) => {{ const now = ({look})(s); return now.startsWith('dark') && !now.endsWith(ink); }}",
+        arg=[root, ink],
     )
-    live.page.wait_for_timeout(300)
-    ink = "s => getComputedStyle(document.querySelector(s)).color"
-    dark = live.page.evaluate(ink, f"{OUTPUT} .aw-root")
+    settle(live.page)
     live.page.screenshot(path=shots / "lab-dark.png")
     live.lab.command("apputils:change-theme", theme="JupyterLab Light")
-    live.page.wait_for_function(
-        "s => document.querySelector(s).dataset.awTheme === 'light'", arg=f"{OUTPUT} .aw-root"
-    )
-    assert live.page.evaluate(ink, f"{OUTPUT} .aw-root") != dark
+    live.page.wait_for_function(f"([s, light]) => ({look})(s) === light", arg=[root, light])
 
 
 def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
@@ -245,27 +286,31 @@ def test_large_maps_come_tile_by_tile(lab):
     large.page.keyboard.press("End")
     large.heatmap(0).get_by_text(re.compile(r"layer 5 \(0–5\)")).wait_for()
     large.heatmap(0).get_by_role("button", name="whole map").click()
+    large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for()
     large.page.mouse.move(0, 0)
-    large.page.wait_for_timeout(300)
+    settle(large.page)
     large.hover(0, 50, 60)
     exact = lab.ask("float(numbers[5, 0, 50, 60])")
     assert number(large.readout(0)) == pytest.approx(exact, abs=0.003)
-    sent: list = []
-    while sent != (asked := lab.ask("asked")):  # neighbours are fetched ahead
-        sent = asked
-        large.page.wait_for_timeout(500)
-    assert ["tile", 5, 0] in sent
+    large.until_exact(0)
+    lab.until(
+        "['tile', 5, 0] in asked and ['tile', 4, 0] in asked", wanted=True
+    )  # the neighbour is fetched ahead
+    settle(large.page)
+    sent = lab.ask("asked")
     assert len(sent) <= 6
     for key in (10, 90, 150):
         large.hover(0, 20, key)
     # Hovering sends nothing; where the pointer rests, the exact row is fetched, once for all of its cells.
-    assert lab.ask("asked")[len(sent) :] in ([], [["row", 5, 0]])
+    large.until_exact(0)
+    settle(large.page)
+    assert lab.ask("asked")[len(sent) :] == [["row", 5, 0]]
     # A cell that writes to the store and then runs on does not keep the next tile waiting.
-    lab.start("import time; grid = aw.HeadGrid(trace); begun = time.time(); time.sleep(6)")
-    large.page.wait_for_timeout(1500)
-    large.plot(0).focus()
-    large.page.keyboard.press("ArrowRight")
-    large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for(timeout=3000)
+    with busy(lab, "grid = aw.HeadGrid(trace)"):
+        large.plot(0).focus()
+        large.page.keyboard.press("ArrowRight")
+        large.heatmap(0).get_by_text(re.compile(r"head 5\.1")).first.wait_for()
+        large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for()
     assert lab.ask("['tile', 5, 1] in asked")
 
 
@@ -292,5 +337,5 @@ strip""",
         frame = page.locator(f".jp-OutputArea-output:has-text('copy of this {kind}')").frame_locator("iframe")
         frame.locator(f".aw-{name}").first.wait_for()
         assert frame.locator(f".aw-{name}").first.bounding_box()["height"] > 0
-    page.wait_for_timeout(300)
+    settle(page)
     page.screenshot(path=shots / "lab-copies.png")

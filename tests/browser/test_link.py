@@ -8,6 +8,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .settling import settle
+
 STATE = """number => {
   const view = document.querySelectorAll('.aw-view')[number];
   const heads = [...view.querySelectorAll('.aw-toolbar select')].map(list => list.selectedOptions[0]?.text);
@@ -41,23 +43,32 @@ def page(open_page, address):
 
 
 def said(page, number, words):
-    """Wait for a view's readout, and return it."""
+    """Wait for a view's readout, and return it once the page is at rest."""
     page.locator(".aw-footer .aw-readout").nth(number).wait_for(state="attached")
     page.wait_for_function(f"([n, words]) => ({STATE})(n).includes(words)", arg=[number, words])
+    settle(page)
     return page.evaluate(STATE, number)
 
 
 def copied(page, root):
     root.locator(".aw-tools > button").click()
     root.get_by_role("button", name="Copy link").click()
-    root.locator(".aw-tools-said").filter(has_text="Copied").wait_for()
-    told = root.locator(".aw-tools-said").inner_text()
+    told = root.locator(".aw-tools-said").filter(has_text="Copied").inner_text()
     page.keyboard.press("Escape")
     return page.evaluate("navigator.clipboard.readText()"), told
 
 
 def at(page, fragment):
-    page.evaluate("hash => { location.hash = hash }", fragment)
+    """Change the address, and wait until the page has heard of it."""
+    page.evaluate(
+        """hash => new Promise(done => {
+          const before = location.href;
+          addEventListener('hashchange', () => done(), {once: true});
+          location.hash = hash;
+          if (location.href === before) done();
+        })""",
+        fragment,
+    )
 
 
 def test_a_page_opens_where_a_link_says(page, views, open_page, address):
@@ -100,7 +111,7 @@ def test_back_and_the_address_bar_work(page):
     at(page, "layer=2&pin=1,2")
     said(page, 0, "layer 2")
     at(page, "somewhere")  # an anchor moves no view
-    page.wait_for_timeout(100)
+    settle(page)
     assert page.evaluate(STATE, 0) == first
 
 
@@ -114,7 +125,8 @@ def test_what_the_page_lacks_is_said_and_left_out(page):
     assert note.locator("img").count() == 0
     said(page, 0, "head 5")
     at(page, "view=9&layer=1")
-    page.wait_for_function("document.querySelector('.aw-link-note').textContent.includes('view=9')")
+    note.filter(has_text="view=9").wait_for()
+    settle(page)
     assert "layer 0" in page.evaluate(STATE, 0)
     at(page, "")
     note.wait_for(state="detached")
@@ -155,9 +167,8 @@ def test_a_frame_has_no_address_and_copies_python(open_page, views, tmp_path):
     page = open_page(f"{file.as_uri()}#layer=5")
     root = page.frame_locator("iframe")
     root.locator(".aw-tools > button").click()
-    assert (
-        "layer 2" in root.locator(".aw-heatmap").first.inner_text()
-    )  # the address of the notebook is not ours
+    # The address of the notebook is not ours.
+    root.locator(".aw-heatmap", has_text=re.compile("layer 2")).first.wait_for()
     root.get_by_role("button", name="Copy link").click()
     told = root.locator(".aw-tools-said")
     told.filter(has_text="Python").wait_for()
@@ -185,11 +196,14 @@ def test_a_notebook_copies_a_line_that_opens_the_same_view(lab):
     address = page.url
     lab.do("place = dict(method='rollout', unit='word', layer=3, head=5, pins=[(3, 1), (2, 2)], span=(1, 3))")
     lab.do("selection = aw.Heatmap(trace).at(**place).selection; wanted = repr(selection)")
-    root.locator(".aw-readout").filter(has_text="pinned").first.wait_for()
+    readouts = root.locator(".aw-footer .aw-readout")
+    readouts.filter(has_text="pinned").first.wait_for()
+    settle(page)  # the other parts of the place have arrived, too
     code, told = copied(page, root)
     assert "a line of Python" in told
     assert re.fullmatch(r"aw\.Explorer\(trace, index_base=1\)\.at\(method='rollout', unit='word', .*\)", code)
-    readout = root.locator(".aw-footer .aw-readout").first.inner_text()
+    readout = readouts.first.inner_text()
+    print(repr(readout))
     lab.do("selection.clear(); selection.layer, selection.head, selection.method = 0, 0, 'attention'")
     lab.page.evaluate(
         "code => { const cells = window.jupyterapp.shell.currentWidget.content.widgets;"
@@ -199,7 +213,9 @@ def test_a_notebook_copies_a_line_that_opens_the_same_view(lab):
     lab.run_cell(1)
     page.locator(".aw-root.aw-explorer").nth(1).locator(".aw-heatmap .aw-cells").wait_for(timeout=30_000)
     lab.until("repr(selection)", lab.ask("wanted"))
-    again = page.locator(".aw-root.aw-explorer").nth(1).locator(".aw-footer .aw-readout").first
-    again.filter(has_text="pinned").wait_for()
-    assert again.inner_text() == readout
+    page.wait_for_function(
+        "text => document.querySelectorAll('.aw-root.aw-explorer')[1]"
+        ".querySelector('.aw-footer .aw-readout').innerText === text",
+        arg=readout,
+    )
     assert page.url == address

@@ -8,6 +8,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .settling import settle
+
 NASTY = "<img src=x onerror='window.hacked=1'>"
 
 
@@ -31,6 +33,10 @@ def page(open_page, tmp_path, traced):
     return live_page(open_page, tmp_path / "live.html", views)
 
 
+# All tokens of the page, without the space around them.
+WRITTEN = "[...document.querySelectorAll('.aw-tok')].map(one => one.innerText.trim()).join('')"
+
+
 def write(page, text):
     """Type a text and show it."""
     field = page.get_by_label("your own text")
@@ -50,8 +56,9 @@ def test_a_typed_text_is_shown_in_all_views(page, traced):
     for place in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
         found = page.locator(place).get_by_text(re.compile(r"^c\b"))
         found.filter(visible=True).first.wait_for()
-    tokens = [one.inner_text().strip() for one in page.locator(".aw-tok").all()]
-    assert "".join(tokens).count("abcdabcdab") == 2  # in the Explorer and in the strip
+    page.wait_for_function(
+        f"() => {WRITTEN}.split('abcdabcdab').length === 3"
+    )  # in the Explorer and in the strip
     page.get_by_label("back to “fadebcfadeb”").click()
     page.locator(".aw-tok", has_text="f").first.wait_for()
 
@@ -94,8 +101,8 @@ def test_without_the_decoy_nothing_changes_and_without_the_first_head_all_are_eq
     knock(page, 1)
     compared = page.locator(".aw-explorer .aw-chips[data-compared]")
     compared.wait_for()
-    assert page.locator(".aw-explorer .aw-active").inner_text().startswith("head 0.1")
-    page.wait_for_timeout(300)
+    page.locator(".aw-explorer .aw-active", has_text=re.compile(r"^\s*head 0\.1")).wait_for()
+    settle(page)
     assert max(shares_of(page)) > 99
     page.keyboard.press("k")  # and back
     knock(page, 0)
@@ -148,14 +155,17 @@ def test_a_generating_model_continues_and_stops(open_page, tmp_path):
         }"""
     )
     page.get_by_role("button", name="Continue").wait_for()
-    page.wait_for_timeout(400)
+    settle(page)
     written = field.input_value()
     assert written.startswith("Alice was")
     assert len(written) < len("Alice was") + 48
-    page.wait_for_timeout(400)
+    # The views show it after the pause in which the next tokens would be written.
+    page.wait_for_function(
+        f"text => {WRITTEN}.replace(/\\W/g, '').toLowerCase().includes(text)",
+        arg=re.sub(r"\W", "", written).lower(),
+    )
+    settle(page)
     assert field.input_value() == written
-    tokens = "".join(page.locator(".aw-tok").all_inner_texts())
-    assert re.sub(r"\W", "", written).lower() in re.sub(r"\W", "", tokens).lower()
 
 
 @pytest.mark.parametrize("width", [480, 760, 1200])
@@ -165,5 +175,6 @@ def test_it_fits_the_window(open_page, tmp_path, shots, width, scheme):
     trace = aw.trace(model, tokenizer, "Alice was beginning to get very tired.")
     path, views = tmp_path / "live.html", [aw.Explorer(trace), aw.Predictions(trace)]
     page = live_page(open_page, path, views, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    settle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / f"live-{width}-{scheme}.png", full_page=True)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from .lab import choose, number, place
+from .test_lab import busy
 
 CELLS = (
     """import attnwidgets as aw
@@ -133,23 +134,23 @@ def test_the_keyboard_chooses_and_layers_are_computed_when_they_are_opened(menu)
 
 
 def test_what_is_chosen_while_a_cell_runs_waits_for_it(menu):
-    menu.lab.start("import time; busy = True; time.sleep(3); busy = False")
-    menu.choose("alti")
-    menu.work.get_by_text("waits for the running cell").wait_for(timeout=2500)
-    menu.shot("waits")
-    assert menu.root.locator(".aw-heatmap .aw-title").inner_text() == "attention"
+    with busy(menu.lab, "busy = True", "busy = False"):
+        menu.choose("alti")
+        menu.work.get_by_text("waits for the running cell").wait_for()
+        menu.shot("waits")
+        assert menu.root.locator(".aw-heatmap .aw-title").inner_text() == "attention"
     menu.shows("ALTI")
     ran = menu.lab.ask("ran")
     assert ran
     assert {tuple(state) for state in ran} == {(False, "MainThread")}
     assert menu.computed("alti") == [0]
-    assert not menu.work.is_visible()
+    menu.work.wait_for(state="hidden")
 
 
 def test_an_asynchronous_cell_keeps_the_model_to_itself(menu):
-    menu.lab.start("import asyncio\nbusy = True\nawait asyncio.sleep(3)\nbusy = False")
-    menu.choose("globenc")
-    menu.work.get_by_text("waits for the running cell").wait_for(timeout=2500)
+    with busy(menu.lab, "busy = True", "busy = False", pause="await asyncio.sleep"):
+        menu.choose("globenc")
+        menu.work.get_by_text("waits for the running cell").wait_for()
     menu.shows("GlobEnc")
     assert {tuple(state) for state in menu.lab.ask("ran")} == {(False, "MainThread")}
 

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from .lab import choose
+from .settling import settle
 
 CELLS = (
     """import attnwidgets as aw
@@ -45,7 +46,9 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     page = open_page(page_file.as_uri())
     heatmaps, readouts = page.locator(".aw-heatmap"), page.locator(".aw-footer > .aw-readout")
     page.wait_for_function("() => document.querySelectorAll('.aw-heatmap').length === 2", timeout=60_000)
-    page.wait_for_timeout(300)
+    for name in ("neuron .aw-neuron-key", "compare canvas"):
+        page.locator(f".aw-{name}").first.wait_for(state="attached")
+    settle(page)
     assert page.evaluate(
         "() => [...document.querySelectorAll('.jp-OutputArea-output')]"
         ".every(e => e.scrollHeight <= e.clientHeight + 1)"
@@ -56,14 +59,14 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
     plot = heatmaps.nth(1).locator(".aw-plot")
     plot.scroll_into_view_if_needed()
     plot.hover()
-    assert "≈" in readouts.nth(1).inner_text()
-    assert "≈" in readouts.nth(0).inner_text()  # linked hover
+    for nth in (1, 0):  # linked hover
+        readouts.nth(nth).filter(has_text="≈").wait_for()
     plot.focus()
     page.keyboard.press("ArrowDown")
     page.wait_for_function("() => document.querySelector('input[aria-label=layer]').value === '4'")
     plot.click()
     page.mouse.move(1, 1)
-    assert re.search(r"\d\.\d", readouts.nth(0).inner_text())
+    readouts.nth(0).filter(has_text=re.compile(r"\d\.\d")).wait_for()
     # Nobody makes what was not made: after a while the menu says so.
     choose(page, "method", "value zeroing")
     page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()
@@ -74,12 +77,14 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
 
 
 def test_views_that_ask_their_kernel_open_with_what_they_ask(page_file, open_page):
-    page = open_page(page_file.as_uri())
+    page = open_page()
+    page.clock.install()
+    page.goto(page_file.as_uri())
     page.locator(".aw-neuron").wait_for(timeout=60_000)
     # The number of the step "softmax" is that of the row; every pair of methods has its agreement.
     page.locator(".aw-neuron").get_by_text(re.compile(r"e\^\(.* = 0\.\d+")).wait_for()
     page.locator(".aw-compare").get_by_text(re.compile("Spearman's rank correlation")).wait_for()
-    page.wait_for_timeout(9000)  # as long as a question would wait
+    page.clock.run_for(9000)  # as long as a question would wait
     for name in ("neuron", "compare"):
         assert page.locator(f".aw-{name}").get_by_text("No answer").count() == 0
 

@@ -9,6 +9,8 @@ import attnwidgets as aw
 from attnwidgets.explanations.mixing.attention_row import attention_row
 from attnwidgets.views.base.opening import last_content
 
+from .settling import settle
+
 TOKENS = ["the", "cat", "<b>sat</b>", "\u202eon", "מחצלת", "."]
 
 
@@ -103,7 +105,7 @@ def test_steps_are_walked_with_keys_and_buttons(neuron, motion):
     root.get_by_role("button", name="next step").click()
     assert chosen.inner_text().startswith("scaled")
     root.locator(".aw-segment", has_text="masked").click()
-    page.wait_for_timeout(400)
+    settle(page)
     assert root.locator(".aw-neuron-key:visible").last.inner_text().split() == [".", "masked"]
     assert "5 of 6 keys" in root.locator(".aw-neuron-formula").inner_text()
     colours = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"

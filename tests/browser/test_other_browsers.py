@@ -14,6 +14,7 @@ from attnwidgets.intervene.preview import preview
 
 from .checks import BLANK, CLIPPED, OVERLAPS
 from .lab import Lab, number, place
+from .settling import settle
 from .webdriver import BROWSERS, Page, missing
 
 OUTSIDE = """() => performance.getEntriesByType("resource").map(({ name }) => name)
@@ -91,8 +92,8 @@ def at(gallery_page):
 @pytest.mark.parametrize("width", [1200, 760, 520])
 def test_the_gallery_is_in_order(page, width, shots):
     page.set_viewport_size(width, 900)
-    page.wait_for_timeout(300)
     page.evaluate("scrollTo(0, 0)")
+    settle(page)
     page.screenshot(shots / f"gallery-{page.browser.name}-{page.scheme}-{width}.png")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     assert page.evaluate(OVERLAPS) == []
@@ -194,7 +195,9 @@ def test_a_typed_word_is_found(page, at):
     page.focus(f"{view} .aw-tok")
     page.keyboard.press("/")
     page.keyboard.type("dull")
-    assert page.inner_text(f"{view} .aw-find output") == "1 of 1"
+    page.wait_for_function(
+        "s => document.querySelector(s).innerText === '1 of 1'", arg=f"{view} .aw-find output"
+    )
     page.keyboard.press("Escape")
 
 
@@ -293,7 +296,10 @@ def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, 
     page = live.page
     live.do("explorer.selection.layer = 3; explorer.selection.head = 2")
     live.until("[explorer.selection.layer, explorer.selection.head]", [3, 2])
-    page.wait_for_timeout(300)
+    page.wait_for_function(
+        "s => /^\\s*head 3\\.2/.test(document.querySelector(s).innerText)",
+        arg=f"{OUTPUT} .aw-explorer .aw-active",
+    )
     page.focus(f"{OUTPUT} .aw-grid-plot")
     page.keyboard.press("k")
     out = {"kind": "ablate", "stack": "self", "layer": 3, "head": 2, "how": "zero"}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from tests.browser.settling import settle
 from tests.browser.test_gallery import CLIPPED
 from tests.sae import made
 from tests.views.every import every_view, make
@@ -98,6 +99,14 @@ OUTSIDE = """() => [...document.querySelectorAll(
   }).map((el) => `${el.closest(".aw-root").className}: ${el.className}`)"""
 
 
+# Every view is drawn, as far as it can be without a kernel.
+DRAWN = """() => {
+  const places = [...document.querySelectorAll(".aw-view")];
+  return places.every((place) => place.querySelector(".aw-root > *"))
+    && !document.querySelector(".aw-view [aria-busy=true]");
+}"""
+
+
 @pytest.fixture
 def views(minilm):
     def given():
@@ -107,6 +116,19 @@ def views(minilm):
     sae = made.sae(d_in=384, site="blocks.3.hook_resid_post")
     steered = aw.SteerView(aw.trace(*minilm, "the cat sat"), sae, maximum=3)
     return [steered if name == "SteerView" else make(name, given) for name in every_view()]
+
+
+@pytest.fixture
+def all_of(page_of, views):
+    """Open a page of all views, and wait until it is at rest."""
+
+    def make(**options):
+        page = page_of(*views, **options)
+        page.wait_for_function(DRAWN)
+        settle(page)
+        return page
+
+    return make
 
 
 def tabbed(page):
@@ -140,9 +162,8 @@ def goes_back(one, two):
 
 
 @pytest.mark.parametrize("width", [1200, 480])
-def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(page_of, views, width):
-    page = page_of(*views, viewport={"width": width, "height": 900}, forced_colors="active")
-    page.wait_for_timeout(1500)
+def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(all_of, views, width):
+    page = all_of(viewport={"width": width, "height": 900}, forced_colors="active")
     places = tabbed(page)
     assert {place["view"] for place in places} == set(range(len(views)))
     assert [place["name"] for place in places if not place["seen"]] == []
@@ -151,21 +172,19 @@ def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(page_of, views, w
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_of_the_reader_hide_no_text_no_bar_and_no_choice(page_of, views, scheme):
-    page = page_of(*views, color_scheme=scheme)
-    page.wait_for_timeout(1500)
+def test_colours_of_the_reader_hide_no_text_no_bar_and_no_choice(all_of, scheme):
+    page = all_of(color_scheme=scheme)
     bars = page.evaluate(BARS)
     page.emulate_media(forced_colors="active")
-    page.wait_for_timeout(300)
+    settle(page)
     assert len(bars) > 5
     assert set(bars) - set(page.evaluate(BARS)) == set()
     assert page.evaluate(INVISIBLE) == []
     assert page.evaluate(ALIKE) == []
 
 
-def test_at_200_percent_nothing_is_cut_off(page_of, views):
-    page = page_of(*views, viewport={"width": 600, "height": 450}, device_scale_factor=2)
-    page.wait_for_timeout(1500)
+def test_at_200_percent_nothing_is_cut_off(all_of):
+    page = all_of(viewport={"width": 600, "height": 450}, device_scale_factor=2)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     assert page.evaluate(CLIPPED) == []
     assert page.evaluate(OUTSIDE) == []

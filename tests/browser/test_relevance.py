@@ -7,6 +7,7 @@ import pytest
 import attnwidgets as aw
 
 from .lab import choose
+from .settling import settle
 
 TEXT = "I did not like the film, but the ending was wonderful."
 CELLS = (
@@ -181,11 +182,11 @@ def test_a_click_on_a_layer_leaves_the_plot_where_it_is_in_any_font(page_of_it, 
         page.add_style_tag(content=f".aw-root {{ letter-spacing: {em}em }}")
         for width in (340, 480, 640, 900, 1200):
             page.set_viewport_size({"width": width, "height": 1600})
-            page.wait_for_timeout(100)
+            settle(page)
             box = plot.bounding_box()
             for row in (0, 3, 6, 6):  # the second click on a layer goes back to the input
                 plot.click(position={"x": box["width"] / 2, "y": (row + 0.5) * box["height"] / 7})
-                page.wait_for_timeout(30)
+                settle(page)
                 if plot.bounding_box() != box:
                     moves[em, width, row] = (box, plot.bounding_box())
     assert not moves

@@ -12,6 +12,7 @@ from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 
 from .lab import choose, switch
+from .settling import settle
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +82,15 @@ def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
     half = page.locator(".aw-removal-control output").inner_text()
     assert not half.startswith(("0 of", "1 of"))
     step(page, "Home")
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
     page.get_by_role("button", name="play").click()
-    page.wait_for_function("() => document.querySelector('.aw-removal-control input').value === '2'")
+    page.clock.run_for(1000)
+    said = page.locator(".aw-removal-control output")
+    assert said.inner_text().startswith("2 of")
     page.get_by_role("button", name="pause").click()
-    at = page.locator(".aw-removal-control output").inner_text()
-    page.wait_for_timeout(600)
-    assert page.locator(".aw-removal-control output").inner_text() == at
+    page.clock.run_for(2000)
+    assert said.inner_text().startswith("2 of")
 
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 340, "height": 800}}], indirect=True)
@@ -147,7 +151,8 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
     choose(page, "other panels", "in words")
     page.locator("input[aria-label=layer]").first.focus()
     page.keyboard.press("End")
-    page.wait_for_timeout(300)
+    page.locator(".aw-explorer .aw-heatmap", has_text=re.compile("layer [1-9]")).first.wait_for()
+    settle(page)
     assert "layer 0" in place.text_content()
     choose(page, "other panels", "what if tokens were removed")
     panel.get_by_text("not in this file; it needs a running kernel").wait_for()  # asked now, and not held

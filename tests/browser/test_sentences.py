@@ -8,6 +8,7 @@ import pytest
 import attnwidgets as aw
 
 from .checks import BLANK, CLIPPED, OVERLAPS
+from .settling import settle
 
 SENTENCES = ["One is here.", "Two was there.", "Three reads one.", "Four."]
 VALUES = np.array([[0, 0, 0, 0], [3, 0, 0, 0], [2, 1, 0, 0], [0.5, 0, 4, 0]], dtype=np.float32)
@@ -112,7 +113,7 @@ def test_it_fits_at_any_width_whatever_the_text_is(page_of, count):
     page.locator(".aw-sentence-arc").first.wait_for(state="attached")
     for width in (480, 760, 1200):
         page.set_viewport_size({"width": width + 48, "height": 900})
-        page.wait_for_timeout(200)
+        settle(page)
         assert page.locator(".aw-sentences").bounding_box()["height"] == 500
         for check in (BLANK, CLIPPED, OVERLAPS):
             assert page.evaluate(check) == []

@@ -17,6 +17,7 @@ import pytest
 from tests.sphinx.site import NASTY, attention, broken_links, build
 
 from .checks import BLANK
+from .settling import settle
 
 PAGE = """# Two views
 
@@ -87,11 +88,16 @@ def site(tmp_path_factory, kernel_environment):
 def opened(open_page, address, **options):
     """Open a page and wait until every view is drawn."""
     page = open_page(address, **options)
-    places = page.locator(".aw-view")
-    for place in places.all():
-        place.locator(".aw-root > *").first.wait_for(state="attached")
-    page.wait_for_timeout(400)
+    drawn(page)
     return page
+
+
+def drawn(page):
+    """Wait until every view of a page is drawn."""
+    for place in page.locator(".aw-view").all():
+        place.locator(".aw-root > *").first.wait_for(state="attached")
+    page.wait_for_function("() => !document.querySelector('.aw-view [aria-busy=true]')")
+    settle(page)
 
 
 def check_pages(open_page, folder):
@@ -103,10 +109,7 @@ def check_pages(open_page, folder):
         page.on("requestfailed", lambda request, to=faults: to.append(request.url))
         page.on("request", lambda request, to=used: to.add(request.url))
         page.goto(file.as_uri())
-        for place in page.locator(".aw-view").all():
-            place.locator(".aw-root > *").first.wait_for(state="attached")
-        if page.locator(".aw-view").count():
-            page.wait_for_timeout(800)
+        drawn(page)
         name = str(file.relative_to(folder))
         assert faults == [], name
         assert page.evaluate(BLANK) == [], name
@@ -132,7 +135,7 @@ def test_a_pin_in_one_view_is_seen_in_the_other(site, open_page, shots):
     plot = page.locator(".aw-heatmap .aw-plot").first
     plot.click(position={"x": 12, "y": 12})
     page.mouse.move(1, 1)
-    assert "the" in strip.locator(".aw-footer .aw-readout").inner_text()
+    strip.locator(".aw-footer .aw-readout").filter(has_text="the").wait_for()
     assert strip.inner_text() != before
     plot.focus()
     page.keyboard.press("ArrowUp")
@@ -182,7 +185,7 @@ def test_views_follow_the_theme_s_switch(site, open_page):
             break
     page.wait_for_function("() => document.querySelector('.aw-root').dataset.awTheme === 'dark'")
     assert page.evaluate(look) == ["dark", True]
-    page.wait_for_timeout(300)
+    settle(page)
     assert picture.screenshot() != before
 
 
@@ -220,7 +223,7 @@ def test_a_policy_without_eval_and_inline_scripts_is_enough(tmp_path, open_page)
         page.on("console", lambda said: refused.append(said.text) if "Security Policy" in said.text else None)
         page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
         page.locator(".aw-explorer .aw-plot canvas").first.wait_for()
-        page.wait_for_timeout(500)
+        drawn(page)
         assert page.evaluate(BLANK) == []
     finally:
         server.shutdown()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import attnwidgets as aw
-from tests.browser.lab import place, shares
+from tests.browser.lab import number, place, shares
 
 TEXT, OTHER = "fadebcfadeb", "gabhgab"
 CELLS = (
@@ -48,17 +48,15 @@ def reads(live, text):
 
 def value_at(live, tokens, query, key):
     """What the linked map says of a cell; the first token stands apart."""
-    plot = live.locator(".aw-root.aw-heatmap .aw-plot").last
+    view = live.locator(".aw-root.aw-heatmap").last
+    plot = view.locator(".aw-plot[aria-busy=false]")
+    plot.wait_for()
     shown = list(range(1, len(tokens)))
     box = plot.bounding_box()
     live.mouse.move(0, 0)
     plot.hover(position=place(box, query, key, shown))
-    live.wait_for_timeout(500)
-    return float(
-        re.findall(r"[=≈<] ?([\d.e-]+)", live.locator(".aw-root.aw-heatmap .aw-readout").last.inner_text())[
-            -1
-        ]
-    )
+    # The exact row is computed where the pointer rests.
+    return number(view.locator(".aw-readout").filter(has_text=re.compile(r" = [\d.]+")).inner_text())
 
 
 def test_the_browser_asks_for_the_model_once_views_are_drawn(live, lab, trace):
@@ -101,9 +99,8 @@ def test_another_text_is_typed_without_a_kernel(live, shots):
     other = aw.trace(*aw.zoo.induction(), OTHER)
     exact = aw.attention(other).value(7, 4, layer=1, head=0)
     assert value_at(live, other.tokens, 7, 4) == pytest.approx(exact, abs=2e-3)
-    chip = explorer(live).locator(".aw-chips .aw-chip").first.inner_text()
-    best = other.predictions()[0]
-    assert chip.split()[0] == best.label
+    best = other.predictions()[0].label
+    explorer(live).locator(".aw-chips .aw-chip").first.filter(has_text=re.compile(rf"^\s*{best}\b")).wait_for()
     live.screenshot(path=shots / "stand-in-text.png")
     live.get_by_role("button", name="back to").click()
     reads(live, TEXT)

@@ -10,6 +10,7 @@ import pytest
 import attnwidgets as aw
 
 from .lab import choose, number, place
+from .settling import settle
 
 NASTY = [
     "</script><script>window.hacked=1</script>",
@@ -28,6 +29,13 @@ def explorer(minilm, sentence):
     return aw.Explorer(trace, layer=2, head=1)
 
 
+def drawn(page):
+    """Wait until the first map is drawn and the page is at rest."""
+    page.locator(".aw-heatmap .aw-plot[aria-busy=false]").first.wait_for()
+    settle(page)
+    return page
+
+
 def cell(heatmap, query, key, shown):
     """Page position of a cell of a heatmap of these elements."""
     box = heatmap.locator(".aw-plot").first.bounding_box()
@@ -37,7 +45,7 @@ def cell(heatmap, query, key, shown):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
-    page = page_of(explorer, color_scheme=scheme)
+    page = drawn(page_of(explorer, color_scheme=scheme))
     assert (
         page.locator(".aw-heatmap .aw-plot canvas").first.evaluate(
             "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
@@ -51,7 +59,7 @@ def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
 
 
 def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
-    page = page_of(explorer)
+    page = drawn(page_of(explorer))
     heatmap = page.locator(".aw-heatmap")
     # [CLS] and [SEP] stand apart.
     shown = range(1, len(explorer.store.header["axes"]["token"]["labels"]) - 1)
@@ -70,7 +78,7 @@ def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
 
 
 def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
-    page = page_of(explorer)
+    page = drawn(page_of(explorer))
     plot = page.locator(".aw-heatmap .aw-plot").first
     slider = page.locator("input[aria-label=layer]").first
     assert slider.input_value() == "2"
@@ -80,10 +88,11 @@ def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
     slider.focus()
     page.keyboard.press("Home")
     assert slider.input_value() == "0"
+    page.locator(".aw-heatmap .aw-where").filter(has_text="layer 0").wait_for()
 
 
 def test_units_and_methods_change_in_the_page(explorer, page_of):
-    page = page_of(explorer)
+    page = drawn(page_of(explorer))
     heatmap = page.locator(".aw-heatmap")
     page.get_by_text("words", exact=True).first.click()
     heatmap.get_by_text("electroencephalographer").first.wait_for()
@@ -96,10 +105,11 @@ def test_units_and_methods_change_in_the_page(explorer, page_of):
 def test_linked_views_share_a_pin_and_others_do_not(page_of):
     numbers = np.random.default_rng(0).dirichlet(np.ones(6), (2, 2, 6))
     one, two = (aw.from_attentions(numbers, list("abcdef")) for _ in range(2))
-    page = page_of(aw.Heatmap(one), aw.Heatmap(aw.rollout(one)), aw.Heatmap(two))
+    page = drawn(page_of(aw.Heatmap(one), aw.Heatmap(aw.rollout(one)), aw.Heatmap(two)))
     plots = [page.locator(".aw-heatmap").nth(i) for i in range(3)]
     plots[0].scroll_into_view_if_needed()
     page.mouse.click(*cell(plots[0], 2, 4, range(6)))
+    settle(page)
     said = [plot.locator(".aw-readout").inner_text() for plot in plots]
     assert "click to pin" not in said[1]
     assert "click to pin" in said[2]
@@ -109,9 +119,10 @@ def test_linked_views_share_a_pin_and_others_do_not(page_of):
 def test_nothing_in_a_token_runs(page_of, view):
     numbers = np.full((1, 2, len(NASTY), len(NASTY)), 1 / len(NASTY), dtype=np.float32)
     page = page_of(getattr(aw, view)(aw.from_attentions(numbers, NASTY), title=NASTY[0]))
+    settle(page)
     for plot in page.locator(".aw-plot:visible, .aw-tok:visible").all()[:8]:
         plot.hover(force=True)
-    page.wait_for_timeout(200)
+    settle(page)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img, main script, main svg[onload]").count() == 0
     if view in {"Explorer", "TokenStrip"}:
@@ -132,6 +143,7 @@ def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     page.keyboard.press("End")
     page.locator(".aw-heatmap").get_by_text(re.compile("not in this file")).first.wait_for()
     page.keyboard.press("Home")  # and what is there still works
+    drawn(page)
     page.mouse.move(*cell(page.locator(".aw-heatmap"), 5, 5, range(160)))
     assert "≈" in page.locator(".aw-readout").inner_text()
 
@@ -198,8 +210,8 @@ def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
         aw.TokenStrip(scores),
         viewport={"width": width, "height": 800},
     )
-    page.locator(".aw-plot canvas").first.wait_for(timeout=5000)
-    page.wait_for_timeout(300)
+    page.locator(".aw-root").nth(4).wait_for()
+    drawn(page)
     assert page.locator(".aw-root").count() == 5
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.screenshot(path=shots / f"all-{width}.png", full_page=True)
@@ -247,10 +259,12 @@ def test_nothing_is_unpacked_before_it_is_looked_at(minilm, sentence, open_page,
     page.goto(address)
     plot = page.locator(".aw-headgrid .aw-plot[aria-busy=false]")
     plot.wait_for()
-    page.wait_for_timeout(1000)
+    drawn(page)
     first = page.evaluate("inflated")
+    print(first)
     cells = {unit: 72 * (len(explorer.store.header["axes"][unit]["labels"]) - 2) ** 2 for unit in UNITS}
     assert cells["token"] < first[0] < cells["token"] + cells["word"]  # thumbnails without [CLS] and [SEP]
+    assert cells["word"] not in first
     page.get_by_text("words", exact=True).first.click()
     page.wait_for_function("length => inflated.includes(length)", arg=cells["word"])
     plot.wait_for()

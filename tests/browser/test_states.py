@@ -9,6 +9,7 @@ import attnwidgets as aw
 from tests.sae import made
 from tests.views.every import every_view, make
 
+from .settling import settle
 from .stage import play
 
 WAITS = 600  # milliseconds until what takes long is said
@@ -43,8 +44,17 @@ def made_view(minilm):
 @pytest.fixture
 def stage(open_page):
     page = open_page(viewport={"width": 776, "height": 700})
-    page.clock.install()
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
     return page
+
+
+def after(stage, milliseconds):
+    """Let time pass in the page, and then the frames that this asks for."""
+    stage.clock.run_for(milliseconds)
+    for _ in range(2):
+        settle(stage)  # what observes sizes answers
+        stage.clock.run_for(50)
 
 
 def seen(root):
@@ -65,8 +75,7 @@ def test_the_height_is_the_same_whatever_the_kernel_does(stage, made_view, shots
         ("silent", True, GONE),
     ):
         root = play(stage, view, kernel, cold=cold)
-        stage.clock.run_for(later)
-        stage.wait_for_timeout(50)
+        after(stage, later)
         heights[kernel, cold, later], fits = seen(root)
         assert fits, (kernel, later)
         stage.screenshot(path=shots / f"state-{name}-{kernel}-{later}.png")
@@ -82,8 +91,7 @@ def test_a_skeleton_of_the_height_stands_there_until_the_code_comes(stage, made_
     skeleton = stage.locator("p").bounding_box()["height"]
     assert stage.locator(".aw-root").count() == 0
     stage.evaluate("come()")
-    stage.clock.run_for(WAITS)
-    stage.wait_for_timeout(50)
+    after(stage, WAITS)
     assert stage.locator("p[style]").count() == 0
     assert stage.locator(".aw-root").bounding_box()["height"] == pytest.approx(
         skeleton, abs=NEAR.get(name, 0)
@@ -94,44 +102,44 @@ def test_a_skeleton_of_the_height_stands_there_until_the_code_comes(stage, made_
 def test_what_is_missing_is_said_and_can_be_tried_again(stage, made_view, name):
     view = made_view(name)
     root = play(stage, view, "works")
-    stage.clock.run_for(WAITS)
+    after(stage, WAITS)
     veil = root.locator("> .aw-body > .aw-veil")
     assert "value zeroing: layers" in veil.inner_text()
     assert "3 of 6" in veil.inner_text()
     assert veil.get_by_role("progressbar").get_attribute("value") == "3"
     root = play(stage, view, "refuses")
-    stage.clock.run_for(WAITS)
+    after(stage, WAITS)
     alert = root.locator("> .aw-body > .aw-veil").get_by_role("alert")
     assert "no memory is left" in alert.inner_text()
     assert root.locator(".aw-hint:visible").count() == 0  # there is nothing to try
     stage.evaluate("window.kernel = 'works'; sent.length = 0")
     alert.get_by_role("button", name="Retry").click()
-    stage.clock.run_for(WAITS)
+    after(stage, WAITS)
     assert stage.evaluate("sent.length") > 0
     assert "3 of 6" in root.locator("> .aw-body > .aw-veil").inner_text()
 
 
 def test_a_lost_kernel_leaves_the_picture_and_is_said_in_the_footer(stage, made_view):
     root = play(stage, made_view("Heatmap"), cold=False)
-    stage.clock.run_for(WAITS)
+    after(stage, WAITS)
     root.locator(".aw-plot").click()  # the exact row is requested
-    stage.clock.run_for(GONE)
+    after(stage, GONE)
     note = root.locator("> .aw-footer > .aw-status")
     assert note.inner_text().startswith("No answer from a kernel")
     assert "What is loaded still works" in note.get_attribute("title")
     assert root.locator("canvas").first.is_visible()
     assert root.locator(".aw-veil:visible").count() == 0
     stage.evaluate("window.kernel = 'works'")
-    stage.clock.run_for(GONE)  # a ping is answered
+    after(stage, GONE)  # a ping is answered
     assert note.inner_text() == ""
 
 
 def test_a_request_that_a_busy_kernel_lost_is_sent_again_when_it_is_back(stage, made_view):
     root = play(stage, made_view("CompareView"))
-    stage.clock.run_for(GONE)
+    after(stage, GONE)
     assert "No answer" in root.get_by_role("alert").inner_text()
     stage.evaluate("window.kernel = 'works'; sent.length = 0")
-    stage.clock.run_for(GONE)
+    after(stage, GONE)
     assert "strips" in stage.evaluate("sent.map(({ topic }) => topic)")
     assert "3 of 6" in root.locator(".aw-veil").inner_text()
 
@@ -139,13 +147,14 @@ def test_a_request_that_a_busy_kernel_lost_is_sent_again_when_it_is_back(stage, 
 def test_controls_that_need_the_kernel_do_nothing_without_it_and_say_why(stage, made_view):
     root = play(stage, made_view("SteerView"))
     strength = root.get_by_role("group", name="strength")
-    stage.clock.run_for(GONE)
+    after(stage, GONE)
     assert strength.get_attribute("aria-disabled") == "true"
     assert "No answer" in strength.get_attribute("aria-description")
     before = strength.inner_text()
     strength.get_by_role("button", name="stronger").click(force=True)
     strength.get_by_role("slider").focus()
     stage.keyboard.press("ArrowRight")
+    after(stage, WAITS)
     assert strength.inner_text() == before
 
 
@@ -159,7 +168,7 @@ def test_a_hint_says_what_to_try_until_the_first_click(stage, made_view, name):
     assert 10 < len(hint.inner_text()) <= 50
     root.locator("> .aw-toolbar").click(position={"x": 2, "y": 2})
     stage.mouse.move(0, 0)
-    stage.clock.run_for(WAITS)
+    after(stage, WAITS)
     assert not hint.is_visible()
 
 

@@ -10,12 +10,14 @@ import pytest
 import attnwidgets as aw
 
 from .lab import switch
+from .settling import settle
 
 TEXT = "The doctor met the nurse.\n\nThe electroencephalographer had not come."
 
 
 def painted(page, selector):
-    """Whether the pixels of a canvas are painted, and how many colours it has."""
+    """How many pixels of a canvas are not painted, how many colours it has, and how many pixels."""
+    settle(page)
     return page.locator(selector).first.evaluate(
         """c => {
           const pixels = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
@@ -187,7 +189,7 @@ def test_a_strip_keeps_its_height_and_shows_a_row_at_once(minilm, page_of, width
         lambda: page.locator(".aw-segment", has_text="words").click(),
     ):
         act()
-        page.wait_for_timeout(60)
+        settle(page)
         assert root.bounding_box()["height"] == before
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -203,6 +205,7 @@ def test_predictions_keep_their_height_in_every_panel(page_of, width):
     assert page.locator(".aw-predictions > li").count() == 40
     for name in ("continuations", "surprisal"):
         switch(page, root, "panel", name)
+        settle(page)
         assert root.bounding_box()["height"] == before
     page.locator(".aw-predicted .aw-tok").nth(2).click()
     page.get_by_role("button", name="back to the next token").wait_for()
@@ -220,7 +223,7 @@ def test_of_a_long_text_the_part_in_sight_is_coloured_and_the_rest_when_it_comes
     weights[..., 200] += 0.5
     page = page_of(aw.TokenStrip(aw.from_attentions(weights, [f"token{i}" for i in range(512)])))
     page.wait_for_function(f"() => ({COLOURED})()[0]")
-    page.wait_for_timeout(300)
+    settle(page)
     coloured = page.evaluate(COLOURED)
     assert coloured[-1]  # a long text opens on its query, the last token
     assert not any(coloured[2:4])

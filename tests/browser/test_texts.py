@@ -6,6 +6,9 @@ import pytest
 
 import attnwidgets as aw
 
+from .settling import settle
+from .test_lab import busy
+
 HE, SHE = "He said that he was ill.", "She said that he was ill."
 HOSTILE = "Wait <img src=x onerror=alert(1)> \u202eback & on."
 CELLS = (
@@ -83,7 +86,7 @@ def test_the_chosen_panel_stays_when_the_text_changes(page_of, traces, width):
     panel.wait_for()
     choose(page, "She said")
     reads(page, SHE)
-    page.wait_for_timeout(300)
+    settle(page)
     assert panel.is_visible()
 
 
@@ -117,6 +120,7 @@ def notebook(lab):
 def live(notebook, lab):
     lab.do("explorer.show_text(0)")
     reads(notebook, HE)
+    settle(notebook)
     if notebook.locator(".aw-text-field:visible").count():
         notebook.locator(".aw-text-field").press("Escape")
     notebook.locator(".aw-explorer").scroll_into_view_if_needed()
@@ -195,31 +199,33 @@ def test_a_text_that_is_too_long_says_both_lengths_and_can_be_changed(live, lab)
 
 def test_a_busy_kernel_says_so_and_the_last_text_counts(live, lab):
     count = lab.ask("len(explorer.traces)")
-    lab.start("import time; time.sleep(4)")
-    enter(live, "The first wish.")
-    live.locator(".aw-text-state").get_by_text("waits for the running cell").wait_for()
-    assert live.locator(READING).count() == 1
-    live.locator(".aw-text-field").fill("The second wish.")
-    live.keyboard.press("Enter")
+    with busy(lab):
+        enter(live, "The first wish.")
+        live.locator(".aw-text-state").get_by_text("waits for the running cell").wait_for()
+        assert live.locator(READING).count() == 1
+        live.locator(".aw-text-field").fill("The second wish.")
+        live.keyboard.press("Enter")
     reads(live, "second wish")
     assert lab.ask("[len(explorer.traces), explorer.trace.text]") == [count + 1, "The second wish."]
 
 
 def test_what_waits_can_be_cancelled(live, lab):
     count = lab.ask("len(explorer.traces)")
-    lab.start("import time; time.sleep(3)")
-    enter(live, "Never read.")
-    live.locator(".aw-text-state").get_by_role("button", name="Cancel").click()
+    with busy(lab):
+        enter(live, "Never read.")
+        live.locator(".aw-text-state").get_by_role("button", name="Cancel").click()
     live.locator(".aw-text-state").get_by_text("stopped").wait_for()
     assert lab.ask("[len(explorer.traces), explorer.trace is trace]") == [count, True]
 
 
 def test_a_draft_outlasts_the_text_that_arrives_meanwhile(live, lab):
-    lab.start("import time; time.sleep(2)")
-    enter(live, "This one arrives.")
-    live.locator(".aw-text-state").get_by_text("waits").wait_for()
-    live.locator(".aw-text-field").fill("This one is half typ")
+    with busy(lab):
+        enter(live, "This one arrives.")
+        live.locator(".aw-text-state").get_by_text("waits").wait_for()
+        live.locator(".aw-text-field").fill("This one is half typ")
     lab.until("explorer.trace.text", "This one arrives.")
+    lab.page.locator(".aw-root").nth(1).filter(has_text="arrives").wait_for()
+    settle(live)
     live.wait_for_function("document.querySelector('.aw-text-field')?.value === 'This one is half typ'")
     live.keyboard.type("ed")
     live.keyboard.press("Enter")
@@ -228,8 +234,7 @@ def test_a_draft_outlasts_the_text_that_arrives_meanwhile(live, lab):
 
 def test_without_a_kernel_the_picture_stays_and_says_so(live, lab):
     live.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    live.wait_for_timeout(500)
     enter(live, "Nobody reads this.")
-    live.locator(".aw-text-state").get_by_text("No answer from the kernel").wait_for(timeout=15_000)
+    live.locator(".aw-text-state").get_by_text("No answer from the kernel").wait_for()
     assert "he" in live.locator(READING).text_content()
     assert live.locator(".aw-explorer canvas").count() > 0

@@ -26,6 +26,7 @@ import pytest
 
 from .conftest import packed, serving
 from .lab import Lab, choose, number, place, shares_after
+from .settling import settle
 
 CELLS = (
     """import numpy as np, attnwidgets as aw
@@ -71,6 +72,11 @@ class Webview(Lab):
 
     def readout(self, nth):
         return self.page.locator(".aw-footer > .aw-readout").nth(nth).inner_text()
+
+    def until_exact(self, *nths):
+        """Wait for the exact row, which is fetched where the pointer rests."""
+        for nth in nths:
+            self.page.locator(".aw-footer > .aw-readout").nth(nth).filter(has_text=" = ").wait_for()
 
     def at(self, nth, query, key):
         return place(self.plot(nth).bounding_box(), query, key, self.shown)
@@ -118,7 +124,8 @@ def notebook(root, kernel_environment, tmp_path_factory, open_page_for_all):
 @pytest.fixture
 def live(notebook):
     notebook.do("s = explorer.selection; s.layer = 0; s.head = 0; s.pinned = None; s.method = 'attention'")
-    notebook.page.locator("input[aria-label=layer]").first.wait_for()
+    notebook.page.wait_for_function("() => document.querySelector('input[aria-label=layer]').value === '0'")
+    settle(notebook.page)
     return notebook
 
 
@@ -126,6 +133,7 @@ def test_outputs_of_one_notebook_are_linked_by_hover_pin_and_slider(live, shots)
     page = live.page
     page.screenshot(path=shots / "vscode.png")
     live.plot(1).hover(position=live.at(1, 3, 4))
+    live.until_exact(0, 1)
     exact = live.ask("float(aw.attention(trace).matrix(0, 0)[3, 4])")
     assert number(live.readout(0)) == number(live.readout(1)) == pytest.approx(exact, abs=0.005)
     live.plot(1).click(position=live.at(1, 3, 4))
@@ -145,6 +153,7 @@ def test_a_method_that_the_kernel_runs_brings_its_numbers(live):
     shown.get_by_text("rollout").first.wait_for()
     shown.locator(".aw-plot[aria-busy=false]").wait_for()
     live.plot(0).hover(position=live.at(0, 3, 4))
+    live.until_exact(0)
     exact = live.ask("float(aw.rollout(trace).matrix(0)[3, 4])")
     assert number(live.readout(0)) == pytest.approx(exact, abs=0.005)
     assert live.page.get_by_text(re.compile("No answer|Waiting")).count() == 0
@@ -170,7 +179,7 @@ def test_tokens_stay_text(live):
 @pytest.mark.parametrize("width", [420, 760, 1200])
 def test_views_follow_the_width_of_the_editor(live, width):
     live.page.set_viewport_size({"width": width, "height": 2400})
-    live.page.wait_for_timeout(300)
+    settle(live.page)
     cut = "es => es.filter(e => e.scrollWidth > e.clientWidth).length"
     assert live.page.locator(".output").evaluate_all(cut) == 0
 
@@ -182,7 +191,7 @@ def test_views_take_the_colours_of_the_theme(live, kind, ground, shots):
     live.theme(kind)
     dark = kind in {"vscode-dark", "vscode-high-contrast"}
     live.page.locator(f".aw-root[data-aw-theme={'dark' if dark else 'light'}]").first.wait_for()
-    live.page.wait_for_timeout(300)
+    settle(live.page)
     live.page.screenshot(path=shots / f"{kind}-{ground}.png")
     *found, line = live.page.locator(".aw-root").first.evaluate(LOOK)
     *wanted, strong = THEMES[kind]

@@ -7,6 +7,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .settling import settle
+
 LAYERS, HEADS, COUNT = 4, 4, 48
 
 # Counts what is made and read from now on. A canvas on the page resolves its font by the page's styles.
@@ -35,15 +37,22 @@ WATCH = """() => {
   count(CanvasRenderingContext2D.prototype, "font", "set", font);
 }"""
 
-# Long after a turn its answers have arrived and its frames are drawn.
-TURN = """async (layer) => {
+TURN = """(layer) => {
   const slider = document.querySelector("input[aria-label=layer]");
   slider.value = String(layer);
   [window.made, window.read] = [0, {}];
   slider.dispatchEvent(new Event("input", { bubbles: true }));
-  await new Promise((done) => setTimeout(done, 300));
-  return { made: window.made, read: window.read };
 }"""
+
+
+def turn_to(page, layer, later=lambda: None):
+    """Change the layer; return what that made and read once its answers are there and its frames drawn."""
+    page.evaluate(TURN, layer)
+    for _ in range(2):
+        later()
+        page.wait_for_function("() => !document.querySelector('.aw-view [aria-busy=true]')")
+        settle(page)
+    return page.evaluate("({ made: window.made, read: window.read })")
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +74,21 @@ def trace():
         (aw.Explorer, 0),
     ],
 )
-def test_a_layer_change_draws_and_does_nothing_else(page_of, trace, view, most):
+def test_a_layer_change_draws_and_does_nothing_else(open_page, tmp_path, trace, view, most):
     """Nodes stay when only their words change; sizes and styles are known, so nothing is laid out twice."""
-    page = page_of(view(trace), *([] if view is aw.Explorer else [aw.LayerSlider(trace)]))
-    page.wait_for_timeout(2000)  # the theme is looked at for the last time 1.5 s after a view is shown
+    views = [view(trace)] if view is aw.Explorer else [view(trace), aw.LayerSlider(trace)]
+    page = open_page()
+    page.clock.install(time=0)
+    page.goto(aw.to_html(views, tmp_path / "page.html").as_uri())
+    for place in page.locator(".aw-view").all():
+        place.locator(".aw-root > *").first.wait_for(state="attached")
+    page.clock.pause_at(100)
+    later = lambda: page.clock.run_for(2000)  # the theme is looked at for the last time 1.5 s after a view is shown
+    later()
     page.evaluate(WATCH)
     for layer in (1, 2, 3):  # answers and sizes arrive that later turns know
-        page.evaluate(TURN, layer)
-    turn = page.evaluate(TURN, 2)
+        turn_to(page, layer, later)
+    turn = turn_to(page, 2, later)
     assert turn["made"] <= most
     assert turn["read"] == {}
 
@@ -96,7 +112,7 @@ def test_a_panel_out_of_sight_is_not_drawn(page_of, trace):
     words = first.inner_text()
     page.get_by_role("tab", name="Heads").click()
     page.evaluate(HIDDEN)
-    page.evaluate(TURN, 1 if layer != "1" else 2)
+    turn_to(page, 1 if layer != "1" else 2)
     assert page.evaluate("window.changed") == 0
     page.get_by_role("tab", name="in words").click()
     assert first.inner_text() != words, "it is drawn anew when it is opened"

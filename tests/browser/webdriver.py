@@ -20,6 +20,8 @@ import urllib.request
 from itertools import count
 from pathlib import Path
 
+from .settling import WATCH
+
 SETTLED = 0.1  # seconds between two looks
 STARTED = 60  # seconds that a browser may take to start
 ANSWERS = 150  # seconds that a script in a page may take
@@ -244,16 +246,15 @@ class Page:
         self.set_viewport_size(*viewport)
 
     def set_viewport_size(self, width, height):
-        self.browser.call("SetWindowRect", {"x": 0, "y": 0, "width": width, "height": height})
-        self.wait_for_timeout(300)
-        wide, high = self.evaluate("[innerWidth, innerHeight]")
-        rect = {"x": 0, "y": 0, "width": 2 * width - wide, "height": 2 * height - high}
+        wide, high = self.evaluate("[outerWidth - innerWidth, outerHeight - innerHeight]")
+        rect = {"x": 0, "y": 0, "width": width + wide, "height": height + high}
         self.browser.call("SetWindowRect", rect)
         self.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
 
     def goto(self, address):
         self.browser.call("Navigate", {"url": str(address)})
         self.evaluate(LISTEN)
+        self.evaluate(WATCH)
 
     def evaluate(self, source, arg=None):
         script = EVALUATE.replace("SOURCE", source)
@@ -263,6 +264,7 @@ class Page:
         return value
 
     def wait_for_timeout(self, milliseconds):
+        """Pause between two looks, as `Lab.until` does."""
         time.sleep(milliseconds / 1000)
 
     def wait_for_function(self, source, *, arg=None, timeout=LIMIT):
