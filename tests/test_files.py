@@ -46,6 +46,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_leaves_the_old_file_and_no_other(trace: Any, tmp_path: Path, name: str) -> None:
     path = tmp_path / name

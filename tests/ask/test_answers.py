@@ -180,6 +180,7 @@ def test_a_question_about_heads_does_not_open_on_its_answer(minilm, sentence):
     assert (chosen.selection.layer, chosen.selection.head) == (3, 5)
 
 
+@pytest.mark.slow
 def test_a_view_of_another_text_is_not_taken_from(minilm):
     view = aw.Explorer(aw.trace(*minilm, "He sat down."))
     asked = aw.ask.head("Which head?", view=view, id="q")

@@ -16,6 +16,7 @@ def texts(letters: str, count: int, length: int, seed: int, *, repeats: bool) ->
     return ["".join([*some[:length], some[at]]) for some, at in zip(drawn, last, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_head_that_copies_is_found():
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     examples = [texts("abcdefgh", 24, 6, seed, repeats=repeats) for seed, repeats in ((0, True), (1, False))]
@@ -35,6 +36,7 @@ def test_the_head_that_copies_is_found():
     assert np.nanmax(same.scores) <= 0
 
 
+@pytest.mark.slow
 def test_a_trained_head_that_always_writes_is_not_found():
     # It writes a letter in either case, where patching sees that it is the right one.
     model, tokenizer = aw.zoo.trained("induction")

@@ -68,6 +68,7 @@ def test_without_scikit_learn_it_is_said_what_to_install(clouds, monkeypatch) ->
             aw.concepts.directions(clouds[0], 3, method=method)
 
 
+@pytest.mark.slow
 def test_they_open_where_features_do() -> None:
     model, tokenizer = aw.demo_model("classifier")
     texts = [each.text for each in aw.demo_texts("train")[:12]]

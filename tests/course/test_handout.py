@@ -47,6 +47,7 @@ def handed_out(tmp_path, made, **options):
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_solutions_keys_outputs_and_metadata_are_gone(tmp_path):
     made = handed_out(tmp_path, TEACHERS)
     assert ["".join(one["source"]) for one in made["cells"]] == [

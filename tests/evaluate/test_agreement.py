@@ -29,6 +29,7 @@ def mean_ranks(values):
     ]
 
 
+@pytest.mark.slow
 @given(VECTORS)
 @settings(max_examples=examples(60), deadline=None)
 def test_spearman_and_kendall_are_those_counted_by_hand(vectors):

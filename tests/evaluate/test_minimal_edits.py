@@ -37,6 +37,7 @@ def cases(shared: Path) -> tuple[list[str], list[Any]]:
     return known["candidates"], known["texts"]
 
 
+@pytest.mark.slow
 def test_the_best_edits_are_those_of_the_reference(shared: Path) -> None:
     model, tokenizer = aw.demo_model("classifier")
     for case in cases(shared)[1]:

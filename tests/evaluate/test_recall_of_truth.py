@@ -71,6 +71,7 @@ def test_removing_one_of_two_copies_changes_less_than_removing_what_is_needed():
     assert card.of("occlusion")[1, 0, 0] < 0.9
 
 
+@pytest.mark.slow
 def test_a_method_that_lacks_its_library_is_left_out_and_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "captum", None)
     monkeypatch.setitem(sys.modules, "captum.attr", None)

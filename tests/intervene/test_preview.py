@@ -28,6 +28,7 @@ def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [*(lambda n=n: text(n) for n in (*LAYERS, "ALBERT", "Gemma 2")), t5, vit])
 def test_a_preview_is_the_rerun(make: Any) -> None:
     trace = make()

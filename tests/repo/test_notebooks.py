@@ -28,6 +28,7 @@ def outputs(notebook):
     return [out for cell in notebook["cells"] if cell["cell_type"] == "code" for out in cell["outputs"]]
 
 
+@pytest.mark.slow
 def test_the_code_is_that_of_the_outputs(saved):
     assert saved["metadata"]["attnwidgets"]["made"] == refresh()["made"](saved), "run make notebooks"
 

@@ -29,6 +29,7 @@ def moved(root, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_nothing_names_another_place_than_pyproject_does(root, places):
     assert [path.name for path in places["outdated"](root)] == [], "run make places"
     assert places["strangers"](root) == []

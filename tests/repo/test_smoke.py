@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import attnwidgets as aw
 
 
+@pytest.mark.slow
 def test_given_numbers_become_maps_views_files_and_pages(tmp_path):
     rows = np.random.default_rng(0).dirichlet(np.ones(5), (3, 2, 5)).astype(np.float32)
     trace = aw.from_attentions(rows, ["a", "black", "cat", "sat", "."])
@@ -26,6 +28,7 @@ def test_given_numbers_become_maps_views_files_and_pages(tmp_path):
         view.close()
 
 
+@pytest.mark.slow
 def test_a_real_model_is_traced_shown_and_run_again_without_a_head(minilm, tmp_path):
     trace = aw.trace(*minilm, "The black cat sat on the mat.")
     for measure in (aw.attention, aw.rollout, aw.value_zeroing, aw.alti):

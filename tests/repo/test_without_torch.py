@@ -80,6 +80,7 @@ def test_arrays_and_files_have_the_same_numbers_with_and_without(without, beside
             np.testing.assert_array_equal(values, there[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_every_view_that_runs_no_model_is_drawn_and_saved(without):
     runs_one = {"AudioView", "ImageView", "RemovalView", "SteerView"}  # sounds and pictures are traced
     runs_one |= {"ConceptView", "InfluenceView", "ShapeView"}  # of results that are not saved

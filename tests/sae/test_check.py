@@ -58,6 +58,7 @@ def test_a_wrong_layer_is_noticed_and_the_right_one_named(bert):
     assert f"explains {right.explained_variance:.2f} at blocks.0.hook_resid_post" in said
 
 
+@pytest.mark.slow
 def test_a_layer_beside_the_right_one_is_noticed_where_much_is_explained_still(minilm):
     sae = made.fitted(*minilm, "blocks.2.hook_resid_post", rank=40, d_sae=384, texts=TEXTS)
     with warnings.catch_warnings():

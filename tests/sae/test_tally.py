@@ -195,6 +195,7 @@ def test_drawn_examples_lie_in_their_intervals_and_are_as_many_as_there_are(seed
                 assert (values <= (interval + 1) * width).all()
 
 
+@pytest.mark.slow
 def test_draws_are_even():
     """Of 64 tokens with one activation, each is among the two that are kept about as often."""
     ones = np.ones((64, 1), dtype=np.float32)

@@ -327,6 +327,7 @@ def test_an_interrupt_after_an_overflow_gives_the_last_good_sae(bert, monkeypatc
     assert sae.history.last["explained_variance"] > 0.3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(bert, tmp_path, monkeypatch):
     write, written = training_run.write_bytes, []
 

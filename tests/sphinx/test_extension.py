@@ -204,6 +204,7 @@ def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
     assert "widget-view" not in text
 
 
+@pytest.mark.slow
 def test_the_record_of_an_answer_is_no_unknown_output_and_is_not_shown(tmp_path, monkeypatch):
     pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
     monkeypatch.chdir(tmp_path)  # where the answer is kept

@@ -112,6 +112,7 @@ print(key_of(*VALUES))
 """
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_another_session(capsys: pytest.CaptureFixture[str]) -> None:
     environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(

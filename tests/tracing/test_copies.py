@@ -89,6 +89,7 @@ def test_what_a_deep_copy_shares() -> None:
     assert nested[0] is nested[1]
 
 
+@pytest.mark.slow
 def test_a_pickled_trace_opens_in_another_process(tmp_path: Path, root: Path) -> None:
     trace = _text()
     path = tmp_path / "trace.pickle"

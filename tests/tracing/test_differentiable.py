@@ -75,6 +75,7 @@ def test_two_stacks_end_in_two_leaves_and_count_every_way() -> None:
     assert torch.allclose(found["decoder"], expected[1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_batch_of_other_embeddings_is_the_same_one_by_one() -> None:
     model = tiny.build(tiny.TEXT["BERT"])
     with differentiable(trace(model, None, IDS), "test") as run:

@@ -79,6 +79,7 @@ def test_a_patch_is_where_its_box_is_in_the_picture_that_was_given(vit: Any, how
     assert looked == (4 if how == "padded" else 16)
 
 
+@pytest.mark.slow
 def test_the_transform_is_that_of_the_options(vit: Any) -> None:
     found = trace(vit, PROCESSORS["cut"](), image=noise(300, 500)).picture
     # 300 x 500 becomes 40 x 66 (66.7, cut off), of which the middle 32 x 32 is left.

@@ -114,6 +114,7 @@ def test_a_given_text_begins_once(prefix: list[int], expected: list[int]) -> Non
     assert ids_of(found)[: len(expected)] == expected
 
 
+@pytest.mark.slow
 def test_whisper_reads_what_it_wrote(whisper: Any, fox: Any) -> None:
     model, processor = whisper
     found = trace(model, processor, audio=fox["wave"], max_new_tokens=24)
@@ -128,6 +129,7 @@ def test_whisper_reads_what_it_wrote(whisper: Any, fox: Any) -> None:
     assert log_probability(found, len(ids) - len(own)) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_whisper_gives_a_given_text_its_probability(whisper: Any, fox: Any) -> None:
     found = trace(*whisper, audio=fox["wave"], target_text=TEXT)
     assert ids_of(found) == fox["decoder_input_ids"][0, :-1].tolist()

@@ -142,6 +142,7 @@ def _generated(model: Any, sae: Any) -> Any:
         return model.generate(OTHER, max_new_tokens=3, do_sample=False).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "BERT"])
 def test_numbers_are_exact_beside_another_thread(family: str) -> None:
     model = build(family).train()
@@ -165,6 +166,7 @@ def test_numbers_are_exact_beside_another_thread(family: str) -> None:
     assert state_of(model) == before
 
 
+@pytest.mark.slow
 def test_a_tokenizer_is_used_by_two_threads_with_options_of_their_own() -> None:
     tokenizer = tiny.wordpiece()
     # As checkpoints of sentence encoders come.

@@ -26,6 +26,7 @@ def test_a_pair_through_the_layers_is_the_recorded_attention(trace):
     np.testing.assert_array_equal(weights, [attention.layer(layer)[:, 6, 3] for layer in range(6)])
 
 
+@pytest.mark.slow
 def test_a_pair_beyond_the_text_is_refused(trace):
     with pytest.raises(IndexError, match=r"\(6, 99\) is out of range: there are 10 queries and 10 keys"):
         aw.Explorer(trace)._requests.answer("pair", {"source": "attention/token/self", "query": 6, "key": 99})

@@ -67,6 +67,7 @@ def test_what_a_browser_sends_is_the_list_of_python(read):
     assert view.selection.get_state(key="interventions")["interventions"] == [sent]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("specs", "error", "words"),
     [

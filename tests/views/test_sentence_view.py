@@ -97,6 +97,7 @@ def test_it_is_described_in_words():
     assert "depends on no other" in alone
 
 
+@pytest.mark.slow
 def test_two_hundred_sentences_are_drawn_around_the_chosen_one(tmp_path):
     values = np.tril(np.random.default_rng(0).random((200, 200), dtype=np.float32), -1)
     view = aw.SentenceView(given_map(values, [f"Sentence {place}." for place in range(200)]))

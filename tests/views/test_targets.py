@@ -207,6 +207,7 @@ def test_attributions_of_other_elements_are_not_laid_beside_each_other():
     assert both.signed
 
 
+@pytest.mark.slow
 def test_what_is_conserved_is_said_and_what_is_not_is_not(classified):
     def words(attributions):
         return aw.TokenStrip(attributions).store.sources()[-1].describe("q", "k")["sums"]

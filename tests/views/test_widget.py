@@ -7,6 +7,8 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import pytest
+
 PROGRAM = """
 import sys
 sys.path[:0] = {first!r}
@@ -25,11 +27,13 @@ def run(folder, *, stays):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_views_are_made_of_the_one_that_is_installed(tmp_path):
     done = run(tmp_path, stays=False)
     number = ".".join(version("anywidget").split(".")[:2])
     assert re.match(rf"~{re.escape(number)}\.\S+ anywidget:\w+", done.stdout), done.stderr
 
 
+@pytest.mark.slow
 def test_one_that_is_too_old_is_an_error_that_says_what_to_run(tmp_path):
     assert "pip install --upgrade anywidget" in run(tmp_path, stays=True).stderr

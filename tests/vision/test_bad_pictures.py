@@ -29,6 +29,7 @@ def given(rows: int, columns: int, channels: int = 3) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (rows, columns, channels), dtype=np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(3000, 4000), (1, 1)])
 def test_of_any_size_the_map_is_that_of_what_the_model_saw(model: Any, size: tuple[int, int]) -> None:
     trace = aw.trace(model, READER, image=Image.fromarray(given(*size)))

@@ -31,6 +31,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "variants"), [(tiny_of_reference, NAMES), (dino_of_reference, ["gradcam++"])]
 )

@@ -99,6 +99,7 @@ def test_methods_read_a_trace_with_registers(traces: Any) -> None:
         aw.chefer(clean)
 
 
+@pytest.mark.slow
 def test_a_dino_without_artifacts_has_no_outliers(shared: Any) -> None:
     from tests.vision.pictures import dino_of_reference
 

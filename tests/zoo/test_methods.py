@@ -160,6 +160,7 @@ def test_the_last_layer_shows_one_hop_of_two():
     np.testing.assert_allclose(said("occlusion", "two_hop") > 5, [0, 1, 1, 0, 0, 1, 1, 1])
 
 
+@pytest.mark.slow
 def test_of_a_bracket_attention_and_gradients_see_the_top_of_the_stack_alone():
     for method in ("attention", "input_x_gradient", "decompx", "value_zeroing"):
         values = said(method, "dyck", "([]()")

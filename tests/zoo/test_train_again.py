@@ -17,6 +17,7 @@ from attnwidgets.zoo.train.recipes import RECIPES
 from attnwidgets.zoo.trained_models import make_tokenizer
 
 
+@pytest.mark.slow
 def test_a_short_training_says_how_far_it_is_from_the_package_and_writes_what_can_be_loaded(tmp_path, capsys):
     out = tmp_path / "new folder" / "mine.safetensors"
     assert main(["dyck", "--seed", "1", "--steps", "3", "--out", str(out)]) == 0
@@ -30,6 +31,7 @@ def test_a_short_training_says_how_far_it_is_from_the_package_and_writes_what_ca
     assert aw.trace(model, tokenizer, "([])").attention_layer(1).shape == (1, 5, 5)
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_not_shipped_is_compared_with_those_that_are(capsys):
     main(["dyck", "--seed", "9", "--steps", "1"])
     heading = capsys.readouterr().out

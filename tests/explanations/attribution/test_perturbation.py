@@ -61,6 +61,7 @@ def test_words_are_taken_away_as_a_whole(classified: Any) -> None:
     assert abs(pieces - by_hand) > 1e-3 * abs(by_hand)
 
 
+@pytest.mark.slow
 def test_shapley_values_sum_to_the_change_and_near_the_exact_ones(classified: Any) -> None:
     words = classified.units["word"].spans
     exact = np.zeros(len(words))

@@ -53,6 +53,7 @@ def test_the_spectral_norm_is_the_largest_singular_value(scope):
     assert found.provenance["options"]["norm"] == "spectral"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["BERT", "ALBERT", "GPT-NeoX", "Gemma 2", "T5"])
 def test_it_equals_reverse_mode(family):
     needs("interface", family)

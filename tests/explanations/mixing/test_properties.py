@@ -183,6 +183,7 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
         assert apart(alti(found, stack=stack).layer(layer), shares) < 1e-9, stack
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_is_zeroed_at_once_is_what_the_model_does_without_it(data: st.DataObject) -> None:

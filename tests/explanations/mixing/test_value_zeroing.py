@@ -212,6 +212,7 @@ def test_the_final_norm_concerns_the_last_layer_only():
         value_zeroing(traced("BERT"), final_norm=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 @pytest.mark.parametrize("family", ["BERT", "Llama", "Gemma 2", "T5"])
 def test_half_precision_agrees_with_float32(family, dtype, tolerance):
