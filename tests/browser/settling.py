@@ -7,6 +7,7 @@ from typing import Any
 # Frames and idle callbacks count always; timers up to this delay. Longer ones (a tooltip, a retry, a player)
 # are not what a gesture sets off at once: a test that needs one waits for what it does.
 SOON_MS = 350
+LIMIT_MS = 30_000
 
 # Runs before the scripts of every page and frame. In JupyterLab only the code of views counts, which comes
 # from a blob: the application itself is never idle.
@@ -19,7 +20,7 @@ WATCH = """(() => {
     const tickets = new Map();
     window[set] = (run, delay, ...rest) => {
       if (typeof run !== "function" || !isSoon(delay) || !counts()) return begin(run, delay, ...rest);
-      const ticket = {};
+      const ticket = { toString: () => `${set}(${run.name}, ${delay ?? 0})` };
       due.add(ticket);
       const id = begin((...given) => {
         tickets.delete(id);
@@ -34,25 +35,30 @@ WATCH = """(() => {
       end(id);
     };
   };
+  const [later, clear] = [window.setTimeout.bind(window), window.clearTimeout.bind(window)];
   const frame = window.requestAnimationFrame.bind(window);
   wrap("setTimeout", "clearTimeout", (delay) => !(delay > SOON));
   wrap("requestAnimationFrame", "cancelAnimationFrame", () => true);
   wrap("requestIdleCallback", "cancelIdleCallback", () => true);
   // Three quiet frames: observers of sizes and intersections answer once a frame, and may set off the next.
-  window.awSettled = () => new Promise((done) => {
+  window.awSettled = () => new Promise((done, fail) => {
+    if (window.__pwClock) throw new Error("the clock of this page is held: let it run on instead");
+    const late = () => fail(new Error(`not at rest after LIMIT ms: ${[...due].join(", ")} due`));
+    const limit = later(late, LIMIT);
     let quiet = 0;
     const look = () => {
       const moves = document.getAnimations().some((a) => a.playState === "running"
         && Number.isFinite(a.effect?.getComputedTiming().endTime));
       quiet = due.size === 0 && !moves ? quiet + 1 : 0;
-      if (quiet >= 3) done();
-      else frame(look);
+      if (quiet < 3) return frame(look);
+      clear(limit);
+      done();
     };
     frame(look);
   });
-})()""".replace("SOON", str(SOON_MS))
+})()""".replace("SOON", str(SOON_MS)).replace("LIMIT", str(LIMIT_MS))
 
 
 def settle(page: Any) -> None:
-    """Wait until a page or frame of Playwright has no frame, no short timer and no transition before it."""
+    """Wait until a page or frame has no animation frame, no short timer and no transition before it."""
     page.evaluate("awSettled()")

@@ -57,7 +57,7 @@ BESIDE = f"""async () => {{
 
 @contextmanager
 def busy(lab, before="", after="", *, pause="time.sleep"):
-    """Keep the kernel busy as long as the block runs; what it sends is there when the kernel is free again."""
+    """Keep the kernel busy as long as the block runs; what that sends is there when the kernel is free."""
     go = lab.folder / f"go-{time.monotonic_ns()}"
     loop = f"while not Path({str(go)!r}).exists():\n    {pause}(0.01)"
     imports = "import asyncio, time\nfrom pathlib import Path"

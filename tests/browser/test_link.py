@@ -203,7 +203,6 @@ def test_a_notebook_copies_a_line_that_opens_the_same_view(lab):
     assert "a line of Python" in told
     assert re.fullmatch(r"aw\.Explorer\(trace, index_base=1\)\.at\(method='rollout', unit='word', .*\)", code)
     readout = readouts.first.inner_text()
-    print(repr(readout))
     lab.do("selection.clear(); selection.layer, selection.head, selection.method = 0, 0, 'attention'")
     lab.page.evaluate(
         "code => { const cells = window.jupyterapp.shell.currentWidget.content.widgets;"

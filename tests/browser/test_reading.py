@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
-from tests.browser.settling import settle
 from tests.browser.test_gallery import CLIPPED
 from tests.sae import made
 from tests.views.every import every_view, make
+
+from .settling import settle
 
 # Where the focus is: view, box, and whether it is seen; null outside all views.
 FOCUS = """() => {

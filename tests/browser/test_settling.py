@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .conftest import OPEN
-from .settling import settle
+import pytest
+
+from . import conftest
+from .settling import LIMIT_MS, settle
 
 
 def opened(page):
     """The guard of a page."""
-    return next(guard for context, guard in OPEN if context == page.context)
+    return next(guard for context, guard in conftest.OPEN if context == page.context)
 
 
 def test_chains_of_frames_and_timers_are_waited_for(open_page):
@@ -43,3 +45,11 @@ def test_nothing_leaves_this_machine(open_page):
     )
     assert guard.outside == ["https://example.com/a"]
     guard.outside.clear()
+
+
+def test_a_page_that_never_rests_is_an_error_that_says_why(open_page, monkeypatch):
+    monkeypatch.setattr(conftest, "WATCH", conftest.WATCH.replace(str(LIMIT_MS), "300"))
+    page = open_page()
+    page.evaluate("() => { const spin = () => setTimeout(spin, 5); spin(); }")
+    with pytest.raises(Exception, match=r"not at rest .*setTimeout\(spin, 5\) due"):
+        settle(page)

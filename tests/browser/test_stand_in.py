@@ -100,7 +100,9 @@ def test_another_text_is_typed_without_a_kernel(live, shots):
     exact = aw.attention(other).value(7, 4, layer=1, head=0)
     assert value_at(live, other.tokens, 7, 4) == pytest.approx(exact, abs=2e-3)
     best = other.predictions()[0].label
-    explorer(live).locator(".aw-chips .aw-chip").first.filter(has_text=re.compile(rf"^\s*{best}\b")).wait_for()
+    explorer(live).locator(".aw-chips .aw-chip").first.filter(
+        has_text=re.compile(rf"^\s*{best}\b")
+    ).wait_for()
     live.screenshot(path=shots / "stand-in-text.png")
     live.get_by_role("button", name="back to").click()
     reads(live, TEXT)

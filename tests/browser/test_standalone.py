@@ -261,7 +261,6 @@ def test_nothing_is_unpacked_before_it_is_looked_at(minilm, sentence, open_page,
     plot.wait_for()
     drawn(page)
     first = page.evaluate("inflated")
-    print(first)
     cells = {unit: 72 * (len(explorer.store.header["axes"][unit]["labels"]) - 2) ** 2 for unit in UNITS}
     assert cells["token"] < first[0] < cells["token"] + cells["word"]  # thumbnails without [CLS] and [SEP]
     assert cells["word"] not in first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -83,7 +85,7 @@ def test_a_layer_change_draws_and_does_nothing_else(open_page, tmp_path, trace, 
     for place in page.locator(".aw-view").all():
         place.locator(".aw-root > *").first.wait_for(state="attached")
     page.clock.pause_at(100)
-    later = lambda: page.clock.run_for(2000)  # the theme is looked at for the last time 1.5 s after a view is shown
+    later = partial(page.clock.run_for, 2000)  # the theme is looked at for the last time after 1.5 s
     later()
     page.evaluate(WATCH)
     for layer in (1, 2, 3):  # answers and sizes arrive that later turns know
