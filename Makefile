@@ -146,8 +146,11 @@ test-all: test extended properties fuzz
 test-env: $(STAMP)/venv node
 	@$(STEPS) "what the tests need" "python-env" "node-env" "browser-env"
 python-env: $(STAMP)/dev
+	@:
 node-env: js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
+	@:
 browser-env: chromium browsers
+	@:
 
 lint: $(STAMP)/dev
 	@echo "== ruff, mypy, import-linter"

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from traitlets.config import MultipleInstanceError
 
 from attnwidgets import _notebook
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
+
+
+def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread of its own: Playwright leaves a running loop in that of the browser tests."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function, *arguments).result()
 
 
 def run(needed: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, shell: Any) -> list[bool]:
@@ -30,7 +38,7 @@ def run(needed: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, shell: Any) ->
         await asyncio.sleep(0.1)
         return [*there, all(name in sys.modules for name in needed)]
 
-    return asyncio.run(cell())
+    return elsewhere(asyncio.run, cell())
 
 
 def test_what_views_need_is_imported_after_the_cell(monkeypatch):
@@ -40,7 +48,7 @@ def test_what_views_need_is_imported_after_the_cell(monkeypatch):
 def test_nothing_is_imported_outside_a_notebook(monkeypatch):
     assert run(("colorsys", "wave"), monkeypatch, None) == [False, False]
     monkeypatch.setattr(_notebook, "running_shell", SimpleNamespace)
-    _notebook.prepare_views()  # a shell without a running loop
+    elsewhere(_notebook.prepare_views)  # a shell without a running loop
     assert "wave" not in sys.modules
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -61,9 +62,9 @@ def main() -> int:
     seen: list[dict[str, str]] = []
     for run in range(given.runs):
         report = given.out / f"run-{run}.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "not extended", "--hypothesis-seed=0", *given.pytest]
-        command += ["-n", str(given.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
-        command += [f"--shuffle={given.seed + run}", f"--junitxml={report}", "-p", "no:cacheprovider"]
+        options = f"-q -m 'not extended' -p no:cacheprovider --hypothesis-seed=0 --shuffle={given.seed + run}"
+        options += f" -n {given.workers} --dist loadfile --no-loadscope-reorder --junitxml={report}"
+        command = [sys.executable, "-m", "pytest", *shlex.split(options), *given.pytest]
         loops = os.cpu_count() or 1 if run % 2 else 0
         begun = time.monotonic()
         report.unlink(missing_ok=True)

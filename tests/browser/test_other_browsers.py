@@ -297,8 +297,8 @@ def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, 
     live.do("explorer.selection.layer = 3; explorer.selection.head = 2")
     live.until("[explorer.selection.layer, explorer.selection.head]", [3, 2])
     page.wait_for_function(
-        "s => /^\\s*head 3\\.2/.test(document.querySelector(s).innerText)",
-        arg=f"{OUTPUT} .aw-explorer .aw-active",
+        "s => /head 3\\.2/.test(document.querySelector(s).innerText)",
+        arg=f"{OUTPUT} .aw-explorer .aw-heatmap",
     )
     page.focus(f"{OUTPUT} .aw-grid-plot")
     page.keyboard.press("k")

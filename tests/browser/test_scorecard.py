@@ -9,6 +9,7 @@ import attnwidgets as aw
 from attnwidgets.evaluate import Scorecard
 
 from .lab import choose
+from .settling import settle
 
 METHODS = ["lrp", "alti", "attention", "random", "oracle"]
 X = [0.01, 0.1, 0.2, 0.5]
@@ -113,6 +114,7 @@ def test_it_fits_and_names_do_not_stand_over_each_other(page, shots, width, sche
     page.wait_for_function(
         f"() => document.querySelector('.aw-scores-plot > svg').getAttribute('width') < {width}"
     )
+    settle(page)  # at 1100 the picture of 1200 may be narrow enough already
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     boxes = [item.bounding_box() for item in page.locator(".aw-profile-legend li").all()]
     for i, one in enumerate(boxes):

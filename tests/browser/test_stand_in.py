@@ -7,7 +7,9 @@ import re
 import pytest
 
 import attnwidgets as aw
-from tests.browser.lab import number, place, shares
+
+from .lab import place, shares
+from .settling import settle
 
 TEXT, OTHER = "fadebcfadeb", "gabhgab"
 CELLS = (
@@ -55,8 +57,10 @@ def value_at(live, tokens, query, key):
     box = plot.bounding_box()
     live.mouse.move(0, 0)
     plot.hover(position=place(box, query, key, shown))
-    # The exact row is computed where the pointer rests.
-    return number(view.locator(".aw-readout").filter(has_text=re.compile(r" = [\d.]+")).inner_text())
+    settle(live)  # before that, the readout may still be that of the pin
+    # The exact row is computed where the pointer rests; a pin is read before it.
+    exact = re.compile(r" = ([\d.e-]+)\s*$")
+    return float(exact.search(view.locator(".aw-readout").filter(has_text=exact).inner_text())[1])
 
 
 def test_the_browser_asks_for_the_model_once_views_are_drawn(live, lab, trace):

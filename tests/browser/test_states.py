@@ -42,28 +42,22 @@ def made_view(minilm):
     return draw
 
 
-# Waits for frames of the browser, also where the page's clock is not the browser's: with them come the
-# answers to those who observe sizes.
-FRAMES = """() => {
-  const next = requestAnimationFrame.bind(window);
-  window.frames = () => new Promise((done) => next(() => next(() => next(() => done()))));
-}"""
-
-
 @pytest.fixture
 def stage(open_page):
     page = open_page(viewport={"width": 776, "height": 700})
-    page.evaluate(FRAMES)
     page.clock.install()
     return page
 
 
-def after(stage, milliseconds):
-    """Let time pass in the page: timers and frames by its clock, and then what the browser itself answers."""
-    stage.clock.run_for(milliseconds)
+def after(page, milliseconds):
+    """Let time pass in a page with a clock of its own: its timers run, and then the browser's own frames.
+
+    In those, observers of sizes are told; what they ask for runs by the page's clock again.
+    """
+    page.clock.run_for(milliseconds)
     for _ in range(2):
-        stage.evaluate("frames()")
-        stage.clock.run_for(50)
+        page.wait_for_function("() => (window.looks = (window.looks ?? 0) + 1) % 4 === 0")  # once a frame
+        page.clock.run_for(50)
 
 
 def seen(root):

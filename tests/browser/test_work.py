@@ -10,6 +10,7 @@ import pytest
 import attnwidgets as aw
 
 from .settling import settle
+from .test_states import after
 
 LAYERS, HEADS, COUNT = 4, 4, 48
 
@@ -47,13 +48,12 @@ TURN = """(layer) => {
 }"""
 
 
-def turn_to(page, layer, later=lambda: None):
+def turn_to(page, layer, rest=settle):
     """Change the layer; return what that made and read once its answers are there and its frames drawn."""
     page.evaluate(TURN, layer)
     for _ in range(2):
-        later()
+        rest(page)
         page.wait_for_function("() => !document.querySelector('.aw-view [aria-busy=true]')")
-        settle(page)
     return page.evaluate("({ made: window.made, read: window.read })")
 
 
@@ -85,12 +85,12 @@ def test_a_layer_change_draws_and_does_nothing_else(open_page, tmp_path, trace, 
     for place in page.locator(".aw-view").all():
         place.locator(".aw-root > *").first.wait_for(state="attached")
     page.clock.pause_at(100)
-    later = partial(page.clock.run_for, 2000)  # the theme is looked at for the last time after 1.5 s
-    later()
+    rest = partial(after, milliseconds=2000)  # the theme is looked at for the last time after 1.5 s
+    rest(page)
     page.evaluate(WATCH)
     for layer in (1, 2, 3):  # answers and sizes arrive that later turns know
-        turn_to(page, layer, later)
-    turn = turn_to(page, 2, later)
+        turn_to(page, layer, rest)
+    turn = turn_to(page, 2, rest)
     assert turn["made"] <= most
     assert turn["read"] == {}
 

@@ -24,6 +24,8 @@ from attnwidgets.zoo.tokenizers import letter_tokenizer
 
 from .live_pages import LivePage, asks, parts_of, row, session_code, typed
 
+pytestmark = pytest.mark.slow
+
 COMPILED = {
     "induction": (partial(aw.zoo.induction, letters="abcdefgh", length=16), "fadebcfade", "abcdabcda"),
     "same": (partial(aw.zoo.histogram, "same"), "abacabadab", "hhgaabcdef"),
@@ -114,7 +116,6 @@ def largest(logits):
     return max(1e-2, float(logits.abs().max()))
 
 
-@pytest.mark.slow
 def test_a_typed_text_has_the_model_s_tokens_units_and_predictions(case):
     page, trace, text = case
     answer = page.ask("text", text=text)
@@ -130,7 +131,6 @@ def test_a_typed_text_has_the_model_s_tokens_units_and_predictions(case):
         assert found["probability"] == pytest.approx(known["probability"], abs=1e-4)
 
 
-@pytest.mark.slow
 def test_attention_and_rollout_are_those_of_torch_in_every_unit(case):
     page, trace, text = case
     query = len(trace.tokens) - 1
@@ -160,7 +160,6 @@ SPECS = {
 }
 
 
-@pytest.mark.slow
 def test_ablations_and_row_edits_are_those_of_rerun(case):
     page, trace, text = case
     ends = {"layer": trace.n_layers() - 1, "head": trace.n_heads() - 1}
@@ -209,7 +208,6 @@ def test_a_followed_change_moves_the_rollout_as_well(code, tmp_path):
     np.testing.assert_allclose(rolled.numbers(), aw.rollout(changed).layer(1)[7], atol=2e-6)
 
 
-@pytest.mark.slow
 def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(code, tmp_path):
     model, tokenizer = aw.zoo.induction()
     page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb")))
@@ -276,7 +274,6 @@ def assert_alike(found, known):
         assert found == known
 
 
-@pytest.mark.slow
 def test_a_greedy_continuation_is_that_of_generate(code, tmp_path):
     model, tokenizer = aw.zoo.trained("alice")
     trace = aw.trace(model, tokenizer, "The White Rabbit")
@@ -288,7 +285,6 @@ def test_a_greedy_continuation_is_that_of_generate(code, tmp_path):
     assert item["logs"] == pytest.approx(known.log_probabilities, abs=1e-3)
 
 
-@pytest.mark.slow
 def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(code, tmp_path):
     model, tokenizer = random_model("gpt2")
     trace = aw.trace(model, tokenizer, "abacab")
@@ -324,7 +320,6 @@ def test_a_text_that_the_model_cannot_read_is_refused_in_words(code, tmp_path, t
     assert answer.header["text"] == "fade"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
