@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from traitlets.config import MultipleInstanceError
 
 from attnwidgets import _notebook
@@ -17,9 +16,11 @@ from attnwidgets import _notebook
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
+
 
 def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread of its own: Playwright leaves a running loop in that of the browser tests."""
+    """Call a function in a new thread: Playwright leaves a running loop in that of browser tests."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function, *arguments).result()
 
