@@ -26,7 +26,7 @@ SPLIT_SENTENCE = "The electroencephalographer read the trace before she spoke."
 # -- tiers and order ----------------------------------------------------------------------------------
 
 FAST_SECONDS = 5.0
-"""CPU time of a test in `make test-fast`, where one that is not marked slow takes at most a third of it."""
+"""CPU time that a test may take in `make test-fast`: far above any of them, so that load does not decide."""
 TOO_SLOW = pytest.StashKey[dict[str, float]]()
 NOT_FAST = ("browser", "slow", "extended")
 

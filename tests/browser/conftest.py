@@ -149,9 +149,9 @@ def pytest_runtest_makereport(item, call):
             folder = FAILURES / re.sub(r"[^\w.-]+", "_", item.nodeid)[-150:]
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{call.when}-console-{number}.txt").write_text("\n".join(guard.console))
-            for page in context.pages:
+            for at, page in enumerate(context.pages):
                 with suppress(sync_api.Error):  # it may have crashed
-                    page.screenshot(path=folder / f"{call.when}-{number}.png", timeout=5000)
+                    page.screenshot(path=folder / f"{call.when}-{number}-{at}.png", timeout=5000)
             report.sections.append(("browser", f"screenshot and console: {folder}"))
     return report
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import contextmanager
 
 import nbformat
 
@@ -150,3 +151,30 @@ class Lab:
         settle(self.page)
         self.ask("1")
         settle(self.page)
+
+
+# What the kernel prints before it is busy comes after all earlier messages of the cell.
+START = f"""code => {{
+  window.isBusy = false;
+  const future = {SESSION}.kernel.requestExecute({{code, store_history: false}});
+  future.onIOPub = ({{header}}) => {{ window.isBusy ||= header.msg_type === 'stream'; }};
+}}"""
+# Answered beside a running cell: what was sent earlier has reached the kernel, too.
+BESIDE = f"""async () => {{
+  await {SESSION}.kernel.requestDebug({{type: 'request', seq: 1, command: 'debugInfo'}}).done;
+}}"""
+
+
+@contextmanager
+def busy(lab, before="", after="", *, pause="time.sleep"):
+    """Keep the kernel busy as long as the block runs; what that sends is there when the kernel is free."""
+    go = lab.folder / f"go-{time.monotonic_ns()}"
+    loop = f"while not Path({str(go)!r}).exists():\n    {pause}(0.01)"
+    imports = "import asyncio, time\nfrom pathlib import Path"
+    lab.page.evaluate(START, f"{imports}\n{before}\nprint('busy', flush=True)\n{loop}\n{after}")
+    try:
+        lab.page.wait_for_function("window.isBusy")
+        yield
+        lab.page.evaluate(BESIDE)
+    finally:
+        go.touch()

@@ -6,12 +6,10 @@ One page for all tests of the file: each starts from layer 0, head 0, no pin. Th
 from __future__ import annotations
 
 import re
-import time
-from contextlib import contextmanager
 
 import pytest
 
-from .lab import SESSION, number, place
+from .lab import busy, number, place
 from .settling import settle
 
 CELLS = (
@@ -42,32 +40,6 @@ READOUTS = f"{OUTPUT} .aw-footer > .aw-readout"  # as many: each view has one
 CUT = """() => [...document.querySelectorAll('.jp-OutputArea-output')]
   .filter(e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1)
   .map(e => [e.scrollHeight, e.clientHeight, e.scrollWidth, e.clientWidth, e.innerHTML.slice(0, 120)])"""
-
-# What the kernel prints before it is busy comes after all earlier messages of the cell.
-START = f"""code => {{
-  window.isBusy = false;
-  const future = {SESSION}.kernel.requestExecute({{code, store_history: false}});
-  future.onIOPub = ({{header}}) => {{ window.isBusy ||= header.msg_type === 'stream'; }};
-}}"""
-# Answered beside a running cell: what was sent earlier has reached the kernel, too.
-BESIDE = f"""async () => {{
-  await {SESSION}.kernel.requestDebug({{type: 'request', seq: 1, command: 'debugInfo'}}).done;
-}}"""
-
-
-@contextmanager
-def busy(lab, before="", after="", *, pause="time.sleep"):
-    """Keep the kernel busy as long as the block runs; what that sends is there when the kernel is free."""
-    go = lab.folder / f"go-{time.monotonic_ns()}"
-    loop = f"while not Path({str(go)!r}).exists():\n    {pause}(0.01)"
-    imports = "import asyncio, time\nfrom pathlib import Path"
-    lab.page.evaluate(START, f"{imports}\n{before}\nprint('busy', flush=True)\n{loop}\n{after}")
-    try:
-        lab.page.wait_for_function("window.isBusy")
-        yield
-        lab.page.evaluate(BESIDE)
-    finally:
-        go.touch()
 
 
 class Live:

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from .lab import choose, number, place
-from .test_lab import busy
+from .lab import busy, choose, number, place
 
 CELLS = (
     """import attnwidgets as aw

@@ -11,6 +11,7 @@ import attnwidgets as aw
 from tests.sae import made
 from tests.views.every import every_view, make
 
+from .settling import after
 from .stage import play
 
 WAITS = 600  # milliseconds until what takes long is said
@@ -47,17 +48,6 @@ def stage(open_page):
     page = open_page(viewport={"width": 776, "height": 700})
     page.clock.install()
     return page
-
-
-def after(page, milliseconds):
-    """Let time pass in a page with a clock of its own: its timers run, and then the browser's own frames.
-
-    In those, observers of sizes are told; what they ask for runs by the page's clock again.
-    """
-    page.clock.run_for(milliseconds)
-    for _ in range(2):
-        page.wait_for_function("() => (window.looks = (window.looks ?? 0) + 1) % 4 === 0")  # once a frame
-        page.clock.run_for(50)
 
 
 def seen(root):

@@ -6,8 +6,8 @@ import pytest
 
 import attnwidgets as aw
 
+from .lab import busy
 from .settling import settle
-from .test_lab import busy
 
 HE, SHE = "He said that he was ill.", "She said that he was ill."
 HOSTILE = "Wait <img src=x onerror=alert(1)> \u202eback & on."

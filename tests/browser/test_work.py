@@ -9,8 +9,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .settling import settle
-from .test_states import after
+from .settling import after, settle
 
 LAYERS, HEADS, COUNT = 4, 4, 48
 

@@ -52,13 +52,6 @@ LISTEN = """() => {
   });
   addEventListener('unhandledrejection', ({ reason }) => heard.push(String(reason)));
 }"""
-# What WebKit has not, it does not get either.
-WATCH_HERE = f"""() => {{
-  const idle = ["requestIdleCallback", "cancelIdleCallback"].filter((name) => !(name in window));
-  for (const name of idle) window[name] = () => {{}};
-  {WATCH};
-  for (const name of idle) delete window[name];
-}}"""
 KEYS = {
     "Backspace": "\ue003",
     "Tab": "\ue004",
@@ -261,7 +254,7 @@ class Page:
     def goto(self, address):
         self.browser.call("Navigate", {"url": str(address)})
         self.evaluate(LISTEN)
-        self.evaluate(WATCH_HERE)
+        self.evaluate(f"() => {{ {WATCH}; }}")
 
     def evaluate(self, source, arg=None):
         script = EVALUATE.replace("SOURCE", source)
