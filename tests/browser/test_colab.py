@@ -118,9 +118,11 @@ class Colab:
 
 
 def settled(frame):
-    """Wait until nothing is on its way; return the view."""
+    """Wait until nothing is on its way, and put the output at the top; return the view."""
     frame.locator(".aw-root > *").first.wait_for(timeout=60_000)
     expect(frame.locator(".aw-root [data-awaited]")).to_have_count(0, timeout=60_000)
+    # A menu that opens below the window's edge is in a frame of its own, where nothing scrolls to it.
+    frame.owner.evaluate("frame => frame.scrollIntoView()")
     return frame.locator(".aw-root").first
 
 
@@ -280,6 +282,7 @@ def test_a_method_is_computed_on_demand(colab, linked):
     colab.do("explorer.selection.clear()")
     settled(explorer).locator(".aw-heatmap .aw-plot").first.click()
     colab.until("len(explorer.selection.pins)", 1)
+    colab.page.mouse.move(2, 2)  # what is under the pointer is read out after the pin
     readout(explorer).get_by_text(re.compile(r"= ?\d")).wait_for()
     pinned = "aw.rollout(trace).matrix(explorer.selection.layer)[explorer.selection.pinned]"
     assert number(readout(explorer).inner_text()) == pytest.approx(colab.ask(f"float({pinned})"), abs=6e-4)

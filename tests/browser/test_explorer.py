@@ -95,8 +95,8 @@ ONE_ROW = """bar => {
 
 
 @pytest.mark.parametrize("width", [640, 700, 760, 1200])
-def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(open_page, tmp_path, width):
-    model, tokenizer = aw.demo_model("decoder")
+def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(open_page, tmp_path, width, smollm2):
+    model, tokenizer = smollm2
     explorer = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"))
     explorer.to_html(tmp_path / "decoder.html", budget=2_000_000)
     page = open_page((tmp_path / "decoder.html").as_uri(), viewport={"width": width, "height": 900})

@@ -237,8 +237,8 @@ def test_heights_never_change(seen, page_of, width):
     assert fits(page)
 
 
-def test_before_and_after_stand_side_by_side_where_there_is_room(page_of):
-    model, tokenizer = aw.demo_model("decoder")
+def test_before_and_after_stand_side_by_side_where_there_is_room(page_of, smollm2):
+    model, tokenizer = smollm2
     sae = made.sae(d_in=model.config.hidden_size, d_sae=12)
     sae.site = "blocks.2.hook_resid_post"
     trace = aw.trace(model, tokenizer, "The old queen wrote")

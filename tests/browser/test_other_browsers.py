@@ -85,8 +85,7 @@ def page(open_in, request, gallery_page):
 @pytest.fixture(scope="module")
 def at(gallery_page):
     """The selector of a view in the gallery, by its class."""
-    names = [view.name for view in gallery_page[1].values()]
-    return {name: f"[data-model=view{i}]" for i, name in enumerate(names)}
+    return {name: f"[data-model=view{i}]" for i, name in enumerate(gallery_page[1].values())}
 
 
 @pytest.mark.parametrize("width", [1200, 760, 520])

