@@ -121,7 +121,8 @@ class _Edit:
         if not rows:
             return weights
         old = weights[:, heads][:, :, rows]
-        readable = seen.readable[:, :, rows].expand(old.shape[0], old.shape[1], -1, -1)
+        # A mask has one row for all queries (LayoutLM), or one for each head (Parakeet), in some models.
+        readable = seen.readable.expand(weights.shape)[:, heads][:, :, rows]
         new = self.new_rows(seen, old, readable, rows)
         # A row that may read nothing (padding) is not changed.
         new = torch.where(readable.any(-1, keepdim=True), new, old)

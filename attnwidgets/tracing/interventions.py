@@ -13,7 +13,7 @@ import logging
 import threading
 import weakref
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +100,8 @@ class Intervention:
         kind: The function that makes it ("ablate_heads").
         said: A description of what it does.
         where: Stack and layer of every block that it changes something in.
+        table: The attention modules by stack and layer, as the model or trace that it was made with has them:
+            a trace knows which modules its pass ran, and a model alone may count others.
         adds: Number of tokens that it appends in these stacks.
     """
 
@@ -107,6 +109,7 @@ class Intervention:
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
+        self.table: Mapping[str, tuple[AttentionModule, ...]] = sites(model)
         self._model = unwrap(model.model if is_trace(model) else model)
         self._entered: list[tuple[Session, ExitStack]] = []
 
@@ -140,6 +143,7 @@ class Intervention:
         with ExitStack() as hooks:
             for model in session.models():
                 hooks.enter_context(self.attach(model, partial(self._acts, session)))
+            session.include(self)
             if session is not before:
                 session.begin()
                 changers.set((*changers.get(), session))
@@ -251,9 +255,9 @@ class _Pass(threading.local):
     """The progress of a pass of a model, in each thread that runs one."""
 
     def __init__(self) -> None:
-        self.turns: Turns | None = None
+        self.turns: dict[Intervention, Turns] = {}
         self.next: dict[int, int] = {}
-        self.seen: Seen | None = None
+        self.seen: list[tuple[Intervention, Seen]] = []
         self.calls = 0
         self.running = False
 
@@ -273,13 +277,19 @@ class Session:
 
     def __post_init__(self) -> None:
         self.inherited = tuple(self.active)
-        self._table: dict[str, tuple[AttentionModule, ...]] = sites(self.model)
-        self.modules = frozenset(
-            attention.module for modules in self._table.values() for attention in modules
-        )
+        self.modules: set[nn.Module] = set()
+        self._unapplied: set[Intervention] = set()
+        for intervention in self.active:
+            self.include(intervention)
         self._pass = _Pass()
         self._undo = ExitStack()
         self._own: Callable[[], bool] = bool
+
+    def include(self, intervention: Intervention) -> None:
+        """Prepare for an intervention that is about to be in force."""
+        self.modules.update(part.module for parts in intervention.table.values() for part in parts)
+        if intervention.where and type(intervention).attach is Intervention.attach:
+            self._unapplied.add(intervention)
 
     def models(self) -> tuple[nn.Module, ...]:
         """Return the model and the twin of it that is borrowed here, if any."""
@@ -323,7 +333,7 @@ class Session:
             return
         if _session_of(self.model) is self:
             current = self._pass
-            current.turns = Turns(self._table)
+            current.turns.clear()
             current.calls, current.running = 0, True
 
     def _after(self, model: nn.Module, *_: Any) -> None:
@@ -335,6 +345,16 @@ class Session:
                 f"interventions have no effect on {type(model).__name__}: it computes attention outside "
                 "transformers' attention interface."
             )
+        for intervention in self.active:
+            if intervention in self._unapplied:
+                missed = ", ".join(
+                    f"layer {layer} of {stack!r}" for stack, layer in sorted(intervention.where)
+                )
+                raise ValueError(
+                    f"{intervention.kind} has no effect here ({intervention.said}): this pass of "
+                    f"{type(model).__name__} did not call the attention of {missed}. Make it with a trace of "
+                    f"such an input, which knows what runs: aw.{intervention.kind}(trace, ...)."
+                )
 
     def weigh(
         self, module: nn.Module, query: Tensor, key: Tensor, weights: Tensor, settings: dict[str, Any]
@@ -342,32 +362,41 @@ class Session:
         """Apply the interventions to a call's weights, in order; unchanged weights are the same object."""
         current = self._pass
         current.calls += 1
-        current.turns = Turns(self._table) if current.turns is None else current.turns
-        place = current.turns.of(module)
-        if place is None:
-            return weights
-        stack, layer = place
         original = origin(module)
-        if not current.running and sum(attention.module is original for attention in self._table[stack]) > 1:
-            raise UnsupportedModelError(
-                f"a block of {type(self.model).__name__} that serves as several layers was called by "
-                "itself, so an intervention cannot tell which layer it is."
-            )
-        first_query, first_key = self._positions(original, stack, query, key, settings)
-        seen = current.seen = Seen(stack, layer, query, key, settings, first_query, first_key)
+        calls = [(each, self._layer_of(module, each)) for each in self.active]
+        known = [(each, *call) for each, call in calls if call is not None]
+        if not known:
+            return weights
+        for each, stack, _ in known:
+            shared = sum(attention.module is original for attention in each.table[stack]) > 1
+            if shared and not current.running:
+                raise UnsupportedModelError(
+                    f"a block of {type(self.model).__name__} that serves as several layers was called by "
+                    "itself, so an intervention cannot tell which layer it is."
+                )
+        first_query, first_key = self._positions(original, known[0][1], query, key, settings)
         plain = weights
-        for intervention in self.active:
-            if (stack, layer) in intervention.where:
-                weights = intervention.weigh(replace(seen, changed=weights is not plain), weights)
+        for each, stack, layer in known:
+            if (stack, layer) in each.where:
+                seen = Seen(stack, layer, query, key, settings, first_query, first_key, weights is not plain)
+                weights = each.weigh(seen, weights)
+                current.seen.append((each, seen))
+                self._unapplied.discard(each)
         return weights
+
+    def _layer_of(self, module: nn.Module, intervention: Intervention) -> tuple[str, int] | None:
+        """Return stack and layer of a call by an intervention's own table; None for any other module."""
+        turns = self._pass.turns
+        if intervention not in turns:
+            turns[intervention] = Turns(intervention.table)
+        return turns[intervention].of(module)
 
     def write(self, module: nn.Module, output: Tensor) -> Tensor:  # noqa: ARG002 - weigh has kept its place
         """Apply the interventions to a call's head outputs, in order."""
-        seen, self._pass.seen = self._pass.seen, None
-        if seen is not None:
-            for intervention in self.active:
-                if (seen.stack, seen.layer) in intervention.where:
-                    output = intervention.write(seen, output)
+        current = self._pass.seen
+        self._pass.seen = []
+        for intervention, seen in current:
+            output = intervention.write(seen, output)
         return output
 
     def _positions(

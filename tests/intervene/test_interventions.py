@@ -397,6 +397,72 @@ def test_a_matrix_that_looks_ahead_is_refused_when_it_runs() -> None:
     assert aw.interventions() == ()
 
 
+# A trace calls these stacks and layers otherwise than the model alone does.
+SMALL = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+SMALL |= {"num_key_value_heads": 2, "head_dim": 8}
+SEES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+SEES |= {"image_size": 28, "patch_size": 7}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
+LINEAR |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
+
+
+def llava() -> Any:
+    text, vision = hf.LlamaConfig(**SMALL, num_hidden_layers=2), hf.CLIPVisionConfig(**SEES)
+    return hf.LlavaForConditionalGeneration(
+        hf.LlavaConfig(text_config=text, vision_config=vision, image_token_index=5)
+    )
+
+
+def qwen3_next() -> Any:
+    kinds = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    return hf.Qwen3NextForCausalLM(
+        hf.Qwen3NextConfig(**SMALL, **kinds, **LINEAR, **experts, shared_expert_intermediate_size=16)
+    )
+
+
+def minimax() -> Any:
+    kinds = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+    return hf.MiniMaxForCausalLM(hf.MiniMaxConfig(**SMALL, **kinds, num_local_experts=4, pad_token_id=0))
+
+
+def bart_decoder() -> Any:
+    sizes = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+    return hf.BartForCausalLM(
+        hf.BartConfig(vocab_size=128, **sizes, is_decoder=True, is_encoder_decoder=False)
+    )
+
+
+@pytest.mark.parametrize("make", [llava, qwen3_next, minimax, bart_decoder])
+def test_what_a_trace_calls_a_layer_is_what_is_changed(make: Any) -> None:
+    torch.manual_seed(0)
+    model = make().eval()
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    trace = aw.trace(model, None, input_ids=IDS)
+    last = trace.n_layers() - 1
+    module = dict(model.named_modules())[trace.stack_table["self"].layers[last].call.name]
+    projection = module.out_proj if make is bart_decoder else module.o_proj
+    handle = projection.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
+    expected = logits(trace)
+    handle.remove()
+    assert (expected - logits(trace)).abs().max() > 0.01
+    changed = trace.rerun(aw.ablate_heads(trace, {last: "all"}))
+    torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_change_of_attention_that_does_not_run_is_an_error() -> None:
+    torch.manual_seed(0)
+    model = llava().eval()
+    with (
+        aw.ablate_heads(model, (0, 1), stack="vision"),
+        pytest.raises(ValueError, match=r"no effect here.*layer 0 of 'vision'"),
+        torch.no_grad(),
+    ):
+        model(torch.tensor([IDS]))
+    model(torch.tensor([IDS]))
+
+
 def test_a_model_that_interventions_do_not_reach_says_so() -> None:
     model = tiny.build(tiny.OUTSIDE["GPT-Neo"])
     with pytest.raises(ValueError, match="outside"), aw.ablate_heads(model, (0, 0)):
