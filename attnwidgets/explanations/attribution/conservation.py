@@ -239,7 +239,7 @@ def _largest_output(outputs: Any) -> list[Tensor]:
     """Return the output of the last row that is farthest from zero, where rounding matters least."""
     import torch
 
-    from attnwidgets.tracing.recording.recorder import main_output
+    from attnwidgets.tracing.recording.comparison import main_output
 
     output = main_output(outputs)
     if output is None:

@@ -332,7 +332,7 @@ def function_target(score: Callable[[Any], Tensor], label: str, name: str) -> Ta
     def checked(outputs: Any) -> Tensor:
         from torch import Tensor
 
-        from attnwidgets.tracing.recording.recorder import main_output
+        from attnwidgets.tracing.recording.comparison import main_output
 
         scores = score(outputs)
         rule = (

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._progress import report
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.architecture import architecture
-from attnwidgets.tracing.attention_sources import OUTPUTS
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
-from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
     LONG_BYTES,
@@ -27,6 +26,17 @@ from attnwidgets.tracing.recording.attention_function import (
     observer,
 )
 from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.comparison import (
+    apart,
+    attention_of,
+    functions_of,
+    is_half,
+    is_transformers_own,
+    kept_positions,
+    main_output,
+    tolerance,
+)
+from attnwidgets.tracing.recording.returned import ELSEWHERE, returned_weights
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -42,8 +52,7 @@ if TYPE_CHECKING:
     Listener = Callable[[nn.Module, Tensor], None]
 
 _EAGER_MAPS = 4  # maps that eager attention holds of a layer: scores, with mask, in and after the softmax
-_COMPARED = 2**20  # numbers compared at a time
-ELSEWHERE = "Weights from another source can be shown with aw.from_attentions(attentions, tokens)."
+_ROUNDING = 5e-2  # what half precision, summed in another order over many layers, may change an output by
 _proved: set[tuple[object, ...]] = set()
 
 
@@ -249,21 +258,47 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         return _returned(
             model, inputs, options, "it computes attention outside transformers' attention interface"
         )
+    refusal, note = _proof(model, inputs, options, outputs, session)
+    if refusal:
+        return _returned(model, inputs, options, refusal)
+    return Pass(outputs, tuple(session.calls), note=note)
+
+
+def _proof(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    options: Mapping[str, Any],
+    outputs: Any,
+    session: Recording,
+) -> tuple[str, str]:
+    """Compare a recorded pass with a plain one, unless a pass like it was compared before.
+
+    Returns:
+        Why the recorded pass is not the model's, and what readers must know if it is; "" if nothing.
+    """
     length = max(call.key.shape[2] for call in session.calls)
     largest = max(map_bytes(call.query, call.key) for call in session.calls)
     # A pass that leaves out its mask, or fuses attention, is another computation than one that does not.
     ways = (session.hides_later, largest > FUSED_BYTES)
-    proof = (*architecture(model), length.bit_length(), *ways)
+    parts = attention_of(model)
+    proof = None if parts is None else (*architecture(model), parts, length.bit_length(), *ways)
     # With an intervention in force, a plain pass returns something else on purpose.
-    if proof not in _proved and not _changed(model):
-        difference = _difference(model, inputs, options, outputs, largest)
-        if difference is not None:
-            return _returned(model, inputs, options, f"recording would change its output by {difference:.2g}")
-        # NaN on both sides proves nothing.
-        recorded = main_output(outputs)
-        if recorded is not None and not bool(recorded.isnan().any()):
-            _proved.add(proof)
-    return Pass(outputs, tuple(session.calls))
+    if (proof and proof in _proved) or _changed(model):
+        return "", ""
+    difference, is_eager = _difference(model, inputs, options, outputs, largest)
+    if difference and is_eager:
+        return "", (
+            f"recorded under eager attention, whose output differs by {difference:.2g} from that of "
+            f"{type(model).__name__} as it is set ({listed(functions_of(model))}); after "
+            "model.set_attn_implementation('eager') they are the same"
+        )
+    if difference:
+        return f"recording would change its output by {difference:.2g}", ""
+    # NaN on both sides proves nothing.
+    recorded = main_output(outputs)
+    if proof and recorded is not None and not bool(recorded.isnan().any()):
+        _proved.add(proof)
+    return "", ""
 
 
 def _progress_of(model: nn.Module) -> Reader:
@@ -285,18 +320,19 @@ def _difference(
     options: Mapping[str, Any],
     outputs: Any,
     largest: int,
-) -> float | None:
-    """Return the relative difference of the recorded output from a plain one, or None if they agree.
+) -> tuple[float, bool]:
+    """Return the relative difference of the recorded output from a plain one, 0 if they agree.
 
-    The user's own implementation is compared first; rounding in half precision or on an accelerator may make
-    it differ from eager attention, so eager attention decides. For a long text, whose weights eager attention
-    holds whole (`largest` bytes per layer), sdpa is compared first, and eager only if memory allows.
+    The user's own implementation is compared first. Where it is one of transformers', and the recorded output
+    is that of eager attention, rounding in half precision or on an accelerator explains a difference of as
+    much as `_ROUNDING`; a larger one is returned together with True. For a long text, whose weights eager
+    attention holds whole (`largest` bytes a layer), sdpa is compared first, and eager only if memory allows.
     """
     ours = main_output(outputs)
     if ours is None:
-        return None
-    keep = _kept(inputs, ours)
-    worst = 0.0
+        return 0.0, False
+    keep = kept_positions(inputs, ours)
+    worst = unexplained = 0.0
     for name in _references(model, largest):
         if name is None:
             plain = main_output(model(**inputs, **options))
@@ -311,12 +347,16 @@ def _difference(
             with implementation(model, name):
                 plain = main_output(model(**inputs, **options))
         if plain is None or plain.shape != ours.shape:
-            return float("inf")
-        worst = _apart(ours[keep], plain[keep])
-        tolerance = 1e-3 if ours.element_size() >= torch.finfo(torch.float32).bits // 8 else 2e-2
-        if worst <= tolerance:
-            return None
-    return worst
+            return float("inf"), False
+        worst = apart(ours[keep], plain[keep])
+        if worst <= tolerance(ours):
+            return unexplained, True
+        if name is None and not is_transformers_own(model):
+            break
+        rounds = is_half(ours) or ours.device.type != "cpu"
+        if name is None and not (rounds and worst <= _ROUNDING):
+            unexplained = worst
+    return worst, False
 
 
 def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
@@ -327,76 +367,11 @@ def _references(model: nn.Module, largest: int) -> tuple[str | None, ...]:
     return (None, "eager")
 
 
-def _apart(ours: Tensor, reference: Tensor) -> float:
-    """Return the largest difference, relative to the largest number; NaN equals NaN."""
-    gaps, sizes = [torch.zeros((), dtype=torch.float64)], [1e-6]
-    parts = (numbers.reshape(-1).split(_COMPARED) for numbers in (ours, reference))
-    for part, reference_part in zip(*parts, strict=True):
-        first, second = part.double(), reference_part.double()
-        differs = ~((first == second) | (first.isnan() & second.isnan()))
-        if differs.any():
-            gaps.append((first - second)[differs].abs().max().cpu())
-        sizes.append(float(second[second.isfinite()].abs().max()) if second.isfinite().any() else 0.0)
-    return float(torch.stack(gaps).max()) / max(sizes)  # NaN if only one of them is
-
-
-def main_output(outputs: Any) -> Tensor | None:
-    """Return the output that matters most: logits, last hidden state, or the first float tensor."""
-    for name in ("logits", "last_hidden_state", "logits_per_image"):
-        value = getattr(outputs, name, None)
-        if isinstance(value, torch.Tensor):
-            return value
-    values = outputs.values() if hasattr(outputs, "values") else ()
-    return next((v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()), None)
-
-
-def _kept(inputs: Mapping[str, Any], output: Tensor) -> Any:
-    """Return the positions of an output without padding, where outputs are arbitrary."""
-    for name in ("decoder_attention_mask", "attention_mask"):
-        mask = inputs.get(name)
-        if isinstance(mask, torch.Tensor) and output.dim() > mask.dim() and mask.shape == output.shape[:2]:
-            # Logits are large; without padding, a slice avoids a copy.
-            return slice(None) if mask.all() else mask.bool().to(output.device)
-    return slice(None)
-
-
 def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str) -> Pass:
-    """Take the weights a model returns under eager attention, for models outside the attention interface."""
-    name = type(model).__name__
+    """Return a pass whose weights are those that the model returns itself."""
     if _changed(model):
-        raise UnsupportedModelError(f"Interventions do not reach the attention of {name}: {reason}.")
-    require_room(
-        f"the attention of {name} is what it returns itself ({reason}), for all layers at once: that",
-        returned_bytes(model, inputs),
-        device_of(model),
-        f"Take {less_of(inputs)}",
-    )
-    with implementation(model, "eager"):
-        try:
-            outputs = model(**inputs, **options, output_attentions=True)
-        except TypeError as error:
-            if "output_attentions" not in str(error):
-                raise
-            raise UnsupportedModelError(
-                f"The attention of {name} cannot be traced: {reason}, "
-                f"and it takes no output_attentions. {ELSEWHERE}"
-            ) from error
-    given: dict[str, tuple[Tensor, ...]] = {}
-    for stack, attribute in OUTPUTS.items():
-        layers = getattr(outputs, attribute, None)
-        if isinstance(layers, torch.Tensor):
-            layers = (layers,)
-        if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
-            given[stack] = tuple(layer.detach() for layer in layers)
-    if not given:
         raise UnsupportedModelError(
-            f"The attention of {name} cannot be traced: {reason}, "
-            f"and it returned none under eager attention. {ELSEWHERE}"
+            f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
-    return Pass(
-        outputs,
-        (),
-        given,
-        f"{name}: {reason}; its attention is what it returned itself, so methods that edit attention "
-        "or need queries and keys are not available",
-    )
+    outputs, given, note = returned_weights(model, inputs, options, reason)
+    return Pass(outputs, (), given, note)

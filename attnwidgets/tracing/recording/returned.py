@@ -1,0 +1,118 @@
+"""The attention that a model returns itself, where it does not pass through transformers' interface."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnwidgets.tracing.attention_sources import OUTPUTS
+from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.pass_memory import device_of, returned_bytes
+from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.comparison import (
+    apart,
+    functions_of,
+    is_transformers_own,
+    kept_positions,
+    main_output,
+    tolerance,
+)
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor, nn
+
+ELSEWHERE = "Weights from another source can be shown with aw.from_attentions(attentions, tokens)."
+
+
+def returned_weights(
+    model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any], reason: str
+) -> tuple[Any, dict[str, tuple[Tensor, ...]], str]:
+    """Return a model's output, the weights it returns by stack, and a note for readers.
+
+    Args:
+        model: A borrowed model.
+        inputs: Its inputs.
+        options: Other arguments of its forward.
+        reason: Why its attention was not recorded, in words.
+
+    Returns:
+        The output of the user's own implementation; weights [batch, head, query, key] of every layer by
+        stack; and what readers should know.
+
+    Raises:
+        UnsupportedModelError: If it returns none, or what it returns cannot be attention weights.
+    """
+    name = type(model).__name__
+    require_room(
+        f"the attention of {name} is what it returns itself ({reason}), for all layers at once: that",
+        returned_bytes(model, inputs),
+        device_of(model),
+        f"Take {less_of(inputs)}",
+    )
+    # A function of the user's own is asked for its weights; transformers' fused ones have none.
+    is_own = not is_transformers_own(model)
+    why = f"The attention of {name} cannot be traced: {reason}, and"
+    with nullcontext() if is_own else implementation(model, "eager"):
+        try:
+            outputs = model(**inputs, **options, output_attentions=True)
+        except TypeError as error:
+            if "output_attentions" not in str(error):
+                raise
+            raise UnsupportedModelError(f"{why} it takes no output_attentions. {ELSEWHERE}") from error
+    given = _weights_in(outputs)
+    if not given:
+        asked = "by its own attention function" if is_own else "under eager attention"
+        raise UnsupportedModelError(f"{why} it returned none {asked}. {ELSEWHERE}")
+    if not all(_are_weights(layer) for layers in given.values() for layer in layers):
+        raise UnsupportedModelError(
+            f"{why} what it returns as attention are no weights: some are negative, or rows sum to more than "
+            f"one. {ELSEWHERE}"
+        )
+    note = (
+        f"{name}: {reason}; its attention is what it returned itself, so methods that edit attention or need "
+        "queries and keys are not available"
+    )
+    for stack, layers in given.items():
+        if all(layer.shape[1] > 1 and bool((layer == layer[:, :1]).all()) for layer in layers):
+            note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
+            given[stack] = tuple(layer[:, :1] for layer in layers)
+    if is_own or set(functions_of(model)) == {"eager"}:
+        return outputs, given, note
+    plain = model(**inputs, **options)
+    difference = _difference(plain, outputs, inputs)
+    if difference:
+        note += f"; these are the weights of eager attention, which changes its output by {difference:.2g}"
+    return plain, given, note
+
+
+def _weights_in(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+    """Return the weights [batch, head, query, key] of every layer that an output holds, by stack."""
+    given: dict[str, tuple[Tensor, ...]] = {}
+    for stack, attribute in OUTPUTS.items():
+        layers = getattr(outputs, attribute, None)
+        if isinstance(layers, torch.Tensor):
+            layers = (layers,)
+        if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
+            given[stack] = tuple(layer.detach() for layer in layers)
+    return given
+
+
+def _are_weights(layer: Tensor) -> bool:
+    """Return whether numbers can be attention weights: none negative, no row above one; a sink takes some."""
+    sums = layer.double().sum(-1)
+    return bool((layer >= 0).all()) and bool((sums <= 1 + tolerance(layer)).all())
+
+
+def _difference(plain: Any, eager: Any, inputs: Mapping[str, Any]) -> float:
+    """Return by how much eager attention changes an output, by its largest number; 0 for rounding."""
+    first, second = main_output(plain), main_output(eager)
+    if first is None or second is None or first.shape != second.shape:
+        return 0.0
+    keep = kept_positions(inputs, first)
+    difference = apart(second[keep], first[keep])
+    return 0.0 if difference <= tolerance(first) else difference
