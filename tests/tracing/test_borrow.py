@@ -279,6 +279,13 @@ def test_what_bad_weights_return_proves_nothing(monkeypatch: pytest.MonkeyPatch)
     assert len(compared) == 1
     trace(good, None, IDS)
     assert len(compared) == 1
+    good(torch.tensor([IDS]), output_hidden_states=True)
+    trace(good, None, IDS)
+    assert len(compared) == 1, "the hooks that transformers leaves there only read"
     other = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", hidden_act="relu"))
     trace(other, None, IDS)
     assert len(compared) == 2, "another architecture of the same class"
+    other.bert.encoder.layer[0].register_forward_hook(lambda *_: None)
+    trace(other, None, IDS)
+    trace(other, None, IDS)
+    assert len(compared) == 4, "hooks may do something else in every pass"

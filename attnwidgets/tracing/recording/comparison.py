@@ -22,13 +22,15 @@ def attention_of(model: nn.Module) -> Hashable | None:
     """Return what computes a model's attention besides its classes and config; None if that has no identity.
 
     Attention functions may be registered or replaced, and modules told that they are (not) causal, without a
-    trace in the config. Hooks and replaced methods may do anything, also something else in the next pass.
+    trace in the config. Hooks and replaced methods may do anything, also something else in the next pass;
+    but for the hooks that transformers leaves on a model whose attentions or hidden states were asked for.
     """
     files: set[Any] = set()
     flags: set[Any] = set()
     for module in model.modules():
         held = vars(module)
-        if "forward" in held or held["_forward_hooks"] or held["_forward_pre_hooks"]:
+        hooks = (*held["_forward_hooks"].values(), *held["_forward_pre_hooks"].values())
+        if "forward" in held or not all(_is_of_transformers(hook) for hook in hooks):
             return None
         file = sys.modules.get(type(module).__module__)
         files.add(getattr(file, "eager_attention_forward", None))
@@ -48,7 +50,11 @@ def functions_of(model: nn.Module) -> dict[str, Any]:
 def is_transformers_own(model: nn.Module) -> bool:
     """Return whether a model computes attention by functions of transformers, none registered or replaced."""
     functions = (function for function in functions_of(model).values() if function is not None)
-    return all(getattr(each, "__module__", "").startswith("transformers.") for each in functions)
+    return all(map(_is_of_transformers, functions))
+
+
+def _is_of_transformers(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("transformers.")
 
 
 def is_half(numbers: Tensor) -> bool:
