@@ -9,13 +9,13 @@ which is our script; a new patch one message each way.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from browser import executable
 from playwright.sync_api import sync_playwright
 
 import attnwidgets as aw
@@ -69,7 +69,7 @@ def measure(side: int, folder: Path) -> None:
         _, buffers = handler.answer("reads", {**args, "index": args["index"] + index})
         times.append(time.perf_counter() - begin)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1224, "height": 720})
         page.goto(place.as_uri())
         first = page.wait_for_function(DRAWN).json_value()

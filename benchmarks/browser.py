@@ -111,7 +111,8 @@ def libraries(folder: Path) -> dict[str, bytes]:
 
 def executable() -> str:
     """Return the path of Chromium: $CHROMIUM, else the first known name on the path."""
-    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    for name in (os.environ.get("CHROMIUM", ""), *names):
         path = shutil.which(name) if name else None
         if path:
             return path

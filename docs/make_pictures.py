@@ -239,7 +239,8 @@ def executable() -> str:
     Raises:
         FileNotFoundError: There is none.
     """
-    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    for name in (os.environ.get("CHROMIUM", ""), *names):
         if name and (found := shutil.which(name)):
             return found
     raise FileNotFoundError("no chromium found; set CHROMIUM to its path.")

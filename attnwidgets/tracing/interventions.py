@@ -363,20 +363,19 @@ class Session:
         current = self._pass
         current.calls += 1
         original = origin(module)
-        calls = [(each, self._layer_of(module, each)) for each in self.active]
-        known = [(each, *call) for each, call in calls if call is not None]
-        if not known:
+        layers = [(each, self._layer_of(module, each)) for each in self.active]
+        resolved = [(each, *layer) for each, layer in layers if layer is not None]
+        if not resolved:
             return weights
-        for each, stack, _ in known:
-            shared = sum(attention.module is original for attention in each.table[stack]) > 1
-            if shared and not current.running:
+        for each, stack, _ in resolved if not current.running else ():
+            if sum(attention.module is original for attention in each.table[stack]) > 1:
                 raise UnsupportedModelError(
                     f"a block of {type(self.model).__name__} that serves as several layers was called by "
                     "itself, so an intervention cannot tell which layer it is."
                 )
-        first_query, first_key = self._positions(original, known[0][1], query, key, settings)
+        first_query, first_key = self._positions(original, resolved[0][1], query, key, settings)
         plain = weights
-        for each, stack, layer in known:
+        for each, stack, layer in resolved:
             if (stack, layer) in each.where:
                 seen = Seen(stack, layer, query, key, settings, first_query, first_key, weights is not plain)
                 weights = each.weigh(seen, weights)

@@ -214,3 +214,14 @@ def test_one_map_for_all_heads_is_one_head() -> None:
     trace = aw.trace(model, None, audio=torch.randn(200).tolist())
     assert trace.n_heads() == 1
     assert "one map for all 4 heads" in trace.warning
+
+
+def test_nan_is_not_said_to_be_scores() -> None:
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    model = hf.MPNetModel(hf.MPNetConfig(vocab_size=100, **small)).eval()
+    with torch.no_grad():
+        model.encoder.layer[1].attention.attn.q.weight.fill_(float("nan"))
+    trace = aw.trace(model, None, input_ids=IDS)
+    assert bool(trace.attention_layer(1).isnan().all())
+    assert bool(trace.attention_layer(0).isfinite().all())

@@ -28,13 +28,13 @@ def attention_of(model: nn.Module) -> Hashable | None:
     files: set[Any] = set()
     flags: set[Any] = set()
     for module in model.modules():
-        held = vars(module)
-        hooks = (*held["_forward_hooks"].values(), *held["_forward_pre_hooks"].values())
-        if "forward" in held or not all(_is_of_transformers(hook) for hook in hooks):
+        attributes = vars(module)
+        hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
+        if "forward" in attributes or not all(_is_of_transformers(hook) for hook in hooks):
             return None
         file = sys.modules.get(type(module).__module__)
         files.add(getattr(file, "eager_attention_forward", None))
-        settings = (held.get(name) for name in ("is_causal", "scaling"))
+        settings = (attributes.get(name) for name in ("is_causal", "scaling"))
         flags.add((type(module), *(value if isinstance(value, (int, float)) else None for value in settings)))
     return frozenset(functions_of(model).items()), frozenset(files), frozenset(flags)
 

@@ -55,9 +55,9 @@ def returned_weights(
         f"Take {less_of(inputs)}",
     )
     # A function of the user's own is asked for its weights; transformers' fused ones have none.
-    is_own = not is_transformers_own(model)
+    is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
-    with nullcontext() if is_own else implementation(model, "eager"):
+    with nullcontext() if is_custom else implementation(model, "eager"):
         try:
             outputs = model(**inputs, **options, output_attentions=True)
         except TypeError as error:
@@ -66,8 +66,8 @@ def returned_weights(
             raise UnsupportedModelError(f"{why} it takes no output_attentions. {ELSEWHERE}") from error
     given = _weights_in(outputs)
     if not given:
-        asked = "by its own attention function" if is_own else "under eager attention"
-        raise UnsupportedModelError(f"{why} it returned none {asked}. {ELSEWHERE}")
+        function = "by its own attention function" if is_custom else "under eager attention"
+        raise UnsupportedModelError(f"{why} it returned none {function}. {ELSEWHERE}")
     if not all(_are_weights(layer) for layers in given.values() for layer in layers):
         raise UnsupportedModelError(
             f"{why} what it returns as attention are no weights: some are negative, or rows sum to more than "
@@ -81,7 +81,7 @@ def returned_weights(
         if all(layer.shape[1] > 1 and bool((layer == layer[:, :1]).all()) for layer in layers):
             note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
             given[stack] = tuple(layer[:, :1] for layer in layers)
-    if is_own or set(functions_of(model)) == {"eager"}:
+    if is_custom or set(functions_of(model)) == {"eager"}:
         return outputs, given, note
     plain = model(**inputs, **options)
     difference = _difference(plain, outputs, inputs)
@@ -104,8 +104,9 @@ def _weights_in(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
 
 def _are_weights(layer: Tensor) -> bool:
     """Return whether numbers can be attention weights: none negative, no row above one; a sink takes some."""
-    sums = layer.double().sum(-1)
-    return bool((layer >= 0).all()) and bool((sums <= 1 + tolerance(layer)).all())
+    sums = layer.sum(-1, dtype=torch.float64)
+    # NaN is neither: who reads it is told by name.
+    return not bool((layer < 0).any()) and not bool((sums > 1 + tolerance(layer)).any())
 
 
 def _difference(plain: Any, eager: Any, inputs: Mapping[str, Any]) -> float:
