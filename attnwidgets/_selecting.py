@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
@@ -44,12 +45,10 @@ def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) 
 
 
 def spoken(numbers: Sequence[int], what: str) -> str:
-    """Return a phrase such as "are layers 0 to 5"; numbers with gaps are listed one by one."""
+    """Return a phrase such as "are layers 0 to 5"."""
     if len(numbers) == 1:
         return f"is only {what} {numbers[0]}"
-    if list(numbers) == list(range(numbers[0], numbers[0] + len(numbers))):
-        return f"are {what}s {numbers[0]} to {numbers[-1]}"
-    return f"are {what}s {', '.join(str(number) for number in numbers)}"
+    return f"are {what}s {spoken_range(numbers)}"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -58,5 +57,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def spoken_range(numbers: Sequence[int]) -> str:
-    """Return "0 to 5", or a single number."""
-    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+    """Return ascending numbers in words, runs of three or more as ranges: "0 to 5", "0 to 2, 4, 5"."""
+    parts = []
+    for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        is_range = len(members) > 2 or len(members) == len(numbers) > 1  # noqa: PLR2004 - two are no shorter
+        parts += [f"{members[0]} to {members[-1]}"] if is_range else map(str, members)
+    return ", ".join(parts)

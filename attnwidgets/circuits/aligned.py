@@ -82,7 +82,7 @@ class AlignedTexts:
         }
         causal = ours.is_causal(self._stack)
         first = self.columns.differing[0] if causal and self.columns.differing else 0
-        layers = range(ours.n_layers(self._stack))
+        layers = ours.layers(self._stack)
         raw: dict[Site, NDArray[np.float64]] = {}
         for site in sites:
             known = activations_of(other, site, list(layers), self._stack)

@@ -14,7 +14,7 @@ from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.intervene.ablate_heads import ablate_heads
 from attnwidgets.intervene.edit_attention import edit_attention
 from attnwidgets.intervene.head_selection import chosen_heads, describe_heads
-from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.recording.run import trace as record
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _sets(trace: Trace, heads: Any, draws: int, seed: int) -> list[tuple[tuple[i
     chosen = [(layer, head) for layer, some in by_layer.items() for head in some]
     others = [
         place
-        for layer in range(trace.n_layers(stack))
+        for layer in trace.layers(stack)
         for place in ((layer, head) for head in range(trace.n_heads(stack, layer)))
         if place not in chosen
     ]

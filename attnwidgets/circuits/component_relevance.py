@@ -14,8 +14,7 @@ from attnwidgets.circuits.components import Component, components
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.explanations.attribution.contextual_decomposition import PAPER, logit_parts_in_two
 from attnwidgets.explanations.mixing.logit_targets import target_logits
-from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.blocks import require_chain
+from attnwidgets.tracing.algebra.block_runs import chain_of
 from attnwidgets.tracing.algebra.decomposed_layer import read_layer
 from attnwidgets.tracing.algebra.steps import apply_steps
 from attnwidgets.tracing.algebra.two_parts import TwoParts, all_irrelevant, through_block
@@ -234,11 +233,7 @@ class _Sweep:
     """
 
     def __init__(self, traces: list[Trace], stack: str, every: list[Component], batch_size: int) -> None:
-        self._runs = [
-            [block_of(trace, number, stack, _NAME) for number in range(trace.n_layers(stack))]
-            for trace in traces
-        ]
-        require_chain(self._runs[0], _NAME)
+        self._runs = [chain_of(trace, stack, _NAME) for trace in traces]
         self._every, self._batch = every, batch_size
         self.between = np.full((len(every), len(every)), np.nan)
 

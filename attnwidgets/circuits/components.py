@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import require_choice
+from attnwidgets._selecting import spoken
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -43,8 +44,9 @@ def component_of(given: Any, trace: Trace, stack: str) -> Component:
         raise ValueError(f"{given!r} is no component; it is {_FORM}.")
     require_choice("component", parts[0], ("head", "mlp"))
     layer = int(parts[1])
-    if not 0 <= layer < trace.n_layers(stack):
-        raise IndexError(f"layer {layer} is out of range: there are layers 0 to {trace.n_layers(stack) - 1}.")
+    layers = trace.layers(stack)
+    if layer not in layers:
+        raise IndexError(f"layer {layer} is out of range: there {spoken(layers, 'layer')}.")
     if parts[0] == "mlp":
         return Component("mlp", layer)
     head, count = int(parts[2]), trace.n_heads(stack, layer)
@@ -57,7 +59,7 @@ def components(trace: Trace, stack: str) -> list[Component]:
     """Return all heads and MLPs, layer by layer."""
     return [
         part
-        for layer in range(trace.n_layers(stack))
+        for layer in trace.layers(stack)
         for part in (
             *(Component("head", layer, head) for head in range(trace.n_heads(stack, layer))),
             Component("mlp", layer),

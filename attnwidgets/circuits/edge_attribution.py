@@ -16,6 +16,7 @@ from attnwidgets.circuits.pair import pair_of, require_full_precision
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.intervene.activation_sites import points_of, reading_activations
 from attnwidgets.intervene.preview import pass_options
+from attnwidgets.tracing.algebra.block_runs import require_whole
 from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
@@ -157,10 +158,11 @@ def edge_attribution(
     targets = resolve_target_set(pair.clean, target, foil, "edge_attribution").single("edge_attribution")
     inner = unwrap(pair.clean.model)
     require_gradients(inner, "edge_attribution")
+    require_whole(pair.clean, pair.stack, "edge_attribution")
     require_full_precision(pair, "edge_attribution")
     every = components(pair.clean, pair.stack)
     senders = (Component("input", -1), *every)
-    receivers = (*every, Component("output", pair.clean.n_layers(pair.stack)))
+    receivers = (*every, Component("output", pair.clean.layers(pair.stack)[-1] + 1))
     with _Passes(pair, targets) as passes:
         ends = [passes.run(side, None) for side in (0, 1)]
         embeddings = [end.at["state", 0].detach() for end in ends]
@@ -197,7 +199,7 @@ class _Passes:
 
     def __init__(self, pair: Pair, targets: TargetSet) -> None:
         self._pair, self._targets = pair, targets
-        layers = range(pair.clean.n_layers(pair.stack))
+        layers = pair.clean.layers(pair.stack)
         self._heads = list(layers)
         places: list[tuple[Site, int]] = [
             (site, layer) for site in ("state", "attention", "mlp") for layer in layers

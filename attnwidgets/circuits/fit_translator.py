@@ -162,7 +162,7 @@ class _States:
         self._trace = trace
         self._model = unwrap(trace.model)
         blocks = captured(trace, "self", _NAME).layers
-        self._names = [block.name for block in blocks]
+        self._names = [block.name for block in blocks.values()]
 
     def of(self, ids: list[int]) -> Tensor:
         """Return states [layer + 1, token, width] in float32 on the CPU, without the first tokens."""

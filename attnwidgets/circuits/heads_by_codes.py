@@ -192,14 +192,14 @@ def _written(model: Any, tokenizer: Any, texts: list[str], position: int, stack:
             kind = f"text {number}, {text!r}, has {count} tokens"
             raise ValueError(f"position {position} is out of range: {kind}.")
         if not matrices:
-            blocks = [block_of(trace, layer, name, _NAME) for layer in range(trace.n_layers(name))]
+            blocks = [block_of(trace, layer, name, _NAME) for layer in trace.layers(name)]
             with no_grad():
                 matrices = [block.projection[0].unflatten(0, (block.n_heads, -1)).cpu() for block in blocks]
         outputs = head_outputs(trace, name)
         rows.append(
             [
                 torch.einsum("hv,hvd->hd", outputs[layer][:, position].to(matrix), matrix).float()
-                for layer, matrix in enumerate(matrices)
+                for layer, matrix in zip(trace.layers(name), matrices, strict=True)
             ]
         )
     return [torch.stack([row[layer] for row in rows]) for layer in range(len(matrices))]

@@ -80,7 +80,7 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
     stack = "decoder" if "decoder" in traced.stacks else traced.default_stack
     head = head_of(traced, stack, "lens", target.position)
     blocks = captured(traced, stack, "lens")
-    states = [block.hidden[0] for block in blocks.layers]
+    states = [block.hidden[0] for block in blocks.layers.values()]
     options: dict[str, Any] = {}
     if translator is not None:
         if not isinstance(translator, Translator):

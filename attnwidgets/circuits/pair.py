@@ -11,7 +11,8 @@ from attnwidgets._tensors import is_half
 from attnwidgets.explanations.results.trace_protocol import is_trace, require_trace, resolve_stack
 from attnwidgets.figures.labels import printable
 from attnwidgets.intervene.head_selection import spoken
-from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.algebra.block_runs import require_every_block
+from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.alignment import align
@@ -101,6 +102,7 @@ def pair_of(
         _require_same_length(first, second, stack)
     elif len(first.axes(stack)[0]) != len(second.axes(stack)[0]):
         return Pair(first, second, stack, (), 0)
+    require_every_block(first, stack, function)
     differs = _differing(first, second, stack)
     start = differs[0] if stack == "self" and first.is_causal(stack) and second.is_causal(stack) else 0
     return Pair(first, second, stack, differs, start)

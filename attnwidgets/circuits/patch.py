@@ -19,7 +19,7 @@ from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
 from attnwidgets.intervene.activation_sites import SITES, Site
 from attnwidgets.intervene.head_selection import spoken
-from attnwidgets.tracing.attention_modules import sites as attention_sites
+from attnwidgets.tracing.anatomy.attention_modules import sites as attention_sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

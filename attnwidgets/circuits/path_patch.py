@@ -13,6 +13,7 @@ from attnwidgets.circuits.patch import PatchedCells
 from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.set_activations import activations_of, set_activations
 from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.tracing.algebra.block_runs import require_whole
 
 if TYPE_CHECKING:
     from attnwidgets.intervene.activation_sites import Site
@@ -74,6 +75,7 @@ def path_patch(
     require_choice("how", how, DIRECTIONS)
     pair = pair_of(clean, corrupt, stack, "path_patch", model, tokenizer)
     require_full_precision(pair, "path_patch")
+    require_whole(pair.clean, pair.stack, "path_patch")
     targets = resolve_target_set(pair.clean, target, foil, "path_patch").single("path_patch")
     first = component_of(sender, pair.clean, pair.stack)
     last = _receiver(receiver, pair.clean, pair.stack)
@@ -96,7 +98,7 @@ def path_patch(
 
 def _receiver(given: Any, trace: Trace, stack: str) -> Component:
     if given == _OUTPUT:
-        return Component(_OUTPUT, trace.n_layers(stack))
+        return Component(_OUTPUT, trace.layers(stack)[-1] + 1)
     return component_of(given, trace, stack)
 
 

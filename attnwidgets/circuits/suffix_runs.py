@@ -25,7 +25,7 @@ from attnwidgets.intervene.activation_sites import (
     reading_activations,
 )
 from attnwidgets.intervene.preview import copies_of, returning
-from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.gradients.differentiable import gradients
 from attnwidgets.tracing.precision import widened
@@ -116,7 +116,7 @@ class SuffixRuns:
         self._pair, self._targets, self._purpose = pair, targets, purpose
         self._model = unwrap(pair.clean.model)
         self._twin = self._model
-        layers = range(pair.clean.n_layers(pair.stack))
+        layers = pair.clean.layers(pair.stack)
         self._wanted: list[tuple[Site, int]] = [(site, layer) for site in sites for layer in layers]
         # Gradients end at the first state.
         self._points = points_of(pair.clean, {("state", 0), *self._wanted}, pair.stack)

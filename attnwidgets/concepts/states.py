@@ -17,7 +17,7 @@ from attnwidgets.concepts.places import rows_of
 from attnwidgets.concepts.states_result import States
 from attnwidgets.concepts.text_targets import TextTargets
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
-from attnwidgets.tracing.block_names import block_names, recorded
+from attnwidgets.tracing.anatomy.block_names import block_names, recorded
 from attnwidgets.tracing.free_memory import byte_budget, forced, spoken_bytes
 from attnwidgets.tracing.gradients.differentiable import Graph, gradients
 from attnwidgets.tracing.gradients.gradient_hooks import BlockHooks

@@ -11,7 +11,7 @@ from torch import nn
 from attnwidgets._errors import suggest
 from attnwidgets.concepts.heads import softmax_loss
 from attnwidgets.explanations.targets.resolve import CLASSES, head_of
-from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, spoken_bytes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from attnwidgets._errors import require_choice
 from attnwidgets.intervene.head_selection import HeadIntervention, chosen_heads, describe_heads, sites_of
 from attnwidgets.intervene.preview import pass_options
-from attnwidgets.tracing.attention_modules import Turns, sites
+from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.trace import Trace

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from attnwidgets.tracing.attention_modules import Turns, sites
-from attnwidgets.tracing.block_names import block_lists
+from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
+from attnwidgets.tracing.anatomy.block_names import block_lists
 from attnwidgets.tracing.hooks.hook import Hook
 from attnwidgets.tracing.hooks.hook_point import HookPoint, resolve_hook_point
 from attnwidgets.tracing.hooks.running_pass import PassWatch

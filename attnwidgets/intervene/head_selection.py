@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed, pick
-from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.trace import Trace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.tracing.attention_modules import AttentionModule
+    from attnwidgets.tracing.anatomy.attention_modules import AttentionModule
     from attnwidgets.tracing.interventions import Seen
 
     Change = Callable[[Seen, Tensor, list[int]], Tensor]
@@ -70,8 +70,8 @@ class HeadIntervention(Intervention):
         return change(seen, by_head, heads)
 
 
-def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule, ...]]:
-    """Return a stack's name and its attention modules.
+def sites_of(model: Any, stack: str | None) -> tuple[str, Mapping[int, AttentionModule]]:
+    """Return a stack's name and its attention modules by layer.
 
     Raises:
         ValueError: If there is no such stack.
@@ -85,13 +85,13 @@ def sites_of(model: Any, stack: str | None) -> tuple[str, tuple[AttentionModule,
     return stack, table[stack]
 
 
-def chosen_heads(heads: Any, modules: tuple[AttentionModule, ...]) -> dict[int, tuple[int, ...]]:
+def chosen_heads(heads: Any, modules: Mapping[int, AttentionModule]) -> dict[int, tuple[int, ...]]:
     """Return heads by layer.
 
     Args:
         heads: A pair (layer, head), several such pairs, heads by layer (a number, several, or "all"), or None
             for all heads of all layers.
-        modules: The attention modules, one per layer.
+        modules: The attention modules by layer.
 
     Raises:
         IndexError: If there is no such layer or head.
@@ -99,7 +99,7 @@ def chosen_heads(heads: Any, modules: tuple[AttentionModule, ...]) -> dict[int, 
     """
     pairs = heads
     if heads is None:
-        pairs = [(layer, "all") for layer in range(len(modules))]
+        pairs = [(layer, "all") for layer in modules]
     elif isinstance(heads, Mapping):
         pairs = heads.items()
     elif isinstance(heads, tuple) and heads and not isinstance(heads[0], tuple):
@@ -110,7 +110,7 @@ def chosen_heads(heads: Any, modules: tuple[AttentionModule, ...]) -> dict[int, 
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - layer and head
             raise TypeError(_EXPECTED.format(heads))
-        layer = pick(pair[0], range(len(modules)), "layer")[0]
+        layer = pick(pair[0], tuple(modules), "layer")[0]
         by_layer.setdefault(layer, set()).update(_heads(pair[1], modules[layer], layer))
     return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(by_layer.items())}
 
@@ -136,9 +136,9 @@ def _heads(wanted: Any, module: AttentionModule, layer: int) -> tuple[int, ...]:
         raise IndexError(f"layer {layer}: {error}") from error
 
 
-def some_layers(layers: Any, modules: tuple[AttentionModule, ...]) -> tuple[int, ...]:
+def some_layers(layers: Any, modules: Mapping[int, AttentionModule]) -> tuple[int, ...]:
     """Return the numbers of layers given by number, several numbers, a slice, or None for all."""
-    return tuple(range(len(modules))) if layers is None else pick(layers, range(len(modules)), "layer")
+    return tuple(modules) if layers is None else pick(layers, tuple(modules), "layer")
 
 
 def positions(tokens: Any, name: str, model: Any, stack: str, side: int) -> frozenset[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording

@@ -176,7 +176,7 @@ def _plan(
     stack: str | None,
 ) -> dict[int, str]:
     """Return the part that every parameter to randomise belongs to, by the parameter's id."""
-    from attnwidgets.tracing.block_names import block_lists as stacks_of
+    from attnwidgets.tracing.anatomy.block_names import block_lists as stacks_of
 
     stacks = stacks_of(model)
     everything = layers == "all" and stack is None and embeddings is not False and head is not False
@@ -245,7 +245,7 @@ def _block_numbers(model: nn.Module, layers: Any, n: int, *, cascading: bool) ->
 
 def _locations(model: nn.Module, path: str) -> dict[int, _Location]:
     """Return the location of every parameter, by its id."""
-    from attnwidgets.tracing.block_names import block_lists
+    from attnwidgets.tracing.anatomy.block_names import block_lists
 
     others = tuple(f"{other}." for other in block_lists(model) if other != path)
     named = list(model.named_parameters(remove_duplicate=False))

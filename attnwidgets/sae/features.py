@@ -11,7 +11,7 @@ from attnwidgets.explanations.results.trace_protocol import provenance_of, requi
 from attnwidgets.sae.check import hook_point_of, require_width
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.sae import SAE, as_sae
-from attnwidgets.tracing.block_names import block_names
+from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters

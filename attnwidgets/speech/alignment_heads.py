@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._selecting import spoken_range
 from attnwidgets.speech.time_warping import median_filter, warp
 from attnwidgets.speech.word_times import WordTimes, frame_step, frame_unit, with_words
 
@@ -153,19 +154,19 @@ def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads
         ValueError: If there are none.
         IndexError: If the model has no such head.
     """
-    layers, count = trace.n_layers("cross"), trace.n_heads("cross")
+    layers, count = trace.layers("cross"), trace.n_heads("cross")
     note = ""
     if heads is None:
         own = getattr(getattr(trace.model, "generation_config", None), "alignment_heads", None)
         heads = [(int(layer), int(head)) for layer, head in own or ()]
     if not heads:
-        heads = [(layer, head) for layer in range(layers // 2, layers) for head in range(count)]
+        heads = [(layer, head) for layer in layers[len(layers) // 2 :] for head in range(count)]
         note = "the model names no alignment heads: all of the later half of its layers are read"
     for layer, head in heads:
-        if not (0 <= layer < layers and 0 <= head < count):
+        if layer not in layers or not 0 <= head < count:
             raise IndexError(
-                f"heads names layer {layer}, head {head}, and the cross-attention has layers 0 to "
-                f"{layers - 1} with heads 0 to {count - 1}"
+                f"heads names layer {layer}, head {head}, and the cross-attention has layers "
+                f"{spoken_range(layers)} with heads 0 to {count - 1}"
             )
     return tuple((int(layer), int(head)) for layer, head in heads), note
 
@@ -188,7 +189,6 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import record
-    from attnwidgets.tracing.recording.stacks import by_stack
 
     require_same_interventions(trace, _PURPOSE)
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
@@ -197,9 +197,12 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     model = unwrap(trace.model)
     with borrowed(model) as twin, room_to_record(twin, inputs):
         recorded = record(twin, inputs)
-    calls = by_stack(model, recorded.calls)["cross"]
+    calls = recorded.stacks["cross"]
     n_frames = len(trace.axes("cross")[1])
-    layers = [RecordedLayer(call, 0, len(spoken.ids), n_frames) for call in calls]
+    layers = {
+        layer: RecordedLayer(call, 0, len(spoken.ids), n_frames)
+        for layer, call in zip(trace.layers("cross"), calls, strict=True)
+    }
     weights = np.stack([layers[layer].weights([head])[0] for layer, head in heads])
     logits = logits_in(recorded.outputs)
     return weights, None if logits is None else logits[0]

@@ -158,12 +158,12 @@ def free_attention(
         >>> free.movable.shape, int(free.identifiable[0, 0])
         ((1, 1, 2), 30)
     """
-    from attnwidgets.tracing.attention_modules import sites
+    from attnwidgets.tracing.anatomy.attention_modules import sites
 
     require_trace(trace, "free_attention")
     sites(trace)
     name = resolve_stack(trace, stack)
-    layers = pick(slice(None) if layer is None else layer, range(trace.n_layers(name)), "layer")
+    layers = pick(slice(None) if layer is None else layer, trace.layers(name), "layer")
     heads = pick(slice(None) if head is None else head, range(trace.n_heads(name)), "head")
     queries = pick(slice(None) if query is None else query, range(len(trace.axes(name)[0])), "token")
     movable = np.zeros((len(layers), len(heads), len(queries)))
@@ -206,7 +206,7 @@ def effective_attention(trace: Any, layer: int, head: int, *, stack: str | None 
         (9, 9)
     """
     name = resolve_stack(trace, stack)
-    (layer,) = pick(layer, range(trace.n_layers(name)), "layer")
+    (layer,) = pick(layer, trace.layers(name), "layer")
     (head,) = pick(head, range(trace.n_heads(name)), "head")
     basis = _basis(_values(trace, name, layer, head)[0], ones=False)
     weights = _floats(trace.attention_rows(layer, [head], None, name)[0])

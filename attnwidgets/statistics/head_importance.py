@@ -96,7 +96,7 @@ def head_importance(
         True
     """
     require_choice("how", how, HOWS)
-    from attnwidgets.tracing.attention_modules import sites
+    from attnwidgets.tracing.anatomy.attention_modules import sites
 
     trace_list: list[Trace] = list(traces) if isinstance(traces, (list, tuple)) else [traces]
     if not trace_list:
@@ -124,7 +124,7 @@ def head_importance(
     return HeadStatistics(
         values,
         names=names,
-        layers=range(first.n_layers(stack)),
+        layers=first.layers(stack),
         heads=range(first.n_heads(stack)),
         method="head_importance",
         stack=stack,
@@ -156,10 +156,10 @@ def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched
     from attnwidgets.intervene.preview import Replay
 
     losses = np.full((trace.n_layers(stack), trace.n_heads(stack)), np.nan)
-    layers = range(len(losses))
+    layers = list(enumerate(trace.layers(stack)))
     with Replay(trace) as replay:
         whole = float(target.score(replay.run(target=target)).double()[0])
-        for layer in progress(layers, "removing heads") if watched else layers:
+        for row, layer in progress(layers, "removing heads") if watched else layers:
             count = trace.n_heads(stack, layer)
             for start in range(0, count, batch_size):
                 heads = range(start, min(count, start + batch_size))
@@ -167,7 +167,7 @@ def _exact(trace: Trace, target: Target, stack: str, batch_size: int, *, watched
                     trace, "ablate_heads", "each head alone", stack, {layer: heads}, write=_without_one_each
                 )
                 outputs = replay.run((each_head,), copies=len(heads), target=target)
-                losses[layer, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
+                losses[row, heads.start : heads.stop] = whole - target.score(outputs).double().cpu().numpy()
     return losses
 
 

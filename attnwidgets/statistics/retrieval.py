@@ -263,11 +263,11 @@ def _share_copied(trace: Any, needle: _Needle) -> Float:
     in_needle = np.zeros(len(ids), dtype=bool)
     in_needle[list(needle.positions)] = True
     scores = np.full((trace.n_layers(), trace.n_heads()), np.nan)
-    for layer in range(trace.n_layers()):
+    for row, layer in enumerate(trace.layers()):
         # A token is predicted from the row before it.
         strongest = np.asarray(trace.attention_rows(layer, None, (steps - 1).tolist())).argmax(axis=2)
         copied = in_needle[strongest] & (ids[strongest] == ids[steps])
-        scores[layer, : len(strongest)] = [
+        scores[row, : len(strongest)] = [
             len(set(keys[hits].tolist())) / len(needle.positions)
             for keys, hits in zip(strongest, copied, strict=True)
         ]

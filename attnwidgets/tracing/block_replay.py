@@ -102,14 +102,14 @@ class RecordedBlocks:
 
     Attributes:
         model: The twin that was run: the modules as they were then, over the model's own weights.
-        layers: One block per layer.
+        layers: One block per layer, by the model's number.
         final_norm: The norm that reads the last block's output, or None.
         n_heads: The largest number of heads that a layer has.
         n_keys: Number of keys.
     """
 
     model: nn.Module
-    layers: tuple[RecordedBlock, ...]
+    layers: Mapping[int, RecordedBlock]
     final_norm: nn.Module | None
     n_heads: int
     n_keys: int
@@ -125,7 +125,9 @@ class RecordedBlocks:
         pending: list[ValueEdit] = []
 
         def see(index: int, _: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-            return pending[0](weights, values) if pending and index == block.call else (weights, values)
+            # A module may mix two parts of its values by the same map (DiffLlama).
+            is_layer = pending and block.calls[index].name == block.attention.name
+            return pending[0](weights, values) if is_layer else (weights, values)
 
         with borrowed(block.module) as module, recording(module, [see]) as session:
             parts = (block.args, block.kwargs)
@@ -235,10 +237,11 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
             calls=tuple(calls[index] for index in block.calls),
             values=tuple(watch.values[index] for index in block.calls),
         )
-        for block, call in invocations
+        for block, call in invocations.values()
     ]
     norm = watch.norm_after(blocks[-1].output)
-    return RecordedBlocks(model, tuple(blocks), norm, trace.n_heads(stack), len(trace.axes(stack)[1]))
+    layers = dict(zip(trace.layers(stack), blocks, strict=True))
+    return RecordedBlocks(model, layers, norm, trace.n_heads(stack), len(trace.axes(stack)[1]))
 
 
 def require_same(block: RecordedBlock, output: Tensor, purpose: str) -> None:
@@ -270,21 +273,26 @@ def first_tensor(output: Any) -> Tensor:
 
 def _invocations(
     trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
-) -> list[tuple[Invocation, int]]:
-    """Return a stack's blocks in the order of their calls, each with the stack's attention call in it."""
+) -> dict[int, tuple[Invocation, int]]:
+    """Return a stack's blocks by layer, in the order of their calls, with the stack's attention call in each."""
     layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
     stack_calls = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
-    return [(watch.block_of(call, set(stack_calls), purpose), call) for call in stack_calls]
+    return {
+        layer: (watch.block_of(call, set(stack_calls), purpose), call)
+        for layer, call in zip(trace.layers(stack), stack_calls, strict=True)
+    }
 
 
-def _require_finite(blocks: list[tuple[Invocation, int]], modules: Mapping[int, str], stack: str) -> None:
+def _require_finite(
+    blocks: Mapping[int, tuple[Invocation, int]], modules: Mapping[int, str], stack: str
+) -> None:
     """Raise if a block returned NaN or infinite values; the message names the first."""
-    for layer, (invocation, _) in enumerate(blocks):
+    for layer, (invocation, _) in blocks.items():
         if bool(torch.isfinite(first_tensor(invocation.output)).all()):
             continue
         where = f"layer {layer} ({modules[id(invocation.module)]}) of stack {stack!r}"
         inputs = [value for value in (*invocation.args, *invocation.kwargs.values()) if is_hidden(value)]
-        if layer == 0 and inputs and not bool(torch.isfinite(inputs[0]).all()):
+        if layer == next(iter(blocks)) and inputs and not bool(torch.isfinite(inputs[0]).all()):
             raise ValueError(
                 f"the input of {where} already holds NaN or infinite values; "
                 "check the model's embeddings and its input before explaining it"

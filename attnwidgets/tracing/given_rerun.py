@@ -107,7 +107,7 @@ def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -
         raise TypeError(f"rerun must be a function of weights and kept tokens, not {type(rerun).__name__}.")
     if len(trace.stacks) > 1:
         raise ValueError(f"rerun takes attention of one stack, and this has {', '.join(trace.stacks)}.")
-    layers = [torch.as_tensor(trace.attention_layer(number)) for number in range(trace.n_layers())]
+    layers = [torch.as_tensor(trace.attention_layer(number)) for number in trace.layers()]
     if len({layer.shape for layer in layers}) > 1:
         raise ValueError("rerun takes layers of as many heads each: [layer, head, query, key].")
     model = GivenModel(rerun, torch.stack(layers))

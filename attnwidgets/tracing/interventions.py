@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.attention_modules import Turns, sites
+from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.attention_function import NAME, changers
 from attnwidgets.tracing.recording.borrow import configs_of, held, implementation, unwrap
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from typing_extensions import Self
 
-    from attnwidgets.tracing.attention_modules import AttentionModule
+    from attnwidgets.tracing.anatomy.attention_modules import AttentionModule
 
 _LOGGER = logging.getLogger("attnwidgets")
 # Models whose other callers have been warned about, once each.
@@ -109,7 +109,7 @@ class Intervention:
 
     def __init__(self, model: Any, kind: str, said: str, where: frozenset[tuple[str, int]]) -> None:
         self.kind, self.said, self.where = kind, said, where
-        self.table: Mapping[str, tuple[AttentionModule, ...]] = sites(model)
+        self.table: Mapping[str, Mapping[int, AttentionModule]] = sites(model)
         self._model = unwrap(model.model if is_trace(model) else model)
         self._entered: list[tuple[Session, ExitStack]] = []
 
@@ -287,7 +287,7 @@ class Session:
 
     def include(self, intervention: Intervention) -> None:
         """Prepare for an intervention that is about to be in force."""
-        self.modules.update(part.module for parts in intervention.table.values() for part in parts)
+        self.modules.update(part.module for parts in intervention.table.values() for part in parts.values())
         if intervention.where and type(intervention).attach is Intervention.attach:
             self._unapplied.add(intervention)
 
@@ -368,7 +368,7 @@ class Session:
         if not resolved:
             return weights
         for each, stack, _ in resolved if not current.running else ():
-            if sum(attention.module is original for attention in each.table[stack]) > 1:
+            if sum(attention.module is original for attention in each.table[stack].values()) > 1:
                 raise UnsupportedModelError(
                     f"a block of {type(self.model).__name__} that serves as several layers was called by "
                     "itself, so an intervention cannot tell which layer it is."

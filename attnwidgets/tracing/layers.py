@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.recording.recorder import Call
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis
@@ -206,11 +207,25 @@ class GivenLayer:
 
 @dataclass(frozen=True)
 class Stack:
-    """The layers of one stack, with the query and key axes of its maps."""
+    """The layers of one stack, with the query and key axes of its maps.
+
+    Args:
+        layers: One for each block whose attention is known.
+        query: Axis of the maps' rows.
+        key: Axis of their columns.
+        blocks: All blocks of the stack; by default one for each layer.
+    """
 
     layers: tuple[Layer, ...]
     query: TokenAxis
     key: TokenAxis
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The model's number of every layer."""
+        recorded = tuple(block.number for block in self.blocks if block.is_recorded)
+        return recorded or tuple(range(len(self.layers)))
 
 
 def is_trace(value: object) -> TypeGuard[Trace]:

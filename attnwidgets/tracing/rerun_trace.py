@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.pass_memory import room_to_record
@@ -15,7 +15,6 @@ from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, record
 from attnwidgets.tracing.recording.stack_axes import with_registers
-from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -37,19 +36,20 @@ def again(trace: Trace) -> Trace:
     sites(trace)
     with borrowed(model) as twin, room_to_record(twin, trace.inputs):
         recorded = record(twin, trace.inputs)
-    if not recorded.calls:
+    if not recorded.is_recorded:
         raise UnsupportedModelError(
             f"the attention of {type(model).__name__} cannot be recorded: {recorded.note}"
         )
     stacks = {}
-    for name, calls in by_stack(model, recorded.calls).items():
+    for name, calls in recorded.stacks.items():
         before = trace.stack_table[name]
         extra = added_to(trace.model, name) - trace.added.get(name, 0)
         layers = tuple(
             RecordedLayer(call, 0, *(length + extra for length in layer.shape[1:]))
             for call, layer in zip(calls, before.layers, strict=True)
         )
-        stacks[name] = Stack(layers, *(_with(axis, extra) for axis in (before.query, before.key)))
+        query, key = (_with(axis, extra) for axis in (before.query, before.key))
+        stacks[name] = Stack(layers, query, key, recorded.blocks[name])
     logits = own_logits(trace, recorded.outputs)
     return replace(
         trace,

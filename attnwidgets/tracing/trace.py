@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import quoted, suggest
+from attnwidgets._selecting import spoken_range
 from attnwidgets._tensors import as_tensor, kept_dtype
+from attnwidgets.tracing.anatomy.blocks import Anatomy, blocks_of, left_out
 from attnwidgets.tracing.causal_mask import whole
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
@@ -187,9 +189,40 @@ class Trace:
         layers = (layer for stack in self.stack_table.values() for layer in stack.layers)
         return "float64" if any(layer.dtype == np.float64 for layer in layers) else "float32"
 
+    def layers(self, stack: str | None = None) -> tuple[int, ...]:
+        """Return the numbers of a stack's layers: the model's blocks whose attention is known, from 0.
+
+        In a model whose blocks all attend, these are 0 to n - 1. Of others, `trace.anatomy` names all blocks.
+        """
+        return self._stack(stack).numbers
+
     def n_layers(self, stack: str | None = None) -> int:
-        """Return the number of layers of a stack."""
+        """Return the number of layers of a stack; see `layers` for their numbers."""
         return len(self._stack(stack).layers)
+
+    @property
+    def anatomy(self) -> Anatomy:
+        """The blocks of every stack, numbered as in the model, and what mixes tokens in each.
+
+        Example:
+            >>> aw.trace(*aw.demo_model("encoder"), "The cat sat.").anatomy
+            self: 6 blocks: 0 to 5 attention (12 heads)
+        """
+        return Anatomy(
+            {
+                name: stack.blocks
+                or blocks_of(
+                    [(layer.shape[0], layer.shape[0]) for layer in stack.layers],
+                    name,
+                )
+                for name, stack in self.stack_table.items()
+            }
+        )
+
+    def left_out(self, stack: str | None = None) -> str:
+        """Return what mixes tokens of a stack and is in none of its maps, in words; "" if nothing."""
+        name = self.default_stack if stack is None else stack
+        return left_out(self._stack(name).blocks, name)
 
     def has_attention(self, stack: str | None = None) -> bool:
         """Return whether attention of a stack was recorded or given; see `no_attention`."""
@@ -217,12 +250,19 @@ class Trace:
         return own_stack
 
     def _index(self, layer: int, stack: str | None) -> tuple[str, int]:
-        """Return the name of a stack and the layer's number from 0."""
+        """Return the name of a stack and the position of a layer, given by its number, among its layers."""
         name = self.default_stack if stack is None else stack
-        count = len(self._with_attention(name).layers)
-        if not -count <= layer < count:
-            raise IndexError(f"layer {layer} is out of range: stack {name!r} has layers 0 to {count - 1}")
-        return name, layer % count
+        own_stack = self._with_attention(name)
+        if -len(own_stack.layers) <= layer < 0:
+            return name, len(own_stack.layers) + layer
+        if layer not in own_stack.numbers:
+            where = f"stack {name!r} has layer{'s' * (len(own_stack.layers) > 1)}"
+            why = next((block.said for block in own_stack.blocks if block.number == layer), "")
+            raise IndexError(
+                f"layer {layer} is out of range: {where} {spoken_range(own_stack.numbers)}"
+                + (f"; block {layer} has no attention over its tokens, but {why}" if why else "")
+            )
+        return name, own_stack.numbers.index(layer)
 
     def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
         """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
@@ -246,7 +286,7 @@ class Trace:
                 source = self.stack_table[stack].layers[number]
                 heads, queries, keys = source.shape
                 require_room(
-                    f"the attention of layer {number} over {queries:,} tokens",
+                    f"the attention of layer {self.stack_table[stack].numbers[number]} over {queries:,} tokens",
                     heads * queries * keys * np.dtype(self.dtype).itemsize,
                     None,
                     "Read some rows with attention_rows, blocks of them with attention_blocks, or sums with "
@@ -359,7 +399,8 @@ class Trace:
         query, key = self.axes(name)
         with self._lock:
             if name not in self._causal:
-                ends = {0, self.n_layers(name) - 1} if len(query) == len(key) and len(query) > 1 else set()
+                numbers = self.layers(name)
+                ends = {numbers[0], numbers[-1]} if len(query) == len(key) > 1 and numbers else set()
                 reads = [self._reads(layer, name) for layer in ends]
                 # Weights that are all zero say nothing.
                 self._causal[name] = any(some for some, _ in reads) and not any(later for _, later in reads)
@@ -367,7 +408,7 @@ class Trace:
 
     def _reads(self, layer: int, stack: str) -> tuple[bool, bool]:
         """Return whether a layer's queries read any key, and whether any reads a later one."""
-        source = self._stack(stack).layers[layer]
+        source = self._stack(stack).layers[self._index(layer, stack)[1]]
         if isinstance(source, SoftmaxLayer) and source.hides_later_keys():
             return True, False
         some = False

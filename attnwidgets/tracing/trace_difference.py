@@ -184,7 +184,7 @@ def _alignments(first: Trace, other: Trace, stack: str, by: By) -> tuple[Alignme
 
 
 def _sizes(trace: Trace, stack: str) -> list[int]:
-    return [trace.n_layers(stack), trace.n_heads(stack)]
+    return [*trace.layers(stack), trace.n_heads(stack)]
 
 
 def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Moved, ...], float, float]:
@@ -225,7 +225,7 @@ def _attention(
     paired = [(column.first, column.second) for column in queries.columns if column.first and column.second]
     alone = np.array([not column.first or not column.second for column in keys.columns], dtype=bool)
     shares = np.full((2, first.n_layers(stack), first.n_heads(stack)), np.nan)
-    for layer in range(shares.shape[1]) if paired else ():
+    for index, layer in enumerate(first.layers(stack) if paired else ()):
         row_bytes = 8 * first.n_heads(stack, layer) * len(keys)
         moved = []
         for some in blocks(len(paired), row_bytes):
@@ -236,7 +236,7 @@ def _attention(
             gap = np.abs(one - two)
             moved.append(np.stack([gap.sum(-1), gap[..., alone].sum(-1)]))
         means = np.concatenate(moved, axis=-1).mean(-1) / 2
-        shares[:, layer, : means.shape[1]] = means
+        shares[:, index, : means.shape[1]] = means
     return shares[0], shares[1]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnwidgets._selecting import pick
 from attnwidgets.explanations.attribution.grad_cam import class_token, picture_stack
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
@@ -72,7 +73,7 @@ def class_attention(trace: Trace, layer: int = -1) -> Attributions:
     said = least if least == most else f"{least} to {most}"
     extras = [label for label, special in zip(unit.labels, unit.special, strict=True) if special]
     shown = extras[0] if len(extras) == 1 else f"{extras[0]} to {extras[-1]}"
-    number = layer % trace.n_layers(stack)
+    number = pick(layer, trace.layers(stack), "layer")[0]
     return Attributions(
         rows,
         axis=axis,

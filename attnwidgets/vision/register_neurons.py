@@ -140,7 +140,7 @@ def hidden_units(trace: Trace, model: nn.Module) -> list[HookPoint]:
     Raises:
         ValueError: If there is no such stack, or its MLPs are not known.
     """
-    from attnwidgets.tracing.block_names import block_names
+    from attnwidgets.tracing.anatomy.block_names import block_names
     from attnwidgets.tracing.hooks.hook_point import in_block
 
     stack = picture_stack(trace)

@@ -223,7 +223,7 @@ def _require_absolute(model: Any, trace: Trace, stack: str) -> None:
 
 def _ends(trace: Trace, model: nn.Module, stack: str) -> tuple[str, str, tuple[str, ...]]:
     """Return the paths of the first and the last block, and of all."""
-    from attnwidgets.tracing.block_names import block_names
+    from attnwidgets.tracing.anatomy.block_names import block_names
 
     names = block_names(trace, model)[stack]
     return names[0], names[-1], names

@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
-from attnwidgets.tracing.attention_modules import sites
+from attnwidgets.tracing.anatomy.attention_modules import sites
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 from tests.tracing.families import needs

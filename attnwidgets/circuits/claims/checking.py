@@ -114,7 +114,7 @@ def check_claims(
         with _named(number):
             trace = record(model, tokenizer, text)
         if not others:
-            sizes = [trace.n_heads(None, layer) for layer in range(trace.n_layers())]
+            sizes = [trace.n_heads(None, layer) for layer in trace.layers()]
             others = [Others.of(one, sizes, seed) for one in read]
         for one, beside, found in zip(read, others, evidence, strict=True):
             pair = pairs[number] if pairs else None

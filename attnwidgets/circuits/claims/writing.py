@@ -63,7 +63,7 @@ def claim_of_head(trace: Trace, layer: int, head: int) -> Claim:
 
     shares = (name for name, one in statistics().items() if one.measure is not None and _SHARE in one.scale)
     beyond: dict[str, float] = {}
-    sizes = [trace.n_heads(None, number) if number == layer else 0 for number in range(trace.n_layers())]
+    sizes = [trace.n_heads(None, number) if number == layer else 0 for number in trace.layers()]
     for name in (*shares, "induction"):
         one = Claim(layer, head, "is", name)
         try:

@@ -117,7 +117,7 @@ def _of_trace(
         )
     sizes = np.maximum(sentences.sizes(), 1)
     rows = []
-    for layer in progress(range(trace.n_layers(stack)), "sentence sums"):
+    for layer in progress(trace.layers(stack), "sentence sums"):
         means = between_sentences(trace, layer, sentences, stack).astype(np.float64) / sizes
         rows.append(normalised_kurtosis(vertical_scores(means, proximity)))
     width = max(map(len, rows))

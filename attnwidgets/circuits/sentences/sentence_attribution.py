@@ -142,7 +142,7 @@ def sentence_attribution(
     return MixingMap(
         means @ changed.T,  # [sentence that depends, changed sentence]
         query=sentences.axis,
-        layers=[traced.n_layers(stack) - 1],
+        layers=[traced.layers(stack)[-1]],
         unit=sentences.unit.name,
         causal=causal,
         stochastic=False,
@@ -176,7 +176,7 @@ def _by_attention(
     return MixingMap.lazy(
         layer,
         query=sentences.axis,
-        layers=range(trace.n_layers(stack)),
+        layers=trace.layers(stack),
         heads=range(n_heads),
         unit=sentences.unit.name,
         causal=causal,

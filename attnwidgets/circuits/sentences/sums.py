@@ -53,7 +53,7 @@ def _means(
     if blocks is None:  # given attention, which is held as it is
         yield np.arange(len(means)), 0, means @ as_array(trace.attention_layer(layer, stack))
         return
-    source = trace.stack_table[stack].layers[layer]
+    source = trace.stack_table[stack].layers[trace.layers(stack).index(layer)]
     if isinstance(source, RecordedLayer) and source.is_softmax() and not is_half(source.call.query):
         import torch
 

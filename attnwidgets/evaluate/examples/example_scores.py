@@ -73,7 +73,7 @@ def example_scores(
     (only,) = how.examples([example])
     (trace,) = cues.traced(reader.model, reader.tokenizer, [only])
     rows = cues.rows_read(only, row)
-    (number,) = pick(layer, tuple(range(trace.n_layers())), "layer")
+    (number,) = pick(layer, tuple(trace.layers()), "layer")
     n = len(only.ids)
     sight = np.stack([cues.seen(n, at, causal=how.causal) for at in rows])
     uniform = (sight / sight.sum(axis=1, keepdims=True)).mean(axis=0)

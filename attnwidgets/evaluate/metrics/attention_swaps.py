@@ -307,7 +307,7 @@ def _divergence(new: Tensor, old: Tensor) -> Tensor:
 
 
 def _layers(trace: Trace, layer: Any, stack: str) -> tuple[int, ...]:
-    return pick(slice(None) if layer is None else layer, range(trace.n_layers(stack)), "layer")
+    return pick(slice(None) if layer is None else layer, trace.layers(stack), "layer")
 
 
 def _probabilities(trace: Trace, logits: Any) -> Float:

@@ -20,7 +20,7 @@ def perturbed(model: nn.Module, ids: Tensor, noise: Tensor) -> Iterator[None]:
     meet the changed embeddings. Other texts, threads and tasks are not affected; everything is undone at the
     end.
     """
-    from attnwidgets.tracing.block_names import word_embeddings
+    from attnwidgets.tracing.anatomy.block_names import word_embeddings
     from attnwidgets.tracing.recording.borrow import held, unwrap
     from attnwidgets.tracing.recording.call_scope import own_calls, own_method
 

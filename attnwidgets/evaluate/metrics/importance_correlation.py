@@ -123,7 +123,7 @@ def importance_correlation(
 def _slopes(case: RemovalCase) -> Float:
     """Return |gradient . embedding| of every element with attention held fixed [element]."""
     from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack, leaf_of
-    from attnwidgets.tracing.attention_modules import sites
+    from attnwidgets.tracing.anatomy.attention_modules import sites
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
     from attnwidgets.tracing.interventions import Intervention
 

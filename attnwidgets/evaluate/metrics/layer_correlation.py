@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._progress import progress
+from attnwidgets._selecting import spoken_range
 from attnwidgets.evaluate.examples.cues import default_methods, seen
 from attnwidgets.evaluate.examples.method_specs import function_of, functions_by_name, name_of, rows_of
 from attnwidgets.evaluate.metrics.rank_measures import defined, spearman
@@ -85,12 +86,13 @@ def layer_correlation(
     compared = "hidden token attribution" if reference is None else name_of(reference).replace("_", " ")
     specs = default_methods(causal=causal) if methods is None else methods
     functions = functions_by_name(specs)
-    layers = tuple(range(inputs[0].n_layers()))
+    layers = inputs[0].layers()
     samples = np.full((len(inputs), 1, len(functions), len(layers)), np.nan)
     for number, trace in enumerate(progress(inputs, "layer correlation")):
-        if trace.n_layers() != len(layers):
+        if trace.layers() != layers:
             raise ValueError(
-                f"traces[{number}] has {trace.n_layers()} layers, the first {len(layers)}; compare one model."
+                f"traces[{number}] has layers {spoken_range(trace.layers())}, the first "
+                f"{spoken_range(layers)}; compare one model."
             )
         rows = _rows(row, len(trace.tokens), number)
         kept = [_ranked(trace, at, special=special) for at in rows]
@@ -100,9 +102,9 @@ def layer_correlation(
             expected = rows_of(function_of(reference)(trace), rows, len(trace.tokens), compared)
         for place, (name, function) in enumerate(functions.items()):
             found = rows_of(function(trace), rows, len(trace.tokens), name)
-            for layer in layers:
+            for column, layer in enumerate(layers):
                 if layer in found and layer in expected:
-                    samples[number, 0, place, layer] = _mean_rho(found[layer], expected[layer], kept)
+                    samples[number, 0, place, column] = _mean_rho(found[layer], expected[layer], kept)
     undefined = "undefined where a row has fewer than two sources or is constant"
     return scored(
         samples,

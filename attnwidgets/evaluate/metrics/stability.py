@@ -198,7 +198,7 @@ def _decision(trace: Trace, target: Target) -> int | None:
 
 
 def _noise(trace: Trace, noise: Any, radius: float, samples: int, seed: list[int]) -> Float:
-    from attnwidgets.tracing.block_names import word_embeddings
+    from attnwidgets.tracing.anatomy.block_names import word_embeddings
     from attnwidgets.tracing.recording.borrow import unwrap
 
     tables: list[Any] = word_embeddings(unwrap(trace.model))

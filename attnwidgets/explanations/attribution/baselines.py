@@ -87,7 +87,7 @@ def _named(trace: Trace, table: nn.Module | None, embeddings: Tensor, name: str,
 
 def _table(model: nn.Module) -> Any:
     """Return the largest table of word embeddings, or None if the model reads no words."""
-    from attnwidgets.tracing.block_names import word_embeddings
+    from attnwidgets.tracing.anatomy.block_names import word_embeddings
 
     tables = word_embeddings(model)
     return max(tables, key=lambda table: int(getattr(table, "num_embeddings", 0)), default=None)

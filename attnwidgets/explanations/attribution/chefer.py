@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.attention_gradients import AttentionGradients, attention_gradients
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_stack
 from attnwidgets.explanations.attribution.lrp import require_conservation
@@ -154,12 +155,12 @@ def chefer(
     require_choice("relevance", relevance, ("attnlrp", "alpha_beta"))
     require_choice("head_reduce", head_reduce, ("mean", "sum"))
     require_choice("order", order, ("output_first", "input_first"))
+    from attnwidgets.tracing.algebra.block_runs import require_whole
+
     targets = resolve_target_set(trace, target, foil, "chefer").single("chefer")
     stack = embedding_stack(trace, stack)
-    count = trace.n_layers(stack)
-    if not -count <= start_layer < count:
-        raise IndexError(f"start_layer {start_layer} is out of range: the layers are 0 to {count - 1}.")
-    start_layer %= count
+    require_whole(trace, stack, "chefer")
+    start_layer = position(start_layer, trace.layers(stack), "start_layer")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))
     rules = _Rules(
@@ -196,7 +197,7 @@ def chefer(
         np.stack(by_layer),
         query=query,
         key=key,
-        layers=range(trace.n_layers(source))[-len(by_layer) :],
+        layers=trace.layers(source)[-len(by_layer) :],
         unit=own,
         stochastic=False,
         **(common | {"stack": source}),

@@ -121,13 +121,11 @@ def _relevant(trace: Trace, logits: TargetLogits, spans: Any, at_once: int) -> F
     import torch
 
     from attnwidgets._progress import progress
-    from attnwidgets.tracing.algebra.block_runs import block_of
-    from attnwidgets.tracing.algebra.blocks import require_chain
+    from attnwidgets.tracing.algebra.block_runs import chain_of
     from attnwidgets.tracing.algebra.decomposed_layer import read_layer
     from attnwidgets.tracing.algebra.two_parts import from_tokens, through_block
 
-    blocks = [block_of(trace, number, logits.stack, _NAME) for number in range(trace.n_layers(logits.stack))]
-    require_chain(blocks, _NAME)
+    blocks = chain_of(trace, logits.stack, _NAME)
     chunks: list[TwoParts] = [
         from_tokens(blocks[0].hidden, spans[start : start + at_once])
         for start in range(0, len(spans), at_once)

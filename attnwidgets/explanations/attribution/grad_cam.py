@@ -248,7 +248,7 @@ def _keeper(kept: list[tuple[str, Tensor]], name: str) -> Any:
 def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str]:
     """Return the modules of which the first to run is read, by a layer's number or a module's path."""
     from attnwidgets._errors import suggest
-    from attnwidgets.tracing.block_names import block_names
+    from attnwidgets.tracing.anatomy.block_names import block_names
     from attnwidgets.tracing.media.feature_maps import (
         blocks_that_attend,
         last_of_each_size,

@@ -79,7 +79,7 @@ def signed_attention(
         return -targets.losses(outputs)[0] if of == "loss" else targets.scores(outputs)[0]
 
     gradients = attention_gradients(trace, score, "signed_attention", hidden_states=targets.hidden_states)
-    values = np.stack([gradients.product(stack, layer) for layer in range(trace.n_layers(stack))])
+    values = np.stack([gradients.product(stack, index) for index in range(trace.n_layers(stack))])
     query, key = trace.axes(stack)
     names = targets.names()
     contrast = f" rather than {names['foil']!r}" if names["foil"] else ""
@@ -96,6 +96,7 @@ def signed_attention(
         values,
         query=query,
         key=key,
+        layers=trace.layers(stack),
         unit=next(iter(query.units)),
         causal=trace.is_causal(stack),
         stochastic=False,

@@ -63,6 +63,7 @@ def attention_flow(
     discard: Discard = None,
     stack: str | None = None,
     force: bool = False,
+    partial: bool = False,
 ) -> MixingMap:
     """The maximum flow from each input token to each token of a layer, with attention weights as capacities.
 
@@ -86,6 +87,8 @@ def attention_flow(
             remaining weight becomes the token itself; without a residual, zero.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
         force: Whether to run beyond 64 tokens.
+        partial: Whether to follow attention alone where blocks also mix tokens by what is not recorded; see
+            `aw.rollout`.
 
     Returns:
         A lazy map [layer, query, key], cumulative from the input. A layer costs n * n flows through all
@@ -95,7 +98,8 @@ def attention_flow(
     Raises:
         ValueError: Beyond 64 tokens without `force` (the message estimates the time of the last layer), for
             a signed map or one from one sequence to another, a weight outside 0 to 1, or a `discard` that
-            matches nothing or leaves nothing.
+            matches nothing or leaves nothing; in a model that also mixes tokens by what is not recorded,
+            without `partial`.
         IndexError: If a position in `discard` does not exist.
 
     Example:
@@ -105,7 +109,7 @@ def attention_flow(
         (9, 9)
     """
     require_share(residual_weight)
-    source = source_map(trace, "attention_flow", stack)
+    source = source_map(trace, "attention_flow", stack, partial=partial)
     if source.signed:
         raise ValueError("attention_flow needs capacities that are not negative, and this map is signed.")
     per_layer = source if source.heads is None else source.reduce("head", head_reduce)

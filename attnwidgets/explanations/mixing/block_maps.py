@@ -62,7 +62,7 @@ def chosen_layers(
     Raises:
         IndexError: If the stack has no such layer.
     """
-    numbers = tuple(range(trace.n_layers(stack)))
+    numbers = tuple(trace.layers(stack))
     return numbers if layers is None else pick(layers, numbers, "layer")
 
 

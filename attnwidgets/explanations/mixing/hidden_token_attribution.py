@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets._errors import duration, require_choice
@@ -25,7 +25,7 @@ from attnwidgets.explanations.results.trace_protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -131,9 +131,10 @@ def hidden_token_attribution(
     from attnwidgets.tracing.block_replay import capture
 
     blocks = capture(trace, stack, "hidden_token_attribution")
-    size = blocks.layers[0].hidden[0].numel()
+    numbers = trace.layers(stack)
+    size = blocks.layers[numbers[0]].hidden[0].numel()
     if size > LIMIT and not force:
-        passes = len(chosen) if scope == "local" else max(chosen) + 1
+        passes = len(chosen) if scope == "local" else sum(layer <= max(chosen) for layer in blocks.layers)
         seconds = _estimate(blocks, size, times_input=times_input) * passes
         raise ValueError(
             f"hidden_token_attribution over {len(key)} tokens of width {size // len(key)} takes about "
@@ -141,15 +142,15 @@ def hidden_token_attribution(
             "shorten the text."
         )
     if scope == "global":
-        _require_chain(blocks, max(chosen))
+        _require_chain(trace, stack, blocks, max(chosen))
     sweep: dict[int, NDArray[np.float64]] = {}
     lock = threading.Lock()
 
     def layer_of(number: int) -> NDArray[np.float64]:
         with lock:
             if number not in sweep:
-                first, last = (0, max(chosen)) if scope == "global" else (number, number)
-                sweep.update(_norms(blocks, first, last, norm, chunk_size, times_input=times_input))
+                passed = (number,) if scope == "local" else numbers[: numbers.index(max(chosen)) + 1]
+                sweep.update(_norms(blocks, passed, norm, chunk_size, times_input=times_input))
             norms = sweep[number] if scope == "global" else sweep.pop(number)
         return shares(norms) if normalize else norms
 
@@ -168,19 +169,23 @@ def hidden_token_attribution(
 
 
 def _norms(
-    blocks: RecordedBlocks, first: int, last: int, norm: str, chunk_size: int | None, *, times_input: bool
+    blocks: RecordedBlocks,
+    layers: Sequence[int],
+    norm: str,
+    chunk_size: int | None,
+    *,
+    times_input: bool,
 ) -> dict[int, NDArray[np.float64]]:
-    """Return by layer the norms [query, key] of its output's derivative by the input of layer `first`."""
+    """Return by layer the norms [query, key] of its output's derivative by the input of the first one."""
     import torch
 
+    first = layers[0]
     start = _start(blocks, first)
     _, n_tokens, width = start.shape
     spectral = norm == "spectral"
     size = width if spectral else chunk_size or blocks.copies_within(first, _CHUNK_BYTES)
-    squares = {
-        layer: torch.zeros(n_tokens, n_tokens, dtype=torch.float64) for layer in range(first, last + 1)
-    }
-    label = "hidden token attribution" if first == 0 < last else f"hidden token attribution, layer {first}"
+    squares = {layer: torch.zeros(n_tokens, n_tokens, dtype=torch.float64) for layer in layers}
+    label = "hidden token attribution" if len(layers) > 1 else f"hidden token attribution, layer {first}"
     begins = range(0, n_tokens * width, size)
     tangents = start
     for begin, layer in progress(product(begins, squares), desc=label, total=len(begins) * len(squares)):
@@ -222,16 +227,28 @@ def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
     return widened(blocks.layers[layer].hidden)
 
 
-def _require_chain(blocks: RecordedBlocks, last: int) -> None:
-    """Raise unless each block reads the output of the one before, along which derivatives are multiplied."""
+def _require_chain(trace: Any, stack: str, blocks: RecordedBlocks, last: int) -> None:
+    """Raise unless each block reads the output of the one before, along which derivatives are multiplied.
+
+    A block that attends may mix tokens in other ways as well: the derivative is that of the whole block.
+    """
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
-    for layer in range(last):
-        before, after = blocks.layers[layer].output, blocks.layers[layer + 1].hidden
-        if before.shape != after.shape or not bool((before == after).all()):
+    alone = 'use scope="local", which takes each layer by itself.'
+    missing = [
+        block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded
+    ]
+    if missing:
+        raise UnsupportedModelError(
+            f"hidden_token_attribution cannot follow tokens to layer {last}: block {missing[0].number} "
+            f"({missing[0].said}) does not attend and was not recorded; {alone}"
+        )
+    for (layer, before), (following, after) in pairwise(blocks.layers.items()):
+        output, hidden = before.output, after.hidden
+        if following <= last and (output.shape != hidden.shape or not bool((output == hidden).all())):
             raise UnsupportedModelError(
-                f"hidden_token_attribution cannot combine layers {layer} and {layer + 1}: something lies "
-                'between them; use scope="local", which takes each layer by itself.'
+                f"hidden_token_attribution cannot combine layers {layer} and {following}: something lies "
+                f"between them; {alone}"
             )
 
 
@@ -239,8 +256,9 @@ def _estimate(blocks: RecordedBlocks, size: int, *, times_input: bool) -> float:
     """Return the estimated seconds for all directions in one layer, from the time of a few."""
     import torch
 
-    start = _start(blocks, 0)
+    first = next(iter(blocks.layers))
+    start = _start(blocks, first)
     tangents = (start if times_input else torch.ones_like(start)).expand(_PROBE, *start.shape)
     begin = time.perf_counter()
-    _push(blocks, 0, tangents)
+    _push(blocks, first, tangents)
     return (time.perf_counter() - begin) * size / _PROBE

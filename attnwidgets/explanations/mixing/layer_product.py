@@ -21,20 +21,23 @@ DEFAULT_WEIGHT = 0.5
 
 _MUCH = 2**22
 """Values in a layer above which it is large."""
-_KEPT = ("model", "text", "stack", "words", "interventions")
+_KEPT = ("model", "text", "stack", "words", "left_out", "interventions")
 
 
-def source_map(trace: TraceLike | MixingMap, name: str, stack: str | None) -> MixingMap:
+def source_map(
+    trace: TraceLike | MixingMap, name: str, stack: str | None, *, partial: bool = False
+) -> MixingMap:
     """Return the map to follow through the layers: the given one, or a trace's attention.
 
     Args:
         trace: A trace, or a map of a stack with self-attention.
         name: The method's name, for messages.
         stack: Stack of a trace.
+        partial: Whether attention alone is followed where blocks also mix tokens by what was not recorded.
 
     Raises:
         ValueError: For a map from one sequence to another, gaps between layers, or a stack other than the
-            map's.
+            map's; if blocks mix tokens by what was not recorded, unless `partial`.
     """
     if isinstance(trace, MixingMap):
         if stack is not None and stack != trace.stack:
@@ -52,6 +55,14 @@ def source_map(trace: TraceLike | MixingMap, name: str, stack: str | None) -> Mi
             f"{n_keys} keys) goes from one sequence to another. "
             'Use stack="encoder" or stack="decoder".'
         )
+    left_out = source.provenance.get("left_out")
+    if left_out and not partial:
+        raise ValueError(
+            f"{name} follows tokens through every block, and {left_out}: its numbers would not be the shares "
+            "of the input tokens. Pass partial=True to follow attention alone."
+        )
+    if left_out:
+        return source
     if list(source.layers) != list(range(source.layers[0], source.layers[0] + len(source.layers))):
         raise ValueError(f"{name} needs consecutive layers, not {', '.join(map(str, source.layers))}.")
     return source

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._selecting import spoken
 from attnwidgets.explanations.mixing.discarding import (
     Discard,
     discard_note,
@@ -68,6 +69,7 @@ def rollout(
     discard: Discard = None,
     discard_ratio: float = 0.0,
     stack: str | None = None,
+    partial: bool = False,
 ) -> MixingMap:
     """The share of each input token in each token of layer l: attention multiplied through the layers.
 
@@ -100,6 +102,8 @@ def rollout(
             is mixed in and rows are divided by their sums. Known from vit-explain, whose code divides row i
             by the sum of row j in column j (the sums lack an axis): its numbers are others.
         stack: Stack of an encoder-decoder trace; "cross" is not supported.
+        partial: Whether to follow attention alone in a model that also mixes tokens by what is not recorded
+            (state space, convolution; `trace.anatomy`). The numbers are then no shares of the input tokens.
 
     Returns:
         A lazy map [layer, query, key], cumulative to each layer, numbered as in the model. Rows sum to one
@@ -108,7 +112,8 @@ def rollout(
 
     Raises:
         ValueError: For a map from one sequence to another, a signed map with `normalize`, an option out of
-            range, a `discard` that matches nothing or leaves nothing, or a stack passed with a map.
+            range, a `discard` that matches nothing or leaves nothing, or a stack passed with a map; without
+            `partial`, for a model that also mixes tokens by what is not recorded.
         IndexError: If there is no such layer or position.
 
     Example:
@@ -126,7 +131,7 @@ def rollout(
         raise ValueError(
             f"residual_weight={residual_weight} has no effect with residual={residual!r}; omit one of them."
         )
-    source = source_map(trace, "rollout", stack)
+    source = source_map(trace, "rollout", stack, partial=partial)
     if normalize and source.known("signed"):
         raise ValueError(_SIGNED)
     layers = _layers_from(source.layers, start_layer)
@@ -236,9 +241,8 @@ def _in_precision(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.f
 
 
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:
-    first = layers[-1] + 1 + start_layer if start_layer < 0 else start_layer
-    if not 0 <= first <= layers[-1]:
-        raise IndexError(
-            f"start_layer {start_layer} is out of range: there are layers {layers[0]} to {layers[-1]}."
-        )
-    return tuple(number for number in layers if number >= first)
+    if -len(layers) <= start_layer < 0:
+        return layers[start_layer:]
+    if not 0 <= start_layer <= layers[-1]:
+        raise IndexError(f"start_layer {start_layer} is out of range: there {spoken(layers, 'layer')}.")
+    return tuple(number for number in layers if number >= start_layer)

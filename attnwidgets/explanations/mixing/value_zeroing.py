@@ -130,14 +130,14 @@ def value_zeroing(
     stack = resolve_stack(trace, stack)
     grid = unit_grid(trace, stack, unit)
     chosen = chosen_layers(trace, stack, layers)
-    last = trace.n_layers(stack) - 1
+    last = trace.layers(stack)[-1]
 
     from attnwidgets.tracing.algebra.finish_block import resume
     from attnwidgets.tracing.block_replay import captured
 
     blocks = captured(trace, stack, "value_zeroing")
     if final_norm and last in chosen:
-        blocks.after_final_norm(blocks.layers[-1].output[:, :1])  # raises if there is none
+        blocks.after_final_norm(blocks.layers[last].output[:, :1])  # raises if there is none
 
     def layer_of(number: int) -> NDArray[np.floating]:
         after = blocks.after_final_norm if final_norm and number == last else _identity

@@ -38,7 +38,8 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
         raise TypeError(f"{name} returned None; is there a `return` at its end?")
     array = _numbers(returned, name)
     query, key = trace.axes(stack)
-    layers, heads = trace.n_layers(stack), trace.n_heads(stack)
+    all_layers, heads = trace.layers(stack), trace.n_heads(stack)
+    layers = len(all_layers)
     unit = next(unit for unit in query.units if unit in key.units)
     matrix = (len(query), len(key))
     shapes = {MAP: (layers, heads, *matrix), LAYERS: (layers, *matrix), MATRIX: matrix, VECTOR: matrix[1:]}
@@ -50,7 +51,7 @@ def as_explanation(returned: Any, trace: Any, stack: str, common: dict[str, Any]
         )
     if array.ndim == VECTOR:
         return Attributions(array, axis=key, unit=unit, **common)
-    numbers = tuple(range(layers)) if array.ndim > MATRIX else (layers - 1,)
+    numbers = all_layers if array.ndim > MATRIX else all_layers[-1:]
     return MixingMap(array, query=query, key=key, layers=numbers, unit=unit, **common)
 
 

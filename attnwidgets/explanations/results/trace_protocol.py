@@ -50,8 +50,14 @@ class TraceLike(Protocol):
     def predictions(self, k: int = 10) -> Sequence[Any]:
         """Return the most probable outputs (label, probability, id)."""
 
+    def layers(self, stack: str) -> tuple[int, ...]:
+        """Return the numbers of the layers, as in the model."""
+
     def n_layers(self, stack: str) -> int:
         """Return the number of layers."""
+
+    def left_out(self, stack: str) -> str:
+        """Return a clause on what mixes tokens of a stack and is in none of its maps; "" if nothing."""
 
     def n_heads(self, stack: str) -> Any:
         """Return the number of heads; a sequence of numbers if layers differ."""
@@ -151,6 +157,7 @@ def provenance_of(
     """
     predicted = trace.predictions_title
     words = trace.axes(stack)[1].units.get("word")
+    left_out = trace.left_out(stack)
     return {
         "method": method,
         "stack": stack,
@@ -167,6 +174,7 @@ def provenance_of(
             **({"words": words.rule} if words is not None and words.rule else {}),
             "paper": paper,
             "steps": [],
+            **({"left_out": left_out} if left_out else {}),
             **({"interventions": list(changes)} if (changes := getattr(trace, "interventions", ())) else {}),
             **({"title": title} if title else {}),
             **(facts or {}),

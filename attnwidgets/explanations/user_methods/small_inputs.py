@@ -100,16 +100,16 @@ def shrink(trace: Any, stack: str, fails: Callable[[SmallInput], bool]) -> Small
         stack: Name of the stack.
         fails: Takes a part and returns whether it fails.
     """
-    layers, heads, n = trace.n_layers(stack), trace.n_heads(stack), n_keys(trace, stack)
+    numbers, heads, n = trace.layers(stack), trace.n_heads(stack), n_keys(trace, stack)
     labels = trace.axes(stack)[1].tokens
 
     def part(sizes: tuple[int, ...]) -> SmallInput:
-        rows = [np.asarray(trace.attention_layer(n, stack), dtype=np.float64) for n in range(sizes[0])]
+        rows = [np.asarray(trace.attention_layer(n, stack), dtype=np.float64) for n in numbers[: sizes[0]]]
         n_heads = min(sizes[1], *map(len, rows))
         kept = np.stack([layer[:n_heads, : sizes[2], : sizes[2]] for layer in rows])
         return SmallInput(_shares(kept), labels[: sizes[2]])
 
-    sizes: tuple[int, ...] = (layers, heads, n)
+    sizes: tuple[int, ...] = (len(numbers), heads, n)
     if not fails(part(sizes)):
         return None
     lowered: tuple[Callable[[int], int], ...] = (lambda size: math.ceil(size / 2), lambda size: size - 1)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, tail_dtype, tolerance
+from attnwidgets._selecting import spoken_range
+from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, require_chain, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.recording.borrow import unwrap
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     Fit = tuple[Layout, str, nn.Module]
 
 # Blocks hold no reference to their trace, so they are freed with it.
-_runs: weakref.WeakKeyDictionary[Trace, dict[str, list[_Kept]]] = weakref.WeakKeyDictionary()
+_runs: weakref.WeakKeyDictionary[Trace, dict[str, dict[int, _Kept]]] = weakref.WeakKeyDictionary()
 # The layout verified for each module: once per model, not once per trace.
 _layout_of: weakref.WeakKeyDictionary[nn.Module, tuple[Layout, tuple[Any, ...]]] = weakref.WeakKeyDictionary()
 # The layouts that fit, stack by stack.
@@ -55,7 +56,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
 
     Args:
         trace: What `aw.trace` returned.
-        layer: Number of the layer, from 0.
+        layer: Number of the layer, as in the model.
         stack: Name of the stack; with "cross", the block is returned from its cross-attention on.
         method: The method's name, for messages.
 
@@ -81,6 +82,39 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
                 )
             kept.verified = attention
         return kept.verified
+
+
+def require_whole(trace: Any, stack: str, method: str) -> None:
+    """Raise an UnsupportedModelError if anything mixes a stack's tokens beside its recorded attention."""
+    left_out = trace.left_out(stack)
+    if left_out:
+        raise UnsupportedModelError(
+            f"{method} is not available: it follows tokens through every block, and {left_out}. Methods of "
+            "single layers and gradients still work."
+        )
+
+
+def require_every_block(trace: Any, stack: str, method: str) -> None:
+    """Raise an UnsupportedModelError if a stack has blocks without attention, of which nothing is recorded."""
+    layers = trace.layers(stack)
+    if not all(block.is_recorded for block in trace.anatomy.stacks[stack]):
+        raise UnsupportedModelError(
+            f"{method} is not available: it reads the states of every block, and only "
+            f"those of blocks {spoken_range(layers)} are recorded, which attend. print(trace.anatomy) shows the others."
+        )
+
+
+def chain_of(trace: Any, stack: str, method: str) -> list[Block]:
+    """Return all blocks of a stack, each reading what the one before returned.
+
+    Raises:
+        UnsupportedModelError: If blocks mix tokens by what was not recorded, no description fits one, or
+            something unknown lies between them.
+    """
+    require_whole(trace, stack, method)
+    blocks = [block_of(trace, number, stack, method) for number in trace.layers(stack)]
+    require_chain(blocks, method)
+    return blocks
 
 
 def _verify(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
@@ -150,7 +184,11 @@ def norms_last(trace: Any, stack: str, method: str) -> bool:
     If the layouts that fit disagree (OPT), the first block is run to decide.
     """
     orders = {layout.order == "post" for fits in _layouts(trace, stack, method)[:1] for layout, _, _ in fits}
-    return orders.pop() if len(orders) == 1 else block_of(trace, 0, stack, method).layout.order == "post"
+    return (
+        orders.pop()
+        if len(orders) == 1
+        else block_of(trace, trace.layers(stack)[0], stack, method).layout.order == "post"
+    )
 
 
 def _layouts(trace: Any, stack: str, method: str) -> list[list[Fit]]:
@@ -191,15 +229,15 @@ def owner(model: nn.Module, name: str) -> str:
     return type(model.get_submodule(path)).__name__
 
 
-def _blocks(trace: Any, stack: str, method: str) -> list[_Kept]:
+def _blocks(trace: Any, stack: str, method: str) -> dict[int, _Kept]:
     with _lock:
         kept = _runs.get(trace) if isinstance(trace, Trace) else None
         if kept is not None and stack in kept:
             return kept[stack]
         layouts = _layouts(trace, stack, method)
         recorded = captured(trace, stack, method)
-        blocks = []
-        for number, (fits, block) in enumerate(zip(layouts, recorded.layers, strict=True)):
+        blocks = {}
+        for fits, (number, block) in zip(layouts, recorded.layers.items(), strict=True):
             query, traced = block.attention.query[0], trace.query_key(number, stack)[0]
             if not (query - traced).float().norm() <= tolerance(query.dtype) * traced.float().norm():
                 raise UnsupportedModelError(
@@ -207,7 +245,7 @@ def _blocks(trace: Any, stack: str, method: str) -> list[_Kept]:
                     f"{number} differ); trace it again."
                 )
             candidates = _candidates(recorded.model, fits, block, method)
-            blocks.append(_Kept(candidates, _weights(origin(candidates[0].module))))
+            blocks[number] = _Kept(candidates, _weights(origin(candidates[0].module)))
         _runs.setdefault(trace, {})[stack] = blocks
         return blocks
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, require_chain
+from attnwidgets.tracing.algebra.block_runs import chain_of
+from attnwidgets.tracing.algebra.blocks import WITHOUT, Block
 from attnwidgets.tracing.algebra.output_heads import Head, head_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
 from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
@@ -104,8 +104,7 @@ def logit_parts(
     for position in dict.fromkeys(position for position, _ in wanted):
         indices = list(dict.fromkeys(index for other, index in wanted if other == position))
         head = head_of(trace, stack, method, position)
-        blocks = [block_of(trace, number, stack, method) for number in range(trace.n_layers(stack))]
-        require_chain(blocks, method)
+        blocks = chain_of(trace, stack, method)
         with no_grad():
             parts = _parts(blocks, head, position, indices, value_bias=value_bias)
         parts_by_logit |= {(position, index): parts[[number]] for number, index in enumerate(indices)}

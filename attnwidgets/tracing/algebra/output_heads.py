@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from attnwidgets.tracing.algebra.block_runs import block_of
+from attnwidgets.tracing.algebra.block_runs import block_of, require_every_block
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -170,7 +170,8 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
             f"{method} needs a model with an output head, and this one returns no logits."
         )
     model = unwrap(trace.model)
-    last = block_of(trace, trace.n_layers(stack) - 1, stack, method)
+    require_every_block(trace, stack, method)
+    last = block_of(trace, trace.layers(stack)[-1], stack, method)
     whole = trace.logits.dim() < _TOKENS
     row = trace.logits if whole else trace.logits[position or 0]
     expected = row.to(last.output)

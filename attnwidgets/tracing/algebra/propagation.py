@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.blocks import require_chain
+from attnwidgets.tracing.algebra.block_runs import chain_of
 from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer, Sources, read_layer
 from attnwidgets.tracing.algebra.decomposition import BY_PRODUCT, Rules, Vectors
 from attnwidgets.tracing.algebra.steps import Affine
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attnwidgets.tracing.algebra.blocks import Block
     from attnwidgets.tracing.algebra.decomposed_layer import Chunk
     from attnwidgets.tracing.algebra.output_heads import Head
     from attnwidgets.tracing.trace import Trace
@@ -52,19 +50,16 @@ class Propagation:
     lengths: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.n_layers = self.trace.n_layers(self.stack)
         self.n_tokens = len(self.trace.axes(self.stack)[0])
         self._kept: tuple[int, DecomposedLayer] | None = None
         self._causal = self.trace.is_causal(self.stack)
-        require_chain([self._block(number) for number in range(self.n_layers)], self.method)
-
-    def _block(self, layer: int) -> Block:
-        return block_of(self.trace, layer, self.stack, self.method)
+        self._blocks = chain_of(self.trace, self.stack, self.method)
+        self.n_layers = len(self._blocks)
 
     def _layer(self, layer: int) -> DecomposedLayer:
         """Return a layer, decomposed; the last one is cached."""
         if self._kept is None or self._kept[0] != layer:
-            self._kept = layer, read_layer(self._block(layer), self.method)
+            self._kept = layer, read_layer(self._blocks[layer], self.method)
         return self._kept[1]
 
     def held_bytes(self, chunk_size: int | None = None) -> int:
@@ -96,7 +91,7 @@ class Propagation:
             chunk_size = len(self.spans)
             if self.held_bytes() > _HELD_BYTES and not self.needs_all():
                 chunk_size = max(1, _HELD_BYTES // self.held_bytes(1))
-        hidden = self._block(last).output
+        hidden = self._blocks[last].output
         vectors = hidden.new_zeros(len(rows), len(self.spans), hidden.shape[1])
         partial = 0 < len(rows) < self.n_tokens
         lengths = {

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from attnwidgets._gradients import grad_mode
 from attnwidgets._tensors import is_half
-from attnwidgets.tracing.block_names import block_names, recorded, word_embeddings
+from attnwidgets.tracing.anatomy.attention_modules import sites
+from attnwidgets.tracing.anatomy.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
 from attnwidgets.tracing.interventions import require_same_interventions
-from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
@@ -190,13 +190,7 @@ class Runner:
         if not any(table.layers for table in self.trace.stack_table.values()):
             return  # the model runs as it is
         if recorded(self.trace):
-            owner = {
-                layer.call.name: stack
-                for stack, table in self.trace.stack_table.items()
-                for layer in table.layers
-                if isinstance(layer, RecordedLayer)
-            }
-            kept = AttentionHooks(graph, owner, keep, {id(m): n for n, m in self.model.named_modules()})
+            kept = AttentionHooks(graph, sites(self.trace), keep)
             exits.enter_context(recording(self.model, [kept.weights], [kept.heads]))
         else:
             exits.enter_context(implementation(self.model, "eager"))

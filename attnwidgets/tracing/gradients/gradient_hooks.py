@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnwidgets.tracing.anatomy.attention_modules import Turns
 from attnwidgets.tracing.block_replay import first_tensor
 from attnwidgets.tracing.recording.module_calls import is_hidden
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import nn
 
+    from attnwidgets.tracing.anatomy.attention_modules import AttentionModule
     from attnwidgets.tracing.gradients.differentiable import Graph
 
 
@@ -93,25 +96,41 @@ class BlockHooks:
             states.append(first_tensor(output))
 
 
-@dataclass
 class AttentionHooks:
-    """Keeps attention weights and outputs of heads as tensors of the graph."""
+    """Keeps attention weights and outputs of heads as tensors of the graph, by stack in the order of layers.
 
-    graph: Graph
-    owner: Mapping[str, str]
-    keep: Sequence[str]
-    names: Mapping[int, str]
+    Args:
+        graph: The graph.
+        table: The attention modules of the trace, by stack and layer.
+        keep: "weights", "heads", or both.
+    """
+
+    def __init__(
+        self, graph: Graph, table: Mapping[str, Mapping[int, AttentionModule]], keep: Sequence[str]
+    ) -> None:
+        self._graph = graph
+        self._turns = {kind: Turns(table) for kind in keep}
+        self._kept: dict[tuple[str, str, int], Tensor] = {}
 
     def weights(self, _: int, module: nn.Module, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the weights, in the form of an edit that changes nothing."""
-        self._put("weights", self.graph.weights, module, weights)
-        return weights, values
+        """Keep the weights, in the form of an edit that changes no number."""
+        # A module that mixes its values in two parts (DiffLlama) does so by one map.
+        return self._put("weights", self._graph.weights, module, weights), values
 
     def heads(self, module: nn.Module, output: Tensor) -> None:
         """Keep the outputs of the heads of one call."""
-        self._put("heads", self.graph.heads, module, output)
+        if self._put("heads", self._graph.heads, module, output) is not output:
+            raise UnsupportedModelError(
+                f"outputs of heads are not available of {type(module).__name__}, which mixes two parts of its "
+                "values one after the other"
+            )
 
-    def _put(self, what: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> None:
-        stack = self.owner.get(self.names.get(id(module), ""))
-        if what in self.keep and stack is not None:
-            where.setdefault(stack, []).append(tensor)
+    def _put(self, kind: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> Tensor:
+        """Keep a tensor, and return the one that is kept for the layer."""
+        place = self._turns[kind].of(module) if kind in self._turns else None
+        if place is None:
+            return tensor
+        if (kind, *place) not in self._kept:
+            self._kept[kind, *place] = tensor
+            where.setdefault(place[0], []).append(tensor)
+        return self._kept[kind, *place]

@@ -29,7 +29,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.algebra.blocks import fitting
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
-from attnwidgets.tracing.block_names import block_lists
+from attnwidgets.tracing.anatomy.block_names import block_lists
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.block_names import block_lists, word_embeddings
+from attnwidgets.tracing.anatomy.block_names import block_lists, word_embeddings
 from attnwidgets.tracing.recording.cache_names import cache_given
 from attnwidgets.tracing.recording.call_scope import own_method
 from attnwidgets.tracing.unsupported import UnsupportedModelError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from attnwidgets.tracing.block_names import is_attention
+from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.text.axes import media_axis
 from attnwidgets.tracing.text.units import Unit
 

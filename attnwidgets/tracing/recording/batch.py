@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.blocks import left_out
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.stack_axes import StackAxes
-from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -114,10 +115,7 @@ def traces_of(
 ) -> list[Trace]:
     """Return one trace per sample; padding is cut from every map."""
     interventions = said_of(given_model)
-    if recorded.calls:
-        stacks: dict[str, list[Call]] | dict[str, tuple[Tensor, ...]] = by_stack(model, recorded.calls)
-    else:
-        stacks = dict(recorded.given)
+    stacks = recorded.stacks
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
     logits = logits_in(recorded.outputs)
@@ -130,7 +128,10 @@ def traces_of(
     for number, sample in enumerate(samples):
         axes = StackAxes(model, stacks, sample, inputs)
         table = {
-            name: _stack(axes, name, layers, number, widths, type(model).__name__)
+            name: replace(
+                _stack(axes, name, layers, number, widths, type(model).__name__),
+                blocks=recorded.blocks.get(name, ()),
+            )
             for name, layers in stacks.items()
         }
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
@@ -145,7 +146,17 @@ def traces_of(
                 input_ids=input_ids,
                 logits=own_logits,
                 inputs=collate(model, reader, [sample]) if len(samples) > 1 else inputs,
-                warning="; ".join(filter(None, (sample.warning, recorded.note, axes.warning()))),
+                warning="; ".join(
+                    filter(
+                        None,
+                        (
+                            sample.warning,
+                            recorded.note,
+                            axes.warning(),
+                            *(left_out(stack.blocks, name) for name, stack in table.items()),
+                        ),
+                    )
+                ),
                 memory=memory,
                 predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
                 interventions=interventions,
@@ -173,7 +184,7 @@ def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory
 def _stack(
     axes: StackAxes,
     stack: str,
-    layers: Sequence[Call] | Sequence[Tensor],
+    layers: Sequence[Call | Tensor],
     number: int,
     widths: Mapping[str, int],
     model: str,

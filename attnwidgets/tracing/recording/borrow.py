@@ -34,6 +34,11 @@ def unwrap(model: Any) -> nn.Module:
     return model
 
 
+def unpeft(model: Any) -> Any:
+    """Return the base model inside a PEFT wrapper, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def _instead(given: Any) -> str:
     """Return what to do with something that is not a model, or "" if it is nothing known."""
     if hasattr(given, "attention_layer"):

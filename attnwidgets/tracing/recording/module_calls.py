@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from attnwidgets.tracing.anatomy.block_log import LISTS
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 HIDDEN_DIMS = 3
 """Axes of hidden states: [batch, token, width]."""
-
-_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Watch:
     """Keeps the module calls that contain each attention call."""
 
     def __init__(self, model: nn.Module) -> None:
-        lists = [module for module in model.modules() if isinstance(module, _LISTS)]
+        lists = [module for module in model.modules() if isinstance(module, LISTS)]
         self.elements = {id(child) for module in lists for child in module.children()}
         self.stack: list[Invocation] = []
         self.around: list[tuple[Invocation, ...]] = []

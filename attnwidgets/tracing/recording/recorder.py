@@ -12,6 +12,8 @@ import torch
 
 from attnwidgets._progress import report
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.anatomy.block_log import BlockLog
+from attnwidgets.tracing.anatomy.stacks import by_stack
 from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
@@ -25,7 +27,7 @@ from attnwidgets.tracing.recording.attention_function import (
     mask_of,
     observer,
 )
-from attnwidgets.tracing.recording.borrow import implementation
+from attnwidgets.tracing.recording.borrow import implementation, unpeft
 from attnwidgets.tracing.recording.comparison import (
     apart,
     attention_of,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
+
+    from attnwidgets.tracing.anatomy.blocks import Block
 
     # (index of the call, module, weights, values) -> (weights, values)
     Edit = Callable[[int, nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -188,15 +192,20 @@ class Pass:
 
     Args:
         outputs: The model's output.
-        calls: Its attention calls, or () if the model returned its weights itself.
-        given: Weights by stack as the model returned them, [batch, head, query, key] per layer.
+        stacks: By stack, one call per layer; or the weights [batch, head, query, key] that the model returned.
+        blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: What readers should know about how it was recorded; "" if nothing.
     """
 
     outputs: Any
-    calls: tuple[Call, ...] = ()
-    given: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
+    stacks: Mapping[str, Sequence[Call | Tensor]]
+    blocks: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     note: str = ""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether attention was recorded, rather than returned by the model."""
+        return bool(self.blocks)
 
 
 def forward_parameters(model: Any) -> frozenset[str]:
@@ -212,11 +221,6 @@ def forward_parameters(model: Any) -> frozenset[str]:
             f"The attention of {type(model).__name__} cannot be traced: its forward has no signature, as in "
             f"TorchScript; pass the model it was made from. {ELSEWHERE}"
         ) from error
-
-
-def unpeft(model: Any) -> Any:
-    """Return the base model inside a PEFT wrapper, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def can_generate(model: Any) -> bool:
@@ -235,8 +239,12 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
+    log = BlockLog(model)
     try:
-        with recording(model, readers=[_progress_of(model)], fuses=True) as session:
+        with (
+            log.watching(),
+            recording(model, readers=[_progress_of(model), log.attention], fuses=True) as session,
+        ):
             outputs = model(**inputs, **options)
     except (UnsupportedModelError, KeyError) as error:
         # A KeyError comes from modules that choose their attention class by the implementation's name.
@@ -261,7 +269,28 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     refusal, note = _proof(model, inputs, options, outputs, session)
     if refusal:
         return _returned(model, inputs, options, refusal)
-    return Pass(outputs, tuple(session.calls), note=note)
+    layers = [index for index in range(len(session.calls)) if not _repeats(session.calls, index)]
+    stacks = {
+        stack: [layers[number] for number in numbers]
+        for stack, numbers in by_stack(model, [session.calls[index].name for index in layers]).items()
+    }
+    return Pass(
+        outputs,
+        {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
+        log.blocks(stacks, session.calls),
+        note,
+    )
+
+
+def _repeats(calls: Sequence[Call], index: int) -> bool:
+    """Return whether a call reads with the queries and keys of the one before it: one map, other values."""
+    if not index:
+        return False
+    before, call = calls[index - 1], calls[index]
+    return before.name == call.name and all(
+        first.shape == second.shape and first.data_ptr() == second.data_ptr()
+        for first, second in ((before.query, call.query), (before.key, call.key))
+    )
 
 
 def _proof(
@@ -374,4 +403,4 @@ def _returned(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str,
             f"Interventions do not reach the attention of {type(model).__name__}: {reason}."
         )
     outputs, given, note = returned_weights(model, inputs, options, reason)
-    return Pass(outputs, (), given, note)
+    return Pass(outputs, given, note=note)

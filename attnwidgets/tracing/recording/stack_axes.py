@@ -11,8 +11,7 @@ from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.media.frames import frame_axis
 from attnwidgets.tracing.media.layouts import layout_of
 from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
-from attnwidgets.tracing.recording.borrow import unwrap
-from attnwidgets.tracing.recording.recorder import unpeft
+from attnwidgets.tracing.recording.borrow import unpeft, unwrap
 from attnwidgets.tracing.text.axes import appended, numbered, prefixed
 
 if TYPE_CHECKING:

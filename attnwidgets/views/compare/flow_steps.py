@@ -42,7 +42,7 @@ def flow_steps(shown: Any, residual_weight: float | None = None) -> MixingMap:
         ValueError: The map is cumulative, signed, between two sequences, has more than `MOST` elements, or
             its layers have gaps.
     """
-    source = source_map(shown, "FlowView", None)
+    source = source_map(shown, "FlowView", None, partial=True)  # its warning is shown
     if source.method in CUMULATIVE:
         raise ValueError(
             f"FlowView follows the layers itself, but {source.method!r} is already cumulative: give the map "

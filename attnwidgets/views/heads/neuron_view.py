@@ -125,13 +125,13 @@ class NeuronView(View):
         """Yield every (stack, layer, head, query), those first that a reader of a page asks for first."""
         selection, trace = self.selection, self._trace
         stack = selection.stack if selection.stack in trace.stacks else trace.default_stack
-        n_layers, n_queries = trace.n_layers(stack), len(trace.axes(stack)[0])
-        layer = min(selection.layer, n_layers - 1)
+        numbers, n_queries = trace.layers(stack), len(trace.axes(stack)[0])
+        layer = min(numbers, key=lambda number: abs(number - selection.layer))
         head = selection.head if isinstance(selection.head, int) else 0
         pinned = selection.pinned
         is_pinned = pinned is not None and pinned.unit == "token" and 0 <= pinned.query < n_queries
         query = pinned.query if is_pinned else self.opening_query(stack, layer, head)
-        layers = sorted(range(n_layers), key=lambda number: abs(number - layer))
+        layers = sorted(numbers, key=lambda number: abs(number - layer))
         queries = sorted(range(n_queries), key=lambda row: (row != query, abs(row - query)))
         heads = [
             (number, place)
@@ -187,7 +187,7 @@ def _with_queries(trace: Any) -> Any:
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     try:
-        trace.query_key(0)
+        trace.query_key(-1)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(
             f"NeuronView() needs queries and keys: {error}. aw.trace(model, tokenizer, text) records them, "

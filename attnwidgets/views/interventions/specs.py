@@ -54,7 +54,7 @@ class Reach:
         """Return the reach of a trace."""
         return Reach(
             {
-                name: tuple(trace.n_heads(name, layer) for layer in range(trace.n_layers(name)))
+                name: tuple(trace.n_heads(name, layer) for layer in trace.layers(name))
                 for name in trace.stacks
             },
             {name: (len(trace.axes(name)[0]), len(trace.axes(name)[1])) for name in trace.stacks},
@@ -199,7 +199,7 @@ class TraceInterventions:
             return "it needs a trace, but this view was given something made from one: give it the trace"
         if getattr(trace, "model", None) is None:
             return "it needs the model, but the numbers of this trace were given without one"
-        from attnwidgets.tracing.attention_modules import sites
+        from attnwidgets.tracing.anatomy.attention_modules import sites
         from attnwidgets.tracing.interventions import require_same_interventions
 
         try:

@@ -33,7 +33,7 @@ def token_norms(trace: Any, stack: str) -> NDArray[np.float32]:
     from attnwidgets.tracing.block_replay import captured
 
     blocks = captured(trace, stack, "token norms")
-    norms = [block.output[0].float().norm(dim=-1).cpu().numpy() for block in blocks.layers]
+    norms = [block.output[0].float().norm(dim=-1).cpu().numpy() for block in blocks.layers.values()]
     return np.asarray(np.stack(norms), dtype=np.float32)
 
 

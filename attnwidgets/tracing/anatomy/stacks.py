@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.recording.recorder import unpeft
+from attnwidgets.tracing.recording.borrow import unpeft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,19 +25,16 @@ _TOWERS = (
 )
 
 
-class Named(Protocol):
-    """An attention call or an attention module, with the module's name."""
+def by_stack(model: nn.Module, names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the attention modules of every stack.
 
-    @property
-    def name(self) -> str:
-        """The module's name in the model."""
+    Args:
+        model: The model.
+        names: The modules' names in it, in the order of their calls; one that is called often stands often.
 
-
-AnyNamed = TypeVar("AnyNamed", bound=Named)
-
-
-def by_stack(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyNamed]]:
-    """Return attention calls, or modules named like them, by the stack that they belong to, in order."""
+    Returns:
+        By stack, indices of names, in order.
+    """
     ids = {id(module): name for name, module in model.named_modules()}
     encoder = _encoder_of(unpeft(model))
     inside = (
@@ -45,31 +42,34 @@ def by_stack(model: nn.Module, calls: Sequence[AnyNamed]) -> dict[str, list[AnyN
         if encoder is not None
         else set()
     )
-    stacks: dict[str, list[AnyNamed]] = {}
-    outside = [call for call in calls if call.name not in inside]
-    if encoder is not None and outside and len(outside) < len(calls):
+    stacks: dict[str, list[int]] = {}
+    outside = [name for name in names if name not in inside]
+    if encoder is not None and outside and len(outside) < len(names):
         stacks = {"encoder": [], "decoder": [], "cross": []}
-        for call in calls:
-            tail = ".".join(call.name.split(".")[-3:])
-            cross = call.name not in inside and bool(_CROSS.search(tail))
-            stacks["encoder" if call.name in inside else "cross" if cross else "decoder"].append(call)
+        for index, name in enumerate(names):
+            tail = ".".join(name.split(".")[-3:])
+            cross = name not in inside and bool(_CROSS.search(tail))
+            stacks["encoder" if name in inside else "cross" if cross else "decoder"].append(index)
         return {name: members for name, members in stacks.items() if members}
-    crossing = [
-        call for call in calls if _CROSS.search(call.name.split(".")[-1]) or "crossattention" in call.name
-    ]
-    towers = list(dict.fromkeys(_tower(call.name) for call in calls))
+    crossing = {
+        index
+        for index, name in enumerate(names)
+        if _CROSS.search(name.split(".")[-1]) or "crossattention" in name
+    }
+    towers = list(dict.fromkeys(map(_tower, names)))
     if (
         outside
-        and len(outside) == len(calls)
+        and len(outside) == len(names)
         and crossing
-        and len(crossing) < len(calls)
+        and len(crossing) < len(names)
         and len(towers) == 1
     ):
-        return {"decoder": [call for call in calls if call not in crossing], "cross": crossing}
-    names = dict(zip(towers, _tower_names(towers), strict=True))
-    for call in calls:
-        own = "cross" if call in crossing and len(towers) > 1 else names[_tower(call.name)]
-        stacks.setdefault(own, []).append(call)
+        rest = [index for index in range(len(names)) if index not in crossing]
+        return {"decoder": rest, "cross": sorted(crossing)}
+    short = dict(zip(towers, _tower_names(towers), strict=True))
+    for index, name in enumerate(names):
+        stack = "cross" if index in crossing and len(towers) > 1 else short[_tower(name)]
+        stacks.setdefault(stack, []).append(index)
     # Text first, in whatever order the towers run.
     return dict(sorted(stacks.items(), key=lambda item: item[0] != "text"))
 

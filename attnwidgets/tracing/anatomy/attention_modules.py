@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.block_names import block_lists, is_attention, recorded
+from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
+from attnwidgets.tracing.anatomy.stacks import by_stack
 from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.recording.borrow import unwrap
-from attnwidgets.tracing.recording.stacks import by_stack
 from attnwidgets.tracing.recording.twin import origin
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class AttentionModule:
     n_heads: int | None
 
 
-def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
-    """Return the attention modules of every stack, one per layer; a shared module appears several times.
+def sites(model: Any) -> dict[str, dict[int, AttentionModule]]:
+    """Return the attention modules of every stack, by their layers; a shared module appears several times.
 
     Args:
         model: A transformers model, or a trace of one, which knows the modules that ran.
@@ -50,9 +50,9 @@ def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
         return _of_trace(model)
     inner = unwrap(model)
     modules = [
-        AttentionModule(f"{path}.{child}{'.' if name else ''}{name}", module, _heads(module, inner))
+        (int(child) if child.isdigit() else number, f"{path}.{child}{'.' if name else ''}{name}", module)
         for path, blocks in block_lists(inner).items()
-        for child, block in blocks.named_children()
+        for number, (child, block) in enumerate(blocks.named_children())
         for name, module in _attentions(block)
     ]
     if not modules:
@@ -60,15 +60,21 @@ def sites(model: Any) -> dict[str, tuple[AttentionModule, ...]]:
             f"{type(inner).__name__} has no list of blocks that attend: pass a trace of it instead."
         )
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
-    return {
-        stack: tuple(layers) * depth
-        if len(layers) == 1 and isinstance(depth, int) and depth > 1
-        else tuple(layers)
-        for stack, layers in by_stack(inner, modules).items()
-    }
+    table = {}
+    for stack, indices in by_stack(inner, [path for _, path, _ in modules]).items():
+        numbers = [modules[index][0] for index in indices]
+        if len(set(numbers)) < len(numbers):  # several in a block, or several lists of blocks
+            numbers = list(range(len(indices)))
+        if len(indices) == 1 and isinstance(depth, int) and depth > 1:
+            numbers, indices = list(range(depth)), indices * depth
+        table[stack] = {
+            number: AttentionModule(*modules[index][1:], _heads(modules[index][2], inner))
+            for number, index in zip(numbers, indices, strict=True)
+        }
+    return table
 
 
-def _of_trace(trace: Trace) -> dict[str, tuple[AttentionModule, ...]]:
+def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
     bare = not any(table.layers for table in trace.stack_table.values())
     if trace.model is None or bare or not recorded(trace):
         why = "the model has no attention" if bare else trace.warning or "its numbers were given"
@@ -77,11 +83,11 @@ def _of_trace(trace: Trace) -> dict[str, tuple[AttentionModule, ...]]:
         )
     modules = dict(unwrap(trace.model).named_modules())
     return {
-        stack: tuple(
-            AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
-            for layer in table.layers
+        stack: {
+            number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
+            for number, layer in zip(table.numbers, table.layers, strict=True)
             if isinstance(layer, RecordedLayer)
-        )
+        }
         for stack, table in trace.stack_table.items()
     }
 
@@ -106,21 +112,15 @@ def _heads(module: nn.Module, model: nn.Module) -> int | None:
     return None
 
 
-def places_of(table: Mapping[str, tuple[AttentionModule, ...]]) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Return every module's stack and the layers that it serves as, by the module's id."""
-    places: dict[int, tuple[str, tuple[int, ...]]] = {}
-    for stack, modules in table.items():
-        for layer, attention in enumerate(modules):
-            _, layers = places.get(id(attention.module), (stack, ()))
-            places[id(attention.module)] = (stack, (*layers, layer))
-    return places
-
-
 class Turns:
     """Tells which layer a call belongs to when one module serves as several layers, which take turns."""
 
-    def __init__(self, table: Mapping[str, tuple[AttentionModule, ...]]) -> None:
-        self._places = places_of(table)
+    def __init__(self, table: Mapping[str, Mapping[int, AttentionModule]]) -> None:
+        self._places: dict[int, tuple[str, tuple[int, ...]]] = {}
+        for stack, modules in table.items():
+            for layer, attention in modules.items():
+                _, layers = self._places.get(id(attention.module), (stack, ()))
+                self._places[id(attention.module)] = (stack, (*layers, layer))
         self._calls: Counter[int] = Counter()
 
     def start(self) -> None:

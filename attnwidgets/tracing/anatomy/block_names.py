@@ -11,50 +11,30 @@ from attnwidgets.tracing.layers import RecordedLayer
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
-_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
-
 
 def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Return the module names of every stack's blocks, in order; a stack whose blocks are unknown is omitted.
+    """Return the module names of every stack's blocks, in order; those without attention as well.
 
-    A block is the outermost element of a module list that holds exactly one attention of its stack. If
-    attention was not recorded, it is an element of the module list that attends (the one with the stack's
-    name in its path, if there are several).
+    If attention was not recorded, they are the elements of the module list that attends (the one with the
+    stack's name in its path, if there are several). A stack whose blocks are unknown is omitted.
     """
-    modules = dict(model.named_modules())
-    elements = {
-        f"{name}.{child}" if name else child
-        for name, module in modules.items()
-        if isinstance(module, _LISTS)
-        for child, _ in module.named_children()
-    }
-    blocks_of: dict[str, tuple[str, ...]] = {}
+    modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    names: dict[str, list[str]] = {}
     for stack, table in trace.stack_table.items():
         if stack == "cross":
             continue
-        names = [layer.call.name for layer in table.layers if isinstance(layer, RecordedLayer)]
-        if len(names) == len(table.layers):
-            blocks = [_block_of(name, set(names), elements) for name in names]
-        else:
-            depth = len(table.layers)
-            lists = {name: part for name, part in block_lists(model).items() if len(part) == depth}
-            if len(lists) > 1:
-                lists = {name: part for name, part in lists.items() if stack in name.split(".")}
-            paths = [f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()]
-            blocks = list(paths) if len(lists) == 1 else []
-        if blocks and all(block is not None and block in modules for block in blocks):
-            blocks_of[stack] = tuple(str(block) for block in blocks)
-    return blocks_of
-
-
-def _block_of(attention: str, attentions: set[str], elements: set[str]) -> str | None:
-    parts = attention.split(".")
-    for end in range(1, len(parts) + 1):
-        name = ".".join(parts[:end])
-        inside = [other for other in attentions if other == name or other.startswith(f"{name}.")]
-        if name in elements and len(inside) == 1:
-            return name
-    return None
+        if table.blocks:
+            names[stack] = [block.path for block in table.blocks]
+            continue
+        depth = len(table.layers)
+        lists = {name: part for name, part in block_lists(model).items() if len(part) == depth}
+        if len(lists) > 1:
+            lists = {name: part for name, part in lists.items() if stack in name.split(".")}
+        if len(lists) == 1:
+            names[stack] = [
+                f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()
+            ]
+    return {stack: tuple(paths) for stack, paths in names.items() if all(paths) and modules.issuperset(paths)}
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -72,7 +52,9 @@ def block_lists(model: nn.Module) -> dict[str, nn.ModuleList]:
         if module in seen:
             return
         seen.add(module)
-        if isinstance(module, nn.ModuleList) and len(module) and any(map(is_attention, module[0].modules())):
+        if isinstance(module, nn.ModuleList) and any(
+            is_attention(part) for block in module for part in block.modules()
+        ):
             lists[name] = module
             # Most modules are in blocks: they need not be looked at.
             return

@@ -1,0 +1,131 @@
+"""Blocks, numbered as in the model, and what mixes tokens in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnwidgets._selecting import spoken_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+ATTENTION = "attention"
+NO_MIXING = "no mixing"
+"""The kind of a block that works on every token alone: a feed-forward network, experts."""
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """What mixes tokens in a block.
+
+    Attributes:
+        kind: "attention", "state space", "gated delta rule", "linear attention", "recurrence",
+            "convolution", "pooling", "Fourier transform" or "unknown".
+        path: Its module in the model; "" if it is not known.
+        stack: The stack whose maps it makes; "" if it was not recorded.
+        heads: Number of query heads, of what was recorded.
+        key_heads: Number of key-value heads, which groups of query heads share.
+    """
+
+    kind: str
+    path: str = ""
+    stack: str = ""
+    heads: int = 0
+    key_heads: int = 0
+
+    @property
+    def said(self) -> str:
+        """The kind and the number of heads, in words."""
+        if not self.heads:
+            return self.kind
+        heads = f"{self.heads} head{'s' if self.heads > 1 else ''}"
+        shared = f" on {self.key_heads} of keys" if self.key_heads != self.heads else ""
+        where = "cross-attention" if self.stack == "cross" else self.kind
+        return f"{where} ({heads}{shared})"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a stack.
+
+    Attributes:
+        number: Its number in the model. A list of blocks that runs several times counts on.
+        path: Its module in the model; "" if it is not known.
+        mixers: What mixes tokens in it, in the order of its modules.
+        is_recorded: Whether the stack has a layer of attention of this block.
+    """
+
+    number: int
+    path: str
+    mixers: tuple[Mixer, ...]
+    is_recorded: bool = True
+
+    @property
+    def unrecorded(self) -> tuple[Mixer, ...]:
+        """What mixes tokens in it and is in no stack."""
+        return tuple(mixer for mixer in self.mixers if not mixer.stack)
+
+    @property
+    def said(self) -> str:
+        """What mixes tokens in it, in words."""
+        return " and ".join(dict.fromkeys(mixer.said for mixer in self.mixers)) or NO_MIXING
+
+
+def blocks_of(layers: Iterable[tuple[int, int]], stack: str) -> tuple[Block, ...]:
+    """Return one block of attention per layer, by its numbers of query heads and of key-value heads."""
+    return tuple(
+        Block(number, "", (Mixer(ATTENTION, "", stack, heads, key_heads),))
+        for number, (heads, key_heads) in enumerate(layers)
+    )
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The blocks of every stack of a traced model, as `trace.anatomy` prints them.
+
+    Attributes:
+        stacks: By name, the blocks in the order in which they ran.
+    """
+
+    stacks: Mapping[str, tuple[Block, ...]]
+
+    @property
+    def unrecorded(self) -> dict[str, tuple[Block, ...]]:
+        """By stack, the blocks in which something mixes tokens that no map shows; without other stacks."""
+        lacking = {
+            name: tuple(block for block in blocks if block.unrecorded) for name, blocks in self.stacks.items()
+        }
+        return {name: blocks for name, blocks in lacking.items() if blocks}
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines()) or "without attention"
+
+    def _lines(self) -> Iterable[str]:
+        for name, blocks in self.stacks.items():
+            count = f"{len(blocks)} block{'' if len(blocks) == 1 else 's'}"
+            yield f"{name}: {count}: {'; '.join(_runs(blocks))}"
+
+
+def _runs(blocks: Sequence[Block]) -> list[str]:
+    """Return what the blocks are, blocks of one kind together."""
+    kinds: dict[str, list[int]] = {}
+    for block in blocks:
+        kinds.setdefault(block.said, []).append(block.number)
+    return [f"{spoken_range(numbers)} {said}" for said, numbers in kinds.items()]
+
+
+def left_out(blocks: Sequence[Block], stack: str) -> str:
+    """Return a clause on the blocks that mix tokens by what no map of a stack shows; "" if none do."""
+    kinds: dict[str, list[int]] = {}
+    for block in blocks:
+        for kind in dict.fromkeys(mixer.kind for mixer in block.unrecorded):
+            beside = " beside attention" if block.is_recorded else ""
+            kinds.setdefault(f"{kind}{beside}", []).append(block.number)
+    if not kinds:
+        return ""
+    where = "" if stack in ("self", "") else f" of stack {stack!r}"
+    parts = [
+        f"block{'s' * (len(numbers) > 1)} {spoken_range(numbers)} ({kind})" for kind, numbers in kinds.items()
+    ]
+    return f"how {', '.join(parts)}{where} mix{'es' * (sum(map(len, kinds.values())) == 1)} tokens is not recorded"
