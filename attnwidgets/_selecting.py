@@ -58,7 +58,7 @@ def listed(names: Iterable[str]) -> str:
 
 def spoken_range(numbers: Sequence[int]) -> str:
     """Return ascending numbers in words, runs of three or more as ranges: "0 to 5", "0 to 2, 4, 5"."""
-    parts = []
+    parts: list[str] = []
     for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         members = [number for _, number in run]
         is_range = len(members) > 2 or len(members) == len(numbers) > 1  # noqa: PLR2004 - two are no shorter

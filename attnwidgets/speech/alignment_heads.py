@@ -188,7 +188,7 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     from attnwidgets.tracing.pass_memory import room_to_record
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-    from attnwidgets.tracing.recording.recorder import record
+    from attnwidgets.tracing.recording.recorder import Call, record
 
     require_same_interventions(trace, _PURPOSE)
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
@@ -202,6 +202,7 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     layers = {
         layer: RecordedLayer(call, 0, len(spoken.ids), n_frames)
         for layer, call in zip(trace.layers("cross"), calls, strict=True)
+        if isinstance(call, Call)
     }
     weights = np.stack([layers[layer].weights([head])[0] for layer, head in heads])
     logits = logits_in(recorded.outputs)

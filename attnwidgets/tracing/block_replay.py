@@ -274,7 +274,7 @@ def first_tensor(output: Any) -> Tensor:
 def _invocations(
     trace: Trace, stack: str, calls: Sequence[Call], watch: Watch, purpose: str
 ) -> dict[int, tuple[Invocation, int]]:
-    """Return a stack's blocks by layer, in the order of their calls, with the stack's attention call in each."""
+    """Return a stack's blocks by layer, in the order of their calls, each with its attention call."""
     layers = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
     stack_calls = _matching([layer.call.name for layer in layers], [call.name for call in calls], purpose)
     return {

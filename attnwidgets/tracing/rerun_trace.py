@@ -13,7 +13,7 @@ from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, record
+from attnwidgets.tracing.recording.recorder import Call, can_generate, record
 from attnwidgets.tracing.recording.stack_axes import with_registers
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -47,6 +47,7 @@ def again(trace: Trace) -> Trace:
         layers = tuple(
             RecordedLayer(call, 0, *(length + extra for length in layer.shape[1:]))
             for call, layer in zip(calls, before.layers, strict=True)
+            if isinstance(call, Call)
         )
         query, key = (_with(axis, extra) for axis in (before.query, before.key))
         stacks[name] = Stack(layers, query, key, recorded.blocks[name])

@@ -286,7 +286,7 @@ class Trace:
                 source = self.stack_table[stack].layers[number]
                 heads, queries, keys = source.shape
                 require_room(
-                    f"the attention of layer {self.stack_table[stack].numbers[number]} over {queries:,} tokens",
+                    f"the attention of layer {self.layers(stack)[number]} over {queries:,} tokens",
                     heads * queries * keys * np.dtype(self.dtype).itemsize,
                     None,
                     "Read some rows with attention_rows, blocks of them with attention_blocks, or sums with "

@@ -95,12 +95,12 @@ def require_whole(trace: Any, stack: str, method: str) -> None:
 
 
 def require_every_block(trace: Any, stack: str, method: str) -> None:
-    """Raise an UnsupportedModelError if a stack has blocks without attention, of which nothing is recorded."""
+    """Raise an UnsupportedModelError if a stack has blocks without attention, which are not recorded."""
     layers = trace.layers(stack)
     if not all(block.is_recorded for block in trace.anatomy.stacks[stack]):
         raise UnsupportedModelError(
-            f"{method} is not available: it reads the states of every block, and only "
-            f"those of blocks {spoken_range(layers)} are recorded, which attend. print(trace.anatomy) shows the others."
+            f"{method} is not available: it reads the states of every block, and of this model only those that "
+            f"attend are recorded ({spoken_range(layers)}). print(trace.anatomy) shows the others."
         )
 
 

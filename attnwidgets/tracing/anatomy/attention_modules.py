@@ -61,12 +61,12 @@ def sites(model: Any) -> dict[str, dict[int, AttentionModule]]:
         )
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     table = {}
-    for stack, indices in by_stack(inner, [path for _, path, _ in modules]).items():
+    for stack, members in by_stack(inner, [path for _, path, _ in modules]).items():
+        is_shared = len(members) == 1 and isinstance(depth, int) and depth > 1
+        indices = members * depth if is_shared else members
         numbers = [modules[index][0] for index in indices]
-        if len(set(numbers)) < len(numbers):  # several in a block, or several lists of blocks
+        if len(set(numbers)) < len(numbers):  # one block for all layers, several in a block, or several lists
             numbers = list(range(len(indices)))
-        if len(indices) == 1 and isinstance(depth, int) and depth > 1:
-            numbers, indices = list(range(depth)), indices * depth
         table[stack] = {
             number: AttentionModule(*modules[index][1:], _heads(modules[index][2], inner))
             for number, index in zip(numbers, indices, strict=True)

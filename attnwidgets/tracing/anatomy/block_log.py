@@ -22,7 +22,7 @@ LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 @dataclass(eq=False)
 class Run:
-    """One run of an element of a module list: its list, its name there, and the attention calls made in it."""
+    """One run of an element of a module list: its list, its name there, and the attention calls in it."""
 
     module: nn.Module
     path: str

@@ -128,4 +128,5 @@ def left_out(blocks: Sequence[Block], stack: str) -> str:
     parts = [
         f"block{'s' * (len(numbers) > 1)} {spoken_range(numbers)} ({kind})" for kind, numbers in kinds.items()
     ]
-    return f"how {', '.join(parts)}{where} mix{'es' * (sum(map(len, kinds.values())) == 1)} tokens is not recorded"
+    verb = "mixes" if sum(map(len, kinds.values())) == 1 else "mix"
+    return f"how {', '.join(parts)}{where} {verb} tokens is not recorded"

@@ -37,8 +37,8 @@ def unrecorded_mixers(block: nn.Module, path: str, recorded: set[str]) -> tuple[
         recorded: Paths of the modules whose attention was recorded.
 
     Returns:
-        Mixers in the order of the modules; one of kind "unknown" if nothing in the block is known to mix tokens
-        or to work on every token alone.
+        Mixers in the order of the modules; one of kind "unknown" if nothing in the block is known to mix
+        tokens or to work on every token alone.
     """
     mixers = tuple(_mixers(block, path, recorded))
     if mixers or any(name == path or name.startswith(f"{path}.") for name in recorded):

@@ -121,8 +121,8 @@ class AttentionHooks:
         """Keep the outputs of the heads of one call."""
         if self._put("heads", self._graph.heads, module, output) is not output:
             raise UnsupportedModelError(
-                f"outputs of heads are not available of {type(module).__name__}, which mixes two parts of its "
-                "values one after the other"
+                f"outputs of heads are not available: {type(module).__name__} mixes two parts of its values, "
+                "one after the other"
             )
 
     def _put(self, kind: str, where: dict[str, list[Tensor]], module: nn.Module, tensor: Tensor) -> Tensor:
@@ -130,7 +130,8 @@ class AttentionHooks:
         place = self._turns[kind].of(module) if kind in self._turns else None
         if place is None:
             return tensor
-        if (kind, *place) not in self._kept:
-            self._kept[kind, *place] = tensor
-            where.setdefault(place[0], []).append(tensor)
-        return self._kept[kind, *place]
+        stack, layer = place
+        if (kind, stack, layer) not in self._kept:
+            self._kept[kind, stack, layer] = tensor
+            where.setdefault(stack, []).append(tensor)
+        return self._kept[kind, stack, layer]

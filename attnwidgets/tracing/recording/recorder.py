@@ -192,7 +192,7 @@ class Pass:
 
     Args:
         outputs: The model's output.
-        stacks: By stack, one call per layer; or the weights [batch, head, query, key] that the model returned.
+        stacks: By stack, one call per layer; or the weights [batch, head, query, key] that it returned.
         blocks: By stack, its blocks; without stacks whose weights the model returned.
         note: What readers should know about how it was recorded; "" if nothing.
     """
