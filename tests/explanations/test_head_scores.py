@@ -79,6 +79,9 @@ class Answered:
         self.input_ids = torch.tensor(ids)
         self._attention = torch.tensor(attention)
 
+    def layers(self):
+        return (0,)
+
     def n_layers(self):
         return 1
 

@@ -118,7 +118,7 @@ def test_what_the_allocator_refuses_is_said_in_words(
     def fail(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(type(found), "n_layers", fail)
+    monkeypatch.setattr(type(found), "layers", fail)
     monkeypatch.setattr("attnwidgets.explanations.registry.registry.sizes_of", lambda *_: None)
     with pytest.raises(ValueError, match=r"attention takes more memory than is free\. Take a shorter text"):
         aw.attention(found)

@@ -34,13 +34,15 @@ def test_the_layers_found_without_running_are_those_that_a_trace_calls(name: str
     options = {"input_ids": IDS} if not seq2seq else {"text": "cat", "target_text": "cat"}
     trace = aw.trace(model, tiny.wordpiece() if seq2seq else None, **options)
     before, called = sites(model), sites(trace)
-    assert {stack: [one.name for one in own] for stack, own in before.items()} == {
-        stack: [one.name for one in own] for stack, own in called.items()
-    }
+    names = [
+        {stack: {layer: one.name for layer, one in own.items()} for stack, own in table.items()}
+        for table in (before, called)
+    ]
+    assert names[0] == names[1]
     assert all(
-        one.n_heads in (None, two.n_heads)
-        for stack in called
-        for one, two in zip(before[stack], called[stack], strict=True)
+        before[stack][layer].n_heads in (None, one.n_heads)
+        for stack, own in called.items()
+        for layer, one in own.items()
     )
 
 
@@ -440,8 +442,9 @@ def test_what_a_trace_calls_a_layer_is_what_is_changed(make: Any) -> None:
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
     trace = aw.trace(model, None, input_ids=IDS)
-    last = trace.n_layers() - 1
-    module = dict(model.named_modules())[trace.stack_table["self"].layers[last].call.name]
+    last = trace.layers()[-1]
+    assert last == 1
+    module = dict(model.named_modules())[trace.stack_table["self"].layers[-1].call.name]
     projection = module.out_proj if make is bart_decoder else module.o_proj
     handle = projection.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
     expected = logits(trace)

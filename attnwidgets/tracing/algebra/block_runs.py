@@ -99,8 +99,8 @@ def require_every_block(trace: Any, stack: str, method: str) -> None:
     layers = trace.layers(stack)
     if not all(block.is_recorded for block in trace.anatomy.stacks[stack]):
         raise UnsupportedModelError(
-            f"{method} is not available: it reads the states of every block, and of this model only those that "
-            f"attend are recorded ({spoken_range(layers)}). print(trace.anatomy) shows the others."
+            f"{method} is not available: it reads the states of every block, and in this model only those "
+            f"that attend are recorded ({spoken_range(layers)}). print(trace.anatomy) shows the others."
         )
 
 

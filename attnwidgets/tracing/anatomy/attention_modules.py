@@ -62,14 +62,14 @@ def sites(model: Any) -> dict[str, dict[int, AttentionModule]]:
     depth = getattr(getattr(inner, "config", None), "num_hidden_layers", None)
     table = {}
     for stack, members in by_stack(inner, [path for _, path, _ in modules]).items():
-        is_shared = len(members) == 1 and isinstance(depth, int) and depth > 1
-        indices = members * depth if is_shared else members
+        indices = members * depth if len(members) == 1 and isinstance(depth, int) else members
         numbers = [modules[index][0] for index in indices]
         if len(set(numbers)) < len(numbers):  # one block for all layers, several in a block, or several lists
             numbers = list(range(len(indices)))
+        chosen = [modules[index][1:] for index in indices]
         table[stack] = {
-            number: AttentionModule(*modules[index][1:], _heads(modules[index][2], inner))
-            for number, index in zip(numbers, indices, strict=True)
+            number: AttentionModule(path, module, _heads(module, inner))
+            for number, (path, module) in zip(numbers, chosen, strict=True)
         }
     return table
 
