@@ -16,7 +16,7 @@ import numpy as np
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._selecting import spoken_range
 from attnwidgets._tensors import as_tensor, kept_dtype
-from attnwidgets.tracing.anatomy.blocks import Anatomy, blocks_of, left_out
+from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_out
 from attnwidgets.tracing.causal_mask import whole
 from attnwidgets.tracing.free_memory import require_room
 from attnwidgets.tracing.layers import GivenLayer, RecordedLayer, SoftmaxLayer, Stack  # noqa: F401 - see Stream
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
     from attnwidgets.tracing.prediction import Prediction
@@ -68,6 +69,7 @@ class Trace:
         no_attention: Why there is no attention from every token to every token, as in a convolutional model
             or one that attends in windows; "" if there is.
         added: By stack, how many tokens interventions had appended.
+        unrecorded: Blocks that attend and are in no stack, by the path of their list; see `anatomy`.
     """
 
     stack_table: dict[str, Stack] = field(repr=False)
@@ -87,6 +89,7 @@ class Trace:
     sound: Sound | None = field(default=None, repr=False)
     no_attention: str = field(default="", repr=False)
     added: Mapping[str, int] = field(default_factory=dict, repr=False)
+    unrecorded: Mapping[str, tuple[Block, ...]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -112,7 +115,7 @@ class Trace:
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({"added": {}} | state, _lock=threading.RLock())
+        vars(self).update({"added": {}, "unrecorded": {}} | state, _lock=threading.RLock())
         if "stream_table" in state:  # pickled when stacks were called streams
             self.stack_table = vars(self).pop("stream_table")
 
@@ -208,16 +211,11 @@ class Trace:
             >>> aw.trace(*aw.demo_model("encoder"), "The cat sat.").anatomy
             self: 6 blocks: 0 to 5 attention (12 heads)
         """
-        return Anatomy(
-            {
-                name: stack.blocks
-                or blocks_of(
-                    [(layer.shape[0], layer.shape[0]) for layer in stack.layers],
-                    name,
-                )
-                for name, stack in self.stack_table.items()
-            }
-        )
+        recorded = {
+            name: stack.blocks or attention_blocks([layer.shape[0] for layer in stack.layers], name)
+            for name, stack in self.stack_table.items()
+        }
+        return Anatomy({**recorded, **self.unrecorded})
 
     def left_out(self, stack: str | None = None) -> str:
         """Return what mixes tokens of a stack and is in none of its maps, in words; "" if nothing."""

@@ -232,7 +232,9 @@ def test_what_was_changed_after_it_was_proved_is_found_out() -> None:
 @pytest.mark.skipif(not JOINED, reason="DiffLlama has not joined transformers' attention interface yet")
 def test_a_block_that_attends_twice_to_itself_is_refused() -> None:
     attending_twice = tiny._plain("DiffLlama", "ForCausalLM", **tiny.GQA).eval()
-    with pytest.raises(UnsupportedModelError, match="which calls the attention modules .*self_attn, .*self_attn"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"which calls the attention modules .*self_attn, .*self_attn"
+    ):
         block_of(trace(attending_twice, None, IDS), 0, "self", "alti")
 
 

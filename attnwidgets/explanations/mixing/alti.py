@@ -104,9 +104,11 @@ def alti(
     stack = described_stack(trace, stack, "alti", alone="after='norm2'" if after == "norm2" else "")
     import torch
 
-    from attnwidgets.tracing.algebra.block_runs import block_of
+    from attnwidgets.tracing.algebra.block_runs import block_of, require_whole
     from attnwidgets.tracing.algebra.contributions import parts_of
 
+    if rolled_out:
+        require_whole(trace, stack, "alti with rolled_out=True")
     grid = unit_grid(trace, stack, unit)
     if compat == "authors":
         grid = replace(grid, causal=False)

@@ -49,7 +49,7 @@ _ACTIVATIONS = ("zero_origin", "linear_approximation", "relu")
     question="For this prediction",
     gist="what each word adds, carried through every layer",
     paper=PAPER,
-    needs="own blocks",
+    needs=("own blocks", "every block"),
     returns="Attributions [source] to a logit, with the norms of every layer's vectors as .map; that map "
     "alone if nothing is predicted",
     cost="one more pass, then every block for every pair of tokens: tokens² * width numbers are held",

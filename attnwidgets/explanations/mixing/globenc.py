@@ -34,7 +34,7 @@ PAPER = (
     question="What goes into a token",
     gist="how much of each input word is left",
     paper=PAPER,
-    needs="own blocks",
+    needs=("own blocks", "every block"),
     returns="MixingMap [layer, query, key], cumulative to that layer",
     cost="one more pass, then every layer up to the one that is opened",
     speed="seconds",
@@ -77,6 +77,9 @@ def globenc(
     """
     require_choice("normalize", normalize, ("none", "row"))
     stack = described_stack(trace, stack, "globenc", alone="globenc")
+    from attnwidgets.tracing.algebra.block_runs import require_whole
+
+    require_whole(trace, stack, "globenc")
     blocks = attention_norm(trace, "enc", unit=unit, stack=stack)
     product = rollout(blocks, residual=None, normalize=normalize == "row")
 

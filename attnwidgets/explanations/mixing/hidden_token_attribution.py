@@ -15,7 +15,7 @@ from attnwidgets._progress import progress
 from attnwidgets.explanations.mixing.block_maps import chosen_layers
 from attnwidgets.explanations.mixing.layer_product import shares
 from attnwidgets.explanations.registry.registry import method
-from attnwidgets.explanations.registry.requirements import at_most, n_keys
+from attnwidgets.explanations.registry.requirements import Need, at_most, n_keys
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import (
     TraceLike,
@@ -48,12 +48,25 @@ def _size(trace: Any, stack: str) -> int:
     return n_keys(trace, stack) * int(getattr(trace.model.config, "hidden_size", heads * depth))
 
 
+def _unread(trace: Any, stack: str) -> str:
+    last = max(trace.layers(stack), default=0)
+    gaps = [block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded]
+    if not gaps:
+        return ""
+    return (
+        f"and block {gaps[0].number} ({gaps[0].said}) does not: scope='local' in Python takes single layers"
+    )
+
+
+_FOLLOWED = Need("every block attends", "a model whose blocks all attend", _unread)
+
+
 @method(
     "hidden_token_attribution",
     question="What goes into a token",
     gist="how strongly each word reacts to each input word",
     paper=PAPER,
-    needs=("recorded model", "itself", at_most(LIMIT, "input numbers (tokens * width)", _size)),
+    needs=("recorded model", "itself", _FOLLOWED, at_most(LIMIT, "input numbers (tokens * width)", _size)),
     returns="MixingMap [layer, query, key]",
     cost="each layer once per token and dimension (tokens * width directional derivatives)",
     speed="minutes",
@@ -235,13 +248,14 @@ def _require_chain(trace: Any, stack: str, blocks: RecordedBlocks, last: int) ->
     from attnwidgets.tracing.unsupported import UnsupportedModelError
 
     alone = 'use scope="local", which takes each layer by itself.'
-    missing = [
-        block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded
-    ]
-    if missing:
+    gap = next(
+        (block for block in trace.anatomy.stacks[stack] if block.number < last and not block.is_recorded),
+        None,
+    )
+    if gap is not None:
         raise UnsupportedModelError(
-            f"hidden_token_attribution cannot follow tokens to layer {last}: block {missing[0].number} "
-            f"({missing[0].said}) does not attend and was not recorded; {alone}"
+            f"hidden_token_attribution cannot follow tokens to layer {last}: block {gap.number} ({gap.said}) "
+            f"does not attend and was not recorded; {alone}"
         )
     for (layer, before), (following, after) in pairwise(blocks.layers.items()):
         output, hidden = before.output, after.hidden

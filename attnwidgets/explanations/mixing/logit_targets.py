@@ -37,6 +37,7 @@ def _reads_another(trace: Any, _: str) -> str:
 
 LOGIT_NEEDS = (
     "own blocks",
+    "every block",
     "logits",
     "target",
     Need("one sequence", "a model whose tokens read each other only", _reads_another),

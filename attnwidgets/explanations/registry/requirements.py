@@ -115,7 +115,11 @@ def _attends_to_itself(trace: Any, stack: str) -> str:
 
 
 def _followed(trace: Any, stack: str) -> str:
-    return (not is_map(trace) and _recorded(trace, stack)) or _attends_to_itself(trace, stack)
+    missing = (not is_map(trace) and _recorded(trace, stack)) or _attends_to_itself(trace, stack)
+    if missing:
+        return missing
+    left_out = trace.provenance.get("left_out", "") if is_map(trace) else trace.left_out(stack)
+    return f"and {left_out}: partial=True in Python follows attention alone" if left_out else ""
 
 
 @_after(_attention)
@@ -131,6 +135,12 @@ def _recorded_model(trace: Any, stack: str) -> str:
     if all(isinstance(layer, RecordedLayer) for layer in trace.stack_table[stack].layers):
         return ""
     return f"and {type(trace.model).__name__} computes attention outside transformers' attention interface"
+
+
+@_after(_recorded_model)
+def _every_block(trace: Any, stack: str) -> str:
+    left_out = trace.left_out(stack)
+    return f"and {left_out}" if left_out else ""
 
 
 @_after(_recorded_model)
@@ -207,6 +217,7 @@ NEEDS = {
         Need("itself", "a stack that attends to itself", _attends_to_itself),
         Need("model", "the model", _model),
         Need("recorded model", "the model, with its attention recorded", _recorded_model),
+        Need("every block", "a model that mixes tokens by recorded attention alone", _every_block),
         Need("blocks", "a model whose blocks are described", _blocks),
         Need("own blocks", "a model whose blocks are described and read one sequence", _own_blocks),
         Need("own tokens", "a stack with tokens of its own", _own_tokens),
@@ -219,5 +230,5 @@ NEEDS = {
 """Requirements by name. What only a run can reveal (a block description that is not exact) is not among them:
 the method raises it as an error."""
 
-OF_ATTENTION = ("attention", "map", "recorded model", "blocks", "own blocks", "embeddings")
+OF_ATTENTION = ("attention", "map", "recorded model", "every block", "blocks", "own blocks", "embeddings")
 """Names of the requirements that a trace without attention does not meet."""

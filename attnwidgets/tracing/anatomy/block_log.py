@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from attnwidgets.tracing.anatomy.blocks import ATTENTION, Block, Mixer
-from attnwidgets.tracing.anatomy.mixers import unrecorded_mixers
+from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, Block, Mixer
+from attnwidgets.tracing.anatomy.mixers import attends, unrecorded_mixers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,13 +42,16 @@ class BlockLog:
         self.model = model
         self._elements: dict[int, tuple[str, str]] = {}
         self._modules: dict[int, nn.Module] = {}
-        for path, part in model.named_modules():
+        self._named = dict(model.named_modules())
+        for path, part in self._named.items():
             if isinstance(part, LISTS):
                 for child, element in part.named_children():
                     # Modules without parts are no blocks.
                     if next(element.children(), None) is not None:
                         self._elements.setdefault(id(element), (path, child))
                         self._modules[id(element)] = element
+        self._attentions = [part for part in model.modules() if attends(part)]
+        self._ran: set[nn.Module] = set()
         self._open: list[Run] = []
         self._runs: list[Run] = []
         self._around: list[tuple[Run, ...]] = []
@@ -60,7 +63,12 @@ class BlockLog:
             for element in self._modules.values():
                 exits.callback(element.register_forward_pre_hook(self._before, prepend=True).remove)
                 exits.callback(element.register_forward_hook(self._after).remove)
+            for attention in self._attentions:
+                exits.callback(attention.register_forward_pre_hook(self._attends).remove)
             yield
+
+    def _attends(self, module: nn.Module, _: Any) -> None:
+        self._ran.add(module)
 
     def _before(self, module: nn.Module, _: Any) -> None:
         run = Run(module, *self._elements[id(module)], len(self._open))
@@ -89,53 +97,91 @@ class BlockLog:
 
         Returns:
             By stack, the blocks of the lists in which it attends, numbered as in the list, or in the order in
-            which they ran if one ran twice or they are in several lists. A stack whose calls are in no list,
-            or in the same block, has a block of its own for each call.
+            which they ran if one ran twice or they are in several lists. A stack whose calls are in no list
+            has a block of its own for each call. Other lists whose blocks attend, unrecorded, stand by their
+            paths.
         """
         recorded = {call.name for call in calls}
         where = {index: stack for stack, indices in stacks.items() for index in indices}
-        return {stack: self._of(stack, indices, calls, where, recorded) for stack, indices in stacks.items()}
+        blocks: dict[str, tuple[Block, ...]] = {}
+        lists: set[str] = set()
+        for stack, indices in stacks.items():
+            runs = self._runs_of(indices)
+            lists.update(run.path for run in runs)
+            if not runs:
+                blocks[stack] = tuple(
+                    Block(number, "", (self._mixer(calls[index], stack),))
+                    for number, index in enumerate(indices)
+                )
+                continue
+            own = set(indices)
+            found = [
+                replace(
+                    block,
+                    mixers=tuple(
+                        self._mixer(calls[index], where[index]) for index in run.calls if index in where
+                    ),
+                    is_recorded=bool(own.intersection(run.calls)),
+                )
+                for block, run in zip(_numbered(runs), runs, strict=True)
+            ]
+            if stack == "cross":
+                blocks[stack] = tuple(
+                    replace(block, mixers=tuple(mixer for mixer in block.mixers if mixer.stack == stack))
+                    for block in found
+                    if block.is_recorded
+                )
+            else:
+                blocks[stack] = tuple(
+                    self._whole(block, run, recorded) for block, run in zip(found, runs, strict=True)
+                )
+        return blocks | self._unrecorded(lists, recorded)
 
-    def _of(
-        self,
-        stack: str,
-        indices: Sequence[int],
-        calls: Sequence[Call],
-        where: Mapping[int, str],
-        recorded: set[str],
-    ) -> tuple[Block, ...]:
+    def _runs_of(self, indices: Sequence[int]) -> list[Run]:
+        """Return the runs of the elements of the lists in which calls of a stack were made; [] if in none."""
         own = set(indices)
-        runs = [self._block(index, own) for index in indices]
-        attending = [run for run in runs if run is not None]
-        if len(attending) < len(runs):
-            return tuple(
-                Block(number, "", (_mixer(calls[index], stack),)) for number, index in enumerate(indices)
-            )
-        lists = {(run.path, run.depth) for run in attending}
-        ran = [run for run in self._runs if (run.path, run.depth) in lists]
-        names = [run.child for run in ran]
-        counted = len(lists) > 1 or len(set(names)) < len(names) or not all(map(str.isdigit, names))
-        blocks = [
-            Block(
-                number if counted else int(run.child),
-                f"{run.path}.{run.child}".lstrip("."),
-                tuple(_mixer(calls[index], where[index]) for index in run.calls if index in where),
-                is_recorded=bool(own.intersection(run.calls)),
-            )
-            for number, run in enumerate(ran)
+        # The block of a call is the outermost element around it that holds no other call of its stack.
+        alone = [
+            next((run for run in self._around[index] if len(own.intersection(run.calls)) == 1), None)
+            for index in indices
         ]
-        if stack == "cross":
-            return tuple(block for block in blocks if block.is_recorded)
-        return tuple(
-            replace(block, mixers=(*block.mixers, *unrecorded_mixers(run.module, block.path, recorded)))
-            for block, run in zip(blocks, ran, strict=True)
-        )
+        lists = {(run.path, run.depth) for run in alone if run is not None}
+        return [] if None in alone else [run for run in self._runs if (run.path, run.depth) in lists]
 
-    def _block(self, call: int, own: set[int]) -> Run | None:
-        """Return the outermost element around a call that holds no other call of its stack."""
-        alone = (run for run in self._around[call] if len(own.intersection(run.calls)) == 1)
-        return next(alone, None)
+    def _whole(self, block: Block, run: Run, recorded: set[str]) -> Block:
+        """Return a block with what mixes tokens in it unrecorded."""
+        others = unrecorded_mixers(run.module, block.path, recorded, self._ran)
+        return replace(block, mixers=(*block.mixers, *others))
+
+    def _unrecorded(self, known: set[str], recorded: set[str]) -> dict[str, tuple[Block, ...]]:
+        """Return the blocks of other lists that ran and attend, by the lists' paths."""
+        lists: dict[str, list[Run]] = {}
+        for run in self._runs:
+            if run.depth == 0 and run.path not in known:
+                lists.setdefault(run.path, []).append(run)
+        found = {}
+        for path, runs in lists.items():
+            blocks = [
+                self._whole(replace(block, is_recorded=False), run, recorded)
+                for block, run in zip(_numbered(runs), runs, strict=True)
+            ]
+            if any(mixer.kind == ATTENTION for block in blocks for mixer in block.mixers):
+                found[path] = tuple(blocks)
+        return found
+
+    def _mixer(self, call: Call, stack: str) -> Mixer:
+        module = self._named.get(call.name)
+        weights = [] if module is None else [name for name, _ in module.named_parameters(recurse=False)]
+        kind = DIFFERENTIAL if any(name.startswith("lambda_q") for name in weights) else ATTENTION
+        return Mixer(kind, call.name, stack, call.query.shape[1], call.key.shape[1])
 
 
-def _mixer(call: Call, stack: str) -> Mixer:
-    return Mixer(ATTENTION, call.name, stack, call.query.shape[1], call.key.shape[1])
+def _numbered(runs: Sequence[Run]) -> list[Block]:
+    """Return the blocks of runs, with their numbers and paths."""
+    names = [run.child for run in runs]
+    is_list = len({run.path for run in runs}) == 1 and len(set(names)) == len(names)
+    numbers = [int(name) for name in names] if is_list and all(map(str.isdigit, names)) else range(len(names))
+    return [
+        Block(number, f"{run.path}.{run.child}".lstrip("."), ())
+        for number, run in zip(numbers, runs, strict=True)
+    ]

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 ATTENTION = "attention"
+DIFFERENTIAL = "differential attention"
+"""The kind of a block that subtracts the maps of half its heads from those of the others."""
+
 NO_MIXING = "no mixing"
 """The kind of a block that works on every token alone: a feed-forward network, experts."""
 
@@ -20,8 +23,8 @@ class Mixer:
     """What mixes tokens in a block.
 
     Attributes:
-        kind: "attention", "state space", "gated delta rule", "linear attention", "recurrence",
-            "convolution", "pooling", "Fourier transform" or "unknown".
+        kind: "attention", "differential attention", "state space", "gated delta rule", "linear attention",
+            "recurrence", "convolution", "pooling", "Fourier transform" or "unknown".
         path: Its module in the model; "" if it is not known.
         stack: The stack whose maps it makes; "" if it was not recorded.
         heads: Number of query heads, of what was recorded.
@@ -72,11 +75,10 @@ class Block:
         return " and ".join(dict.fromkeys(mixer.said for mixer in self.mixers)) or NO_MIXING
 
 
-def blocks_of(layers: Iterable[tuple[int, int]], stack: str) -> tuple[Block, ...]:
-    """Return one block of attention per layer, by its numbers of query heads and of key-value heads."""
+def attention_blocks(heads: Sequence[int], stack: str) -> tuple[Block, ...]:
+    """Return a block of attention for every layer, by its number of heads."""
     return tuple(
-        Block(number, "", (Mixer(ATTENTION, "", stack, heads, key_heads),))
-        for number, (heads, key_heads) in enumerate(layers)
+        Block(number, "", (Mixer(ATTENTION, "", stack, count, count),)) for number, count in enumerate(heads)
     )
 
 
@@ -124,9 +126,21 @@ def left_out(blocks: Sequence[Block], stack: str) -> str:
             kinds.setdefault(f"{kind}{beside}", []).append(block.number)
     if not kinds:
         return ""
-    where = "" if stack in ("self", "") else f" of stack {stack!r}"
+    where = "" if stack == "self" else f" of {stack!r}"
     parts = [
         f"block{'s' * (len(numbers) > 1)} {spoken_range(numbers)} ({kind})" for kind, numbers in kinds.items()
     ]
     verb = "mixes" if sum(map(len, kinds.values())) == 1 else "mix"
     return f"how {', '.join(parts)}{where} {verb} tokens is not recorded"
+
+
+def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:
+    """Return what readers of maps must know about the blocks that made them, in words."""
+    said = [left_out(blocks, name) for name, blocks in stacks.items()]
+    kinds = {mixer.kind for blocks in stacks.values() for block in blocks for mixer in block.mixers}
+    if DIFFERENTIAL in kinds:
+        said.append(
+            "every head is a softmax of its own, and the model subtracts those of one half of the heads from "
+            "those of the other (differential attention)"
+        )
+    return [clause for clause in said if clause]

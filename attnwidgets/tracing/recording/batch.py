@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.anatomy.blocks import left_out
+from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.predictions import logits_in, predict
@@ -153,7 +153,7 @@ def traces_of(
                             sample.warning,
                             recorded.note,
                             axes.warning(),
-                            *(left_out(stack.blocks, name) for name, stack in table.items()),
+                            *caveats(recorded.blocks),
                         ),
                     )
                 ),
@@ -161,6 +161,7 @@ def traces_of(
                 predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
                 interventions=interventions,
                 added={name: count for name in table if (count := added_to(given_model, name))},
+                unrecorded={name: own for name, own in recorded.blocks.items() if name not in stacks},
                 picture=sample.picture,
                 sound=sample.sound,
             )

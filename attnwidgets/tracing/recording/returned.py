@@ -78,7 +78,11 @@ def returned_weights(
         "queries and keys are not available"
     )
     for stack, layers in given.items():
-        if all(layer.shape[1] > 1 and bool((layer == layer[:, :1]).all()) for layer in layers):
+        # Over one token, every head's map is 1.
+        if all(
+            min(layer.shape[1], layer.shape[3]) > 1 and bool((layer == layer[:, :1]).all())
+            for layer in layers
+        ):
             note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
             given[stack] = tuple(layer[:, :1] for layer in layers)
     if is_custom or set(functions_of(model)) == {"eager"}:

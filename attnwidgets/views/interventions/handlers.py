@@ -204,7 +204,7 @@ class Intervening(View):
         if reach is None or self._intervened.refusal():
             return []
         stack = selection.stack if selection.stack in reach.heads else reach.stack
-        layer = min(selection.layer, len(reach.heads[stack]) - 1)
+        layer = min(reach.heads[stack], key=lambda number: abs(number - selection.layer))
         count = reach.heads[stack][layer]
         head = min(selection.head if isinstance(selection.head, int) else 0, count - 1)
         pinned = self._pinned("query")

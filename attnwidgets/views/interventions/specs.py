@@ -40,12 +40,12 @@ class Reach:
     """The layers, heads and tokens that specs of a trace may name.
 
     Args:
-        heads: Number of heads of every layer, by stack.
+        heads: Number of heads by stack and layer.
         tokens: Numbers of queries and keys, by stack.
         stack: The stack of specs that name none.
     """
 
-    heads: Mapping[str, tuple[int, ...]]
+    heads: Mapping[str, Mapping[int, int]]
     tokens: Mapping[str, tuple[int, int]]
     stack: str
 
@@ -54,7 +54,7 @@ class Reach:
         """Return the reach of a trace."""
         return Reach(
             {
-                name: tuple(trace.n_heads(name, layer) for layer in trace.layers(name))
+                name: {layer: trace.n_heads(name, layer) for layer in trace.layers(name)}
                 for name in trace.stacks
             },
             {name: (len(trace.axes(name)[0]), len(trace.axes(name)[1])) for name in trace.stacks},
@@ -113,12 +113,12 @@ def _checked_spec(name: str, given: Any, reach: Reach | None) -> Spec:
         _one_of(name, "stack", stack, reach.heads)
     heads = None if reach is None else reach.heads[stack]
     queries, keys = (None, None) if reach is None else reach.tokens[stack]
-    layer = _number(name, "layer", given, None if heads is None else len(heads))
-    head = _number(name, "head", given, None if heads is None else heads[layer])
+    layer = _number(name, "layer", given, None if heads is None else tuple(heads))
+    head = _number(name, "head", given, None if heads is None else range(heads[layer]))
     spec: Spec = {"kind": kind, "stack": str(stack), "layer": layer, "head": head}
     if kind == "ablate":
         return spec | {"how": _one_of(name, "how", given.get("how", "zero"), HOWS)}
-    spec["query"] = _number(name, "query", given, queries)
+    spec["query"] = _number(name, "query", given, None if queries is None else range(queries))
     return spec | _checked_row(name, given, keys)
 
 
@@ -130,7 +130,7 @@ def _checked_row(name: str, given: Mapping[str, Any], keys: int | None) -> Spec:
     if given.get("amount") is not None and row["to"] != "free":
         raise ValueError(f"{name}: 'amount', how far the row moves, goes only with to='free'.")
     if row["to"] == "one_hot":
-        row["key"] = _number(name, "key", given, keys)
+        row["key"] = _number(name, "key", given, None if keys is None else range(keys))
     if row["to"] == "free":
         row["amount"] = _share(name, given.get("amount", 1))
     return row
@@ -144,13 +144,13 @@ def _one_of(name: str, key: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
-def _number(name: str, key: str, given: Mapping[str, Any], count: int | None) -> int:
+def _number(name: str, key: str, given: Mapping[str, Any], numbers: Sequence[int] | None) -> int:
     value: Any = given.get(key)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: {key}={value!r} is not a number counted from 0.")
     number = int(value.__index__())
-    if number < 0 or (count is not None and number >= count):
-        there = "0 or more" if count is None else span(tuple(range(count)))
+    if number < 0 or (numbers is not None and number not in numbers):
+        there = "0 or more" if numbers is None else span(tuple(numbers))
         raise IndexError(f"{name}: {key}={number} is out of range: it must be {there}.")
     return number
 
