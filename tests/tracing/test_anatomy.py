@@ -1,0 +1,257 @@
+"""Blocks are numbered as in the model, and what mixes tokens in them unrecorded is said with the numbers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from attnwidgets.tracing.anatomy.blocks import Anatomy, Block, Mixer
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+from tests.tracing import tiny
+from tests.tracing.families import IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnwidgets.tracing.trace import Trace
+
+SIZES = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "head_dim": 8}
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
+DELTA |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
+
+
+def qwen3_next() -> Any:
+    kinds = ["linear_attention", "full_attention"] * 2
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    return hf.Qwen3NextForCausalLM(
+        hf.Qwen3NextConfig(
+            **SIZES,
+            **DELTA,
+            **experts,
+            shared_expert_intermediate_size=16,
+            num_hidden_layers=4,
+            layer_types=kinds,
+        )
+    )
+
+
+def falcon_h1() -> Any:
+    mamba = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64, "mamba_d_state": 8}
+    return hf.FalconH1ForCausalLM(
+        hf.FalconH1Config(**SIZES, **mamba, mamba_n_groups=1, mamba_chunk_size=8, num_hidden_layers=2)
+    )
+
+
+def bart_decoder() -> Any:
+    sizes = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48}
+    return hf.BartForCausalLM(
+        hf.BartConfig(vocab_size=120, **sizes, is_decoder=True, is_encoder_decoder=False)
+    )
+
+
+def diffllama() -> Any:
+    return tiny._plain("DiffLlama", "ForCausalLM", **tiny.GQA)
+
+
+def albert() -> Any:
+    return tiny.TEXT["ALBERT"]()
+
+
+def longt5() -> Any:
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
+    return hf.LongT5ForConditionalGeneration(hf.LongT5Config(vocab_size=120, **sizes))
+
+
+def traced(make: Callable[[], Any]) -> Trace:
+    model = tiny.build(make)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return aw.trace(model, None, input_ids=IDS)
+
+
+@pytest.mark.parametrize(
+    ("make", "printed"),
+    [
+        (
+            qwen3_next,
+            "self: 4 blocks: 0, 2 gated delta rule; 1, 3 attention (4 heads on 2 of keys)",
+        ),
+        (falcon_h1, "self: 2 blocks: 0 to 1 attention (4 heads on 2 of keys) and state space"),
+        (bart_decoder, "self: 2 blocks: 0 to 1 attention (4 heads)"),
+        (diffllama, "self: 2 blocks: 0 to 1 differential attention (4 heads on 2 of keys)"),
+        (albert, "self: 3 blocks: 0 to 2 attention (4 heads)"),
+        (
+            longt5,
+            (
+                "decoder: 2 blocks: 0 to 1 attention (4 heads) and cross-attention (4 heads)\n"
+                "cross: 2 blocks: 0 to 1 cross-attention (4 heads)\n"
+                "encoder.block: 2 blocks: 0 to 1 attention"
+            ),
+        ),
+    ],
+)
+def test_every_block_is_named_with_what_mixes_tokens_in_it(make: Callable[[], Any], printed: str) -> None:
+    assert repr(traced(make).anatomy) == printed
+
+
+def test_a_trace_of_given_numbers_has_a_block_a_layer() -> None:
+    found = aw.from_attentions(torch.full((2, 3, 2, 2), 0.5), ["a", "b"])
+    assert found.layers() == (0, 1)
+    assert repr(found.anatomy) == "self: 2 blocks: 0 to 1 attention (3 heads)"
+    assert found.left_out() == ""
+
+
+def test_layers_have_the_numbers_of_their_blocks() -> None:
+    found = traced(qwen3_next)
+    assert (found.layers(), found.n_layers()) == ((1, 3), 2)
+    eager = tiny.build(qwen3_next, implementation="eager")
+    eager.load_state_dict(found.model.state_dict())
+    with torch.no_grad():
+        weights = eager(torch.tensor([IDS]), output_attentions=True).attentions
+    of_blocks = [layer for layer in weights if layer is not None]
+    for number, expected in zip((1, 3), of_blocks, strict=True):
+        torch.testing.assert_close(found.attention_layer(number), expected[0], atol=1e-6, rtol=1e-5)
+    assert bool((found.attention_layer(-1) == found.attention_layer(3)).all())
+    assert [seen.shape for _, seen in found.attention_blocks(3)] == [(4, len(IDS), len(IDS))]
+    message = (
+        r"layer 2 is out of range: stack 'self' has layers 1, 3; block 2 has no attention .* gated delta"
+    )
+    with pytest.raises(IndexError, match=message):
+        found.attention_layer(2)
+    with pytest.raises(IndexError, match=r"layer 4 is out of range: stack 'self' has layers 1, 3$"):
+        found.attention_layer(4)
+
+
+def test_every_method_that_serves_a_hybrid_numbers_its_layers_so() -> None:
+    found = traced(qwen3_next)
+    measures = ("attention", "value_zeroing", "signed_attention")
+    assert {name: getattr(aw, name)(found).layers for name in measures} == dict.fromkeys(measures, (1, 3))
+    assert aw.head_importance(found).layers == (1, 3)
+    assert aw.hidden_token_attribution(found, scope="local").layers == (1, 3)
+    assert aw.rollout(found, partial=True).layers == (1, 3)
+    assert aw.rollout(found, partial=True, start_layer=-1).layers == (3,)
+    assert aw.rollout(found, partial=True, start_layer=2).layers == (3,)
+    zeroed = aw.value_zeroing(found, layers=3)
+    assert zeroed.layers == (3,)
+    assert bool((zeroed.layer(3) == aw.value_zeroing(found).layer(3)).all())
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+def test_a_head_is_ablated_in_the_block_that_is_named(by_model: bool) -> None:
+    found = traced(qwen3_next)
+    projection = found.model.model.layers[3].self_attn.o_proj
+    handle = projection.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
+    with torch.no_grad():
+        expected = found.model(torch.tensor([IDS])).logits[0]
+    handle.remove()
+    changed = found.rerun(aw.ablate_heads(found.model if by_model else found, {3: "all"}))
+    torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
+    assert changed.layers() == (1, 3)
+    with pytest.raises(IndexError, match=r"layer 0 is out of range: there are layers 1, 3"):
+        aw.ablate_heads(found, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (qwen3_next, "how blocks 0, 2 (gated delta rule) mix tokens is not recorded"),
+        (falcon_h1, "how blocks 0 to 1 (state space beside attention) mix tokens is not recorded"),
+    ],
+)
+def test_what_is_left_out_is_said_and_not_multiplied(make: Callable[[], Any], said: str) -> None:
+    found = traced(make)
+    assert said in found.warning
+    assert said in repr(found)
+    assert said in aw.attention(found).warning
+    followed = {
+        "rollout": lambda: aw.rollout(found),
+        "attention_flow": lambda: aw.attention_flow(found),
+        "rollout of a map": lambda: aw.rollout(aw.value_zeroing(found), residual=None),
+        "globenc": lambda: aw.globenc(found),
+        "alti": lambda: aw.alti(found, rolled_out=True),
+        "chefer": lambda: aw.chefer(found),
+        "decompx": lambda: aw.decompx(found),
+        "alti_logit": lambda: aw.alti_logit(found),
+    }
+    for call in followed.values():
+        with pytest.raises(ValueError, match=r"is not recorded|no description fits|are recorded"):
+            call()
+    assert said in aw.rollout(found, partial=True).warning
+    assert said in aw.attention_flow(found, partial=True).warning
+    refused = {entry.name for entry in aw.methods(found) if entry.refusal(found)}
+    assert {"rollout", "attention_flow", "chefer", "decompx", "alti_logit"} <= refused
+
+
+def test_methods_that_read_the_states_of_every_block_refuse_a_hybrid_by_name() -> None:
+    found = traced(qwen3_next)
+    other = aw.trace(found.model, None, input_ids=[*IDS[:-1], 7])
+    for call in (lambda: aw.circuits.lens(found), lambda: aw.circuits.patch(found, other)):
+        with pytest.raises(UnsupportedModelError, match=r"only those that attend are recorded \(1, 3\)"):
+            call()
+    with pytest.raises(UnsupportedModelError, match=r"block 0 \(gated delta rule\) does not attend"):
+        aw.hidden_token_attribution(found)
+
+
+def test_derivatives_of_whole_blocks_are_followed_where_every_block_attends() -> None:
+    assert aw.hidden_token_attribution(traced(falcon_h1)).layers == (0, 1)
+
+
+def test_an_encoder_that_is_not_recorded_is_named() -> None:
+    assert (
+        "how blocks 0 to 1 (attention) of 'encoder.block' mix tokens is not recorded"
+        in traced(longt5).warning
+    )
+
+
+def test_a_map_of_which_two_parts_are_mixed_is_one_layer() -> None:
+    found = traced(diffllama)
+    assert found.layers() == (0, 1)
+    assert "subtracts those of one half of the heads" in found.warning
+    module = found.model.model.layers[1].self_attn
+    handle = module.o_proj.register_forward_pre_hook(lambda _, given: (torch.zeros_like(given[0]),))
+    with torch.no_grad():
+        expected = found.model(torch.tensor([IDS])).logits[0]
+    handle.remove()
+    changed = found.rerun(aw.ablate_heads(found, {1: "all"}))
+    torch.testing.assert_close(changed.logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_by_a_map_of_which_two_parts_are_mixed_are_those_of_both() -> None:
+    found = traced(diffllama)
+    signed = aw.signed_attention(found, of="score").layer(1)
+    weights = found.attention_layer(1).double().numpy()
+    target = found.predictions(1)[0].id
+    uniform = np.tril(np.ones(weights.shape[1:])) / np.arange(1, weights.shape[1] + 1)[:, None]
+    step = 1e-3
+    for head in range(2):
+        # From the weights towards equal ones, a little forth and back.
+        towards = uniform - weights[head]
+        gradient = np.divide(signed[head], weights[head], out=np.zeros_like(uniform), where=weights[head] > 0)
+        ends = [
+            found.rerun(aw.edit_attention(found, (1, head), weights[head] + sign * step * towards)).logits
+            for sign in (1, -1)
+        ]
+        slope = float(ends[0][-1, target] - ends[1][-1, target]) / (2 * step)
+        assert slope == pytest.approx(float((gradient * towards).sum()), abs=2e-3, rel=0.02)
+
+
+def test_an_anatomy_travels_with_its_trace() -> None:
+    found = traced(qwen3_next)
+    again = pickle.loads(pickle.dumps(found))
+    assert repr(again.anatomy) == repr(found.anatomy)
+    assert again.layers() == (1, 3)
+
+
+def test_a_block_without_anything_that_mixes_is_said_to_mix_nothing() -> None:
+    anatomy = Anatomy(
+        {"self": (Block(0, "", (Mixer("unknown"),), is_recorded=False), Block(1, "", (), is_recorded=False))}
+    )
+    assert repr(anatomy) == "self: 2 blocks: 0 unknown; 1 no mixing"
+    assert anatomy.unrecorded == {"self": anatomy.stacks["self"][:1]}
