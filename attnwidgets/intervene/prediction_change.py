@@ -10,7 +10,7 @@ import torch
 from attnwidgets.intervene.preview import Replay
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.rerun_trace import own_logits
-from attnwidgets.tracing.top_logits import label_of, probabilities, several_true
+from attnwidgets.tracing.top_logits import label_of, probabilities
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,13 +62,13 @@ def changed(trace: Trace, *interventions: Intervention) -> Changed:
     with Replay(trace) as replay:
         outputs = replay.run(interventions)
         logits = own_logits(trace, outputs)
-        states = None if trace.predictions_title else _states(outputs)
+        states = None if trace.answer.is_distribution else _states(outputs)
         is_score = logits is not None and logits.numel() == 1
         recorded = None if states is None or is_score else _states(replay.run())
-    if trace.predictions_title and logits is not None and trace.logits is not None:
+    if trace.answer.is_distribution and logits is not None and trace.logits is not None:
         before, after = probabilities(trace, trace.logits), probabilities(trace, logits)
         gap = (after - before).abs()
-        if logits.dim() == 1 and several_true(trace):
+        if trace.answer.several:
             return Changed("several", trace.predictions_title, before, after, float(gap.max()))
         return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
     if logits is not None and trace.logits is not None and is_score:

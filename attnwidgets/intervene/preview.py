@@ -64,8 +64,7 @@ def preview(trace: Trace, *interventions: Intervention) -> Preview:
     with Replay(trace) as replay:
         outputs = replay.run(interventions)
     logits = own_logits(trace, outputs)
-    title, after = predictions_of(trace, logits)
-    return Preview(title, trace.predicted[1], after, logits)
+    return Preview(trace.answer.title, trace.predicted, predictions_of(trace, logits), logits)
 
 
 class Replay:

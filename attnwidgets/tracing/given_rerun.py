@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.predictions import predict
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def with_rerun(trace: GivenTrace, rerun: Rerun, classes: Sequence[str] | None) -
     }
     if logits.dim() == _CLASSES:
         trace.output_names = names
-        config = SimpleNamespace(id2label=dict(enumerate(names)))
-        trace.predicted = predict(logits, config, None, None, generates=False)
+        named = SimpleNamespace(config=SimpleNamespace(id2label=dict(enumerate(names))))
+        trace.answer = answer_of(named, logits, None, None, generates=False)
+        trace.predicted = predict(trace.answer, logits, None, None)
     return trace

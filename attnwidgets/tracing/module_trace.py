@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.text.axes import numbered
@@ -122,6 +123,7 @@ def trace_module(
         raise ValueError("the module returned no numbers")
     trace.logits = returned.logits[0].detach().cpu()
     trace.output_names = tuple(map(str, range(len(trace.logits)) if outputs is None else outputs))
+    trace.answer = Answer(names=trace.output_names, reading="softmax" if len(trace.logits) > 1 else "none")
     return trace
 
 

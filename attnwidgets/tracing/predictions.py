@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.text.display import visible
@@ -13,59 +14,88 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from attnwidgets.tracing.anatomy.answer import Answer
+
 MOST = 100
 """Number of predictions that a trace keeps."""
+LONGEST = 15
+"""Tokens that an extractive answer has at most, as in transformers' pipeline."""
 
 
 def logits_in(outputs: Any) -> Tensor | None:
     """Return the logits of a batch, [batch, class] or [batch, token, vocabulary]; None without a head.
 
     Of a model that compares pictures with captions (CLIP, SigLIP): how well each picture of the batch fits
-    its own caption, [batch, 1].
+    its own caption, [batch, 1]. Of extractive question answering: those of start and end [batch, token, 2].
+    Of one logit a token (ELECTRA's discriminator): [batch, token, 1].
     """
-    logits: Tensor | None = getattr(outputs, "logits", None)
     pairs: Tensor | None = getattr(outputs, "logits_per_image", None)
-    return logits if pairs is None else pairs.diagonal().unsqueeze(-1)
+    if pairs is not None:
+        return pairs.diagonal().unsqueeze(-1)
+    start, end = (getattr(outputs, f"{side}_logits", None) for side in ("start", "end"))
+    if start is not None and end is not None:
+        import torch
+
+        return torch.stack([start, end], dim=-1)
+    logits: Tensor | None = getattr(outputs, "logits", None)
+    if logits is None:
+        logits = getattr(outputs, "prediction_logits", None)
+    is_replaced = logits is not None and type(outputs).__name__ == "ElectraForPreTrainingOutput"
+    return logits.unsqueeze(-1) if is_replaced and logits is not None else logits
 
 
 def predict(
-    logits: Tensor | None,
-    config: Any,
-    tokenizer: Any,
-    ids: Tensor | None,
-    *,
-    generates: bool,
-) -> tuple[str, tuple[Prediction, ...]]:
-    """Return a title and the most probable outputs, most probable first.
+    answer: Answer, logits: Tensor | None, tokenizer: Any, ids: Tensor | None
+) -> tuple[Prediction, ...]:
+    """Return the most probable outputs, most probable first; numbers in their order, without probability.
 
     Args:
+        answer: What the logits mean.
         logits: [token, vocabulary], [class], or None.
-        config: The model's config (vocab_size, id2label, problem_type).
         tokenizer: Decodes token ids; None shows the ids.
-        ids: [token] input ids, for finding a mask.
-        generates: Whether the last position predicts the next token.
+        ids: [token] input ids, of which an extractive answer is part.
     """
-    if logits is None or not logits.numel():
-        return "", ()
-    if logits.dim() == 1:
-        multiple = getattr(config, "problem_type", None) == "multi_label_classification"
-        if len(logits) == 1:
-            return "", ()
-        values = widened(logits).sigmoid() if multiple else widened(logits).softmax(-1)
-        names = getattr(config, "id2label", None) or {}
-        return "class", _most_probable(values, lambda index: str(names.get(index, index)))
-    if generates:
-        return "next token", _tokens(logits[-1], tokenizer)
-    mask = getattr(tokenizer, "mask_token_id", None)
-    if ids is None or not isinstance(mask, int) or len(ids) != len(logits) or logits.shape[-1] <= mask:
-        return "", ()
-    masked = (ids == mask).nonzero().flatten().tolist()
-    title = f"{tokenizer.mask_token} at {masked[0]}" if masked else ""
-    return title, _tokens(logits[masked[0]], tokenizer) if masked else ()
+    if logits is None or not answer.title:
+        return ()
+    if answer.title == ANSWER_SPAN:
+        return _spans(answer, widened(logits), tokenizer, ids)
+    if answer.reading == "none":
+        numbers = logits.tolist()
+        names = answer.names if len(numbers) > 1 else ("",)
+        return tuple(
+            Prediction(f"{name} {number:.4g}".strip(), float("nan"), index)
+            for index, (name, number) in enumerate(zip(names, numbers, strict=True))
+        )
+    row = logits if answer.row is None else logits[answer.row]
+    values = answer.probabilities(widened(row))
+    if answer.names:
+        return _most_probable(values, lambda index: answer.names[index])
+    return _most_probable(values, lambda index: spelled(tokenizer, index))
 
 
-def _tokens(logits: Tensor, tokenizer: Any) -> tuple[Prediction, ...]:
-    return _most_probable(widened(logits).softmax(-1), lambda index: spelled(tokenizer, index))
+def _spans(answer: Answer, logits: Tensor, tokenizer: Any, ids: Tensor | None) -> tuple[Prediction, ...]:
+    """Return the most probable answers of at most `LONGEST` tokens: p(start) p(end), as transformers does."""
+    rows = list(answer.candidates)
+    if not rows:
+        return ()
+    compared = [*rows, *(row for row in answer.compared if row not in rows)]
+    start, end = logits[compared].softmax(0)[: len(rows)].double().unbind(-1)
+    both = (start[:, None] * end[None]).triu().tril(LONGEST - 1)
+    best = both.flatten().topk(min(MOST, both.numel()))
+    predictions = []
+    for probability, flat in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        first, last = rows[flat // len(rows)], rows[flat % len(rows)]
+        if probability > 0:
+            label = spelled_span(tokenizer, ids, first, last)
+            predictions.append(Prediction(label, probability, first * len(logits) + last))
+    return tuple(predictions)
+
+
+def spelled_span(tokenizer: Any, ids: Tensor | None, first: int, last: int) -> str:
+    """Return the text of tokens, first to last; their numbers without a tokenizer."""
+    if tokenizer is None or ids is None:
+        return f"{first} to {last}"
+    return str(tokenizer.decode(ids[first : last + 1].tolist())).strip()
 
 
 def _most_probable(probabilities: Tensor, label: Callable[[int], str]) -> tuple[Prediction, ...]:

@@ -13,7 +13,7 @@ from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import Call, can_generate, record
+from attnwidgets.tracing.recording.recorder import Call, record
 from attnwidgets.tracing.recording.stack_axes import with_registers
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -21,6 +21,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 
@@ -77,9 +78,6 @@ def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
     return logits[-len(trace.logits) :] if logits.dim() > 1 else logits
 
 
-def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[str, tuple[Any, ...]]:
-    """Return the title of a trace's predictions, and the predictions that follow from other logits."""
-    model = unwrap(trace.model)
-    reader = text_tokenizer(trace.tokenizer)
-    config = getattr(model, "config", None)
-    return predict(logits, config, reader, trace.input_ids, generates=can_generate(model))
+def predictions_of(trace: Trace, logits: Tensor | None) -> tuple[Prediction, ...]:
+    """Return the predictions of a trace that follow from other logits."""
+    return predict(trace.answer, logits, text_tokenizer(trace.tokenizer), trace.input_ids)

@@ -60,13 +60,12 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
         ValueError: If the model predicts nothing there; the message says why.
     """
     logits, title = trace.logits, trace.predictions_title
-    if logits is None or not title:
+    if logits is None or not trace.answer.is_distribution:
         raise ValueError("the model of this trace predicts neither tokens nor classes here")
     reader = text_tokenizer(trace.tokenizer)
-    if logits.dim() == 1:
-        return _largest(logits, title, most, lambda i: _class_name(trace, i), multiple=several_true(trace))
-    if position is None:
-        return _largest(logits[_place(trace)], title, most, lambda i: spelled(reader, i))
+    if position is None or logits.dim() == 1:
+        chosen = predicted_logits(trace, logits)
+        return _largest(chosen, title, most, lambda i: label_of(trace, i), multiple=trace.answer.several)
     ids = read_ids(trace)
     if not _generates(trace):
         raise ValueError("this model fills in masks: it does not predict tokens that it sees")
@@ -86,41 +85,18 @@ def probabilities(trace: Trace, logits: Tensor) -> Tensor:
         trace: A trace that predicts tokens or classes.
         logits: Its own logits, or others for the same input.
     """
-    chosen = predicted_logits(trace, logits).double()
-    return chosen.sigmoid() if logits.dim() == 1 and several_true(trace) else chosen.softmax(-1)
+    return trace.answer.probabilities(predicted_logits(trace, logits).double())
 
 
 def predicted_logits(trace: Trace, logits: Tensor) -> Tensor:
     """Return the logits [outcome] of a trace's prediction, out of its own or of others for the same input."""
-    return logits[_place(trace)] if logits.dim() > 1 else logits
+    return logits if trace.answer.row is None else logits[trace.answer.row]
 
 
 def label_of(trace: Trace, outcome: int) -> str:
     """Return the name of a class or token that a trace's model predicts."""
-    if trace.logits is not None and trace.logits.dim() == 1:
-        return _class_name(trace, outcome)
-    return spelled(text_tokenizer(trace.tokenizer), outcome)
-
-
-def _place(trace: Trace) -> int:
-    """Return the row of the logits that a trace's predictions are read from."""
-    return -1 if _generates(trace) else int(trace.predictions_title.rpartition(" ")[2])
-
-
-def _class_name(trace: Trace, number: int) -> str:
-    names = getattr(_config(trace), "id2label", None) or {}
-    return str(names.get(number, number))
-
-
-def several_true(trace: Trace) -> bool:
-    """Return whether several classes may be true at once, so their probabilities need not sum to one."""
-    return getattr(_config(trace), "problem_type", None) == "multi_label_classification"
-
-
-def _config(trace: Trace) -> Any:
-    from attnwidgets.tracing.recording.borrow import unwrap
-
-    return getattr(unwrap(trace.model), "config", None)
+    names = trace.answer.names
+    return names[outcome] if outcome < len(names) else spelled(text_tokenizer(trace.tokenizer), outcome)
 
 
 def _generates(trace: Trace) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._selecting import spoken_range
 from attnwidgets._tensors import as_tensor, kept_dtype
+from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_out
 from attnwidgets.tracing.causal_mask import whole
 from attnwidgets.tracing.free_memory import require_room
@@ -69,6 +70,7 @@ class Trace:
         no_attention: Why there is no attention from every token to every token, as in a convolutional model
             or one that attends in windows; "" if there is.
         added: By stack, how many tokens interventions had appended.
+        answer: What the logits mean: names of their columns, how a probability comes about.
         unrecorded: Blocks that attend and are in no stack, by the path of their list; see `anatomy`.
     """
 
@@ -82,7 +84,8 @@ class Trace:
     warning: str = ""
     memory: int = 10**9
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    predicted: tuple[str, tuple[Prediction, ...]] = field(default=("", ()), repr=False)
+    answer: Answer = field(default_factory=Answer, repr=False)
+    predicted: tuple[Prediction, ...] = field(default=(), repr=False)
     interventions: tuple[str, ...] = field(default=(), repr=False)
     asked: Asked | None = field(default=None, repr=False)
     picture: Picture | None = field(default=None, repr=False)
@@ -116,6 +119,11 @@ class Trace:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({"added": {}, "unrecorded": {}} | state, _lock=threading.RLock())
+        if "answer" not in state:  # pickled when a trace kept a title with its predictions
+            title, predictions = state["predicted"]
+            self.predicted = predictions
+            row = -1 if title == "next token" else int(title.rpartition(" ")[2]) if " at " in title else None
+            self.answer = Answer(title, row=row)
         if "stream_table" in state:  # pickled when stacks were called streams
             self.stack_table = vars(self).pop("stream_table")
 
@@ -430,8 +438,8 @@ class Trace:
 
     @property
     def predictions_title(self) -> str:
-        """What the model predicts: "next token", "class", "[MASK] at 6", or "" if it predicts nothing."""
-        return self.predicted[0]
+        """What is predicted: "next token", "class", "[MASK] at 6", "answer", "number"; "" if nothing is."""
+        return self.answer.title
 
     def rerun(self, *interventions: AbstractContextManager[Any]) -> Trace:
         """Return the trace of the same input with the model as it is now: one recorded pass.
@@ -478,7 +486,11 @@ class Trace:
         return difference(self, other)
 
     def predictions(self, k: int = 10) -> tuple[Prediction, ...]:
-        """Return the `k` most probable outputs, most probable first; () if the model predicts nothing."""
+        """Return the `k` most probable outputs, most probable first; () if the model predicts nothing.
+
+        Numbers of a regression stand in their order; their probability is NaN. An extractive answer's id is
+        start * tokens + end, its last token included.
+        """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
-        return self.predicted[1][:k]
+        return self.predicted[:k]

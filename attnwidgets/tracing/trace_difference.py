@@ -157,7 +157,7 @@ def aligned_by(first: Trace, other: Trace) -> By:
 
 def predict(trace: Trace) -> bool:
     """Return whether a trace has predictions, and the logits that they come from."""
-    return bool(trace.predictions_title) and trace.logits is not None
+    return trace.answer.is_distribution and trace.logits is not None
 
 
 def why_other_outputs(first: Trace, other: Trace) -> str:

@@ -239,7 +239,7 @@ def adversarial_attention(
         for _ in progress(range(steps), "looking for other attention"):
             logits = run()
             row = logits if logits.dim() == 1 else logits[target.position]
-            moved = (row.softmax(-1).double() - plain.to(row.device)).abs().sum() / 2
+            moved = (trace.answer.probabilities(row).double() - plain.to(row.device)).abs().sum() / 2
             distance = torch.stack([_divergence(free[n].softmax(-1), attention[n]) for n in layers]).mean()
             now, far = float(moved.detach()), float(distance.detach())
             if now <= epsilon and far > best.divergence:
@@ -314,4 +314,4 @@ def _probabilities(trace: Trace, logits: Any) -> Float:
     """Return the probabilities at the place of the prediction."""
     target = resolve_target(trace, None, method="attention_permutation")
     row = logits.double() if logits.dim() == 1 else logits[target.position].double()
-    return row.softmax(-1).numpy()
+    return trace.answer.probabilities(row).numpy()

@@ -20,7 +20,7 @@ from attnwidgets.evaluate.removals.ordering import singles
 from attnwidgets.evaluate.removals.protocol import RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import scored_explanations
 from attnwidgets.explanations.results.trace_protocol import elements_of, reruns_of
-from attnwidgets.explanations.targets.resolve import CLASSES, Target
+from attnwidgets.explanations.targets.resolve import CLASSES, Target, head_of
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
@@ -138,9 +138,7 @@ def _slopes(case: RemovalCase) -> Float:
         return case.removal.unit.membership(len(elements_of(trace, case.removal.stack))) @ _slopes_of_given(
             given, target
         )
-    where = frozenset(
-        (name, layer) for name, modules in sites(trace).items() for layer in range(len(modules))
-    )
+    where = frozenset((name, layer) for name, modules in sites(trace).items() for layer in modules)
     with differentiable(trace, _PURPOSE) as run, Held(trace, _PURPOSE, "attention held", where):
         graph = run(hidden_states=target.hidden_states)
         leaf = leaf_of(graph, embedding_stack(trace, case.removal.stack), _PURPOSE, trace)
@@ -176,11 +174,15 @@ def _variations(case: RemovalCase) -> Float:
     if logits is None:
         raise ValueError(f"{trace.model_id or 'this model'} returns no logits, so there is no prediction.")
     row = None if logits.dim() == CLASSES else case.removal.target.position
-    plain = torch.as_tensor(logits if row is None else logits[row]).double().softmax(-1)
+    plain = torch.as_tensor(logits if row is None else logits[row]).double()
+    plain = trace.answer.probabilities(plain)
 
     def variation(outputs: Any) -> Tensor:
-        changed = outputs.logits if row is None else outputs.logits[:, row]
-        return torch.as_tensor(total_variation(changed.double().softmax(-1).cpu(), plain.cpu()))
+        logits = head_of(outputs)
+        changed = logits if row is None else logits[:, row]
+        return torch.as_tensor(
+            total_variation(trace.answer.probabilities(changed.double()).cpu(), plain.cpu())
+        )
 
     # A row read at a token moves if tokens are deleted: removal refuses any title but "function".
     prediction = Target("the answer", "function" if row is None else "distribution", variation)

@@ -137,7 +137,7 @@ class RemovalCase:
 
     def read(self, answers: Answers) -> Float:
         """Return the score f of some answers [variant]."""
-        return read_score(answers, self.protocol.score, self.removal.target.index)
+        return read_score(answers, self.protocol.score, self.removal.target)
 
     def ask(self, questions: Questions[T]) -> T:
         """Put questions to the model, and return what they come to."""

@@ -70,9 +70,9 @@ class Answers:
 
     Attributes:
         number: The target's value [variant]: its logit, or the value of another kind of target.
-        log_p: Log probability of the target [variant]; NaN unless it is one logit of several.
-        right: Whether the target's logit is the highest of its row, the first among equals [variant]: 1 or
-            0; NaN as for `log_p`.
+        log_p: Log probability of the target [variant]; NaN unless it is one logit that has a probability.
+        right: Whether the target's logit is the highest of its row, the first among equals, or above 0 if
+            several may be true [variant]: 1 or 0; NaN as for `log_p`.
         decided: Index of the highest logit of that row [variant]; NaN as for `log_p`.
         decided_log_p: Its log probability [variant]; NaN as for `log_p`.
     """
@@ -281,8 +281,9 @@ class Removal:
         """Return the readable variants of each batch.
 
         With "delete" a batch holds variants of similar length, so that little is padding; or of one length,
-        if the model takes no mask or the target is a function that may read every row.
+        if the model takes no mask or no padding, or the target is a function that may read every row.
         """
+        from attnwidgets.tracing.recording.borrow import lacks_padding
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
         lengths = (~gone).sum(axis=1)
@@ -290,7 +291,7 @@ class Removal:
         order = order[self.readable(gone)[order]]
         parts = [order]
         takes = forward_parameters(runs(self.trace))
-        masked = _input_names(self.trace, self.stack)[1] in takes
+        masked = _input_names(self.trace, self.stack)[1] in takes and not lacks_padding(runs(self.trace))
         if self.operator == "delete" and not (masked and self.target.index is not None):
             parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
         return [
@@ -417,14 +418,17 @@ def read_answers(outputs: Any, target: Target, rows: Indices | None) -> Answers:
         logits = logits[variants, torch.from_numpy(rows).to(logits.device)]
     logits = logits.detach().double()
     number = logits[:, target.index].cpu().numpy()
-    if logits.shape[-1] == 1:  # a single logit is no choice among several
+    if target.reading == "none":
         return _only(number)
     best = logits.argmax(-1)
-    log_p = logits.log_softmax(-1)
+    several = target.reading == "sigmoid"
+    log_p = torch.nn.functional.logsigmoid(logits) if several else logits.log_softmax(-1)
+    # Of labels that do not exclude each other, each is given or not.
+    right = logits[:, target.index] > 0 if several else best == target.index
     return Answers(
         number,
         log_p[:, target.index].cpu().numpy(),
-        (best == target.index).double().cpu().numpy(),
+        right.double().cpu().numpy(),
         best.double().cpu().numpy(),
         log_p.gather(-1, best[:, None])[:, 0].cpu().numpy(),
     )

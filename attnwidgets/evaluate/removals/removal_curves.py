@@ -9,7 +9,7 @@ import numpy as np
 
 from attnwidgets.evaluate.examples.explained_input import is_constant
 from attnwidgets.evaluate.removals.ordering import oracle_questions, random_orders, ranked, steps_removed
-from attnwidgets.evaluate.removals.removal_metrics import read_score
+from attnwidgets.evaluate.removals.removal_metrics import default_score, read_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,9 +132,8 @@ def removal_baselines(removal: Removal, *, draws: int = 10, seed: int = 0) -> Ba
 
 def _read(removal: Removal, answers: Answers) -> tuple[Float, Score]:
     """Return the score of answers: the probability, or the target's number if it has none."""
-    index = removal.target.index
-    score: Score = "number" if index is None or np.isnan(answers.log_p).all() else "probability"
-    return read_score(answers, score, index), score
+    score = default_score(removal.target)
+    return read_score(answers, score, removal.target), score
 
 
 def _curves(

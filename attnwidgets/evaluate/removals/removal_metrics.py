@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.removals.removal import Answers
+    from attnwidgets.explanations.targets.resolve import Target
 
     Read = Callable[[Answers], Float]
 
@@ -74,15 +75,27 @@ FIDELITY: dict[str, Metric] = {
 """Hard fidelity by name: whether the model still decides for the target."""
 
 
-def read_score(answers: Answers, score: Score | None, index: int | None) -> Float:
+def default_score(target: Target) -> Score:
+    """Return the score that is read unless another is asked for: the probability, if the target has one."""
+    return "number" if target.index is None or target.reading == "none" else "probability"
+
+
+def read_score(answers: Answers, score: Score | None, target: Target) -> Float:
     """Return the score of some answers [variant].
 
     Args:
         answers: What the model predicts.
-        score: Which score; None: the probability, or the number if the target is not one logit.
-        index: Index of the target among the logits; None if it is not one logit.
+        score: Which score; None: `default_score`.
+        target: The target.
+
+    Raises:
+        ValueError: If the target has no probability, and one is asked for.
     """
-    score = score or ("number" if index is None else "probability")
+    score = score or default_score(target)
     if score == "number":
         return answers.number
+    if default_score(target) == "number":
+        raise ValueError(
+            f'score={score!r}: {target.label!r} is a number without a probability; take score="number".'
+        )
     return np.exp(answers.log_p) if score == "probability" else answers.log_p

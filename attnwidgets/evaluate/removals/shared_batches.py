@@ -17,6 +17,7 @@ from attnwidgets.evaluate.removals.removal import (
     read_answers,
     require_operator,
 )
+from attnwidgets.explanations.targets.resolve import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ def answer_all(questions: Sequence[tuple[Removal, Bools]], batch_size: int) -> l
 
 def _shares(removal: Removal) -> bool:
     """Return whether variants of an input can share batches with those of others."""
-    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.borrow import lacks_padding, unwrap
     from attnwidgets.tracing.recording.recorder import forward_parameters
 
     trace = removal.trace
@@ -89,6 +90,7 @@ def _shares(removal: Removal) -> bool:
         and removal.target.index is not None
         and {"input_ids"} <= set(trace.inputs) <= _SIMPLE
         and "attention_mask" in forward_parameters(unwrap(trace.model))
+        and not lacks_padding(unwrap(trace.model))
     )
 
 
@@ -141,7 +143,7 @@ def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, 
                 )
                 for name in names
             }
-            logits = twin(**inputs, **call_options(model)).logits
+            logits = head_of(twin(**inputs, **call_options(model)))
             for number in dict.fromkeys(number for _, number, _ in batch):
                 pack = packed[number]
                 places = [place for place, (_, other, _) in enumerate(batch) if other == number]

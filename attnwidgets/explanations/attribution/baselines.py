@@ -29,7 +29,7 @@ def baseline_embeddings(
         model: Its model, borrowed.
         embeddings: The embeddings of the text's tokens.
         baseline: A name in `NAMES`, a token by its string or id, numbers [dim] or [token, dim], or None: the
-            padding token, else the mask, else the mean.
+            padding token, else the mask, else the mean; zero for a module of `aw.trace_module`.
         method: The method's name, for messages.
 
     Raises:
@@ -37,10 +37,14 @@ def baseline_embeddings(
     """
     import torch
 
+    from attnwidgets.tracing.module_trace import ModuleTrace
+
     table = _table(model)
     if baseline is None:
         baseline = next((name for name in ("pad", "mask") if _special(trace, name) is not None), "mean")
-        baseline = baseline if table is not None else "mean"
+        # The inputs of a module are of different kinds, and have no mean.
+        without_words = "zero" if isinstance(trace, ModuleTrace) else "mean"
+        baseline = baseline if table is not None else without_words
     if isinstance(baseline, str) and baseline in NAMES:
         return _named(trace, table, embeddings, baseline, method), baseline
     is_number = hasattr(baseline, "__index__") and not isinstance(baseline, bool)

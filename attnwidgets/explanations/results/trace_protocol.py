@@ -44,6 +44,10 @@ class TraceLike(Protocol):
         """The stack to use if none is named."""
 
     @property
+    def answer(self) -> Any:
+        """What the logits mean (`is_distribution`, `names`, ...)."""
+
+    @property
     def predictions_title(self) -> str:
         """What `predictions` are about, or ""."""
 
@@ -155,7 +159,7 @@ def provenance_of(
         notes: Warnings to add to the trace's own; "" is left out.
         facts: Other entries of the provenance.
     """
-    predicted = trace.predictions_title
+    predicted = trace.predictions_title if trace.answer.is_distribution else ""
     words = trace.axes(stack)[1].units.get("word")
     left_out = trace.left_out(stack)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnwidgets.explanations.targets.named import (
+    answer,
     embedding_dot,
     embedding_norm,
     function,
@@ -13,7 +14,17 @@ from attnwidgets.explanations.targets.named import (
 )
 from attnwidgets.explanations.targets.resolve import Target
 
-__all__ = ["Target", "embedding_dot", "embedding_norm", "function", "generated", "label", "span", "token"]
+__all__ = [
+    "Target",
+    "answer",
+    "embedding_dot",
+    "embedding_norm",
+    "function",
+    "generated",
+    "label",
+    "span",
+    "token",
+]
 
 
 def __dir__() -> list[str]:

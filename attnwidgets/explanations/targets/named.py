@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnwidgets.explanations.targets.resolve import (
     CLASSES,
     Target,
+    answer_target,
     class_target,
     embedding_target,
     function_target,
@@ -21,6 +22,7 @@ from attnwidgets.explanations.targets.resolve import (
     span_target,
     token_target,
 )
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 class NamedTarget:
     """A target named before the trace is known, as `token`, `label`, `span` ... return it."""
 
-    kind: Literal["token", "label", "span", "norm", "dot", "function"]
+    kind: Literal["token", "label", "span", "answer", "norm", "dot", "function"]
     value: Any = None
     position: int | None = None
     name: str = ""
@@ -57,18 +59,20 @@ def token(token: str | int, *, position: int | None = None) -> NamedTarget:
     return NamedTarget("token", token, position)
 
 
-def label(name: str | int) -> NamedTarget:
+def label(name: str | int, *, position: int | None = None) -> NamedTarget:
     """Return the logit of a class, as a target.
 
     Args:
         name: Its name in the model's `id2label`, or its index.
+        position: Of a model that classifies every token, the token; by default the one that is most probably
+            of this class, which the result's `note` names.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
         >>> aw.saliency(trace, aw.targets.label("negative")).target
         'negative'
     """
-    return NamedTarget("label", name)
+    return NamedTarget("label", name, position)
 
 
 def span(start: int, stop: int) -> NamedTarget:
@@ -87,6 +91,20 @@ def span(start: int, stop: int) -> NamedTarget:
         True
     """
     return NamedTarget("span", (start, stop))
+
+
+def answer(start: int, stop: int) -> NamedTarget:
+    """Return the score of an extractive answer, as a target: its start's logit and its end's, added.
+
+    Args:
+        start: The answer's first token.
+        stop: One past its last token.
+
+    Example:
+        >>> trace = aw.trace(model, tokenizer, question, text_pair=text)  # doctest: +SKIP
+        >>> aw.saliency(trace, aw.targets.answer(6, 8))  # doctest: +SKIP
+    """
+    return NamedTarget("answer", (start, stop))
 
 
 def embedding_norm(position: int | None = None) -> NamedTarget:
@@ -214,7 +232,7 @@ def resolve_target(
     """
     if isinstance(target, str) or (hasattr(target, "__index__") and not isinstance(target, bool)):
         value = target if isinstance(target, str) else int(target)
-        target = label(value) if logits_of(trace, name, method).dim() == CLASSES else token(value)
+        target = _by_value(trace, value, name, method)
     elif callable(target):
         target = function(target)
     if target is None:
@@ -236,12 +254,27 @@ def resolve_target(
     return resolved
 
 
+def _position(named: NamedTarget, like: Target | None) -> int | None:
+    """Return the row that a target names; by default that of the target which it is a foil of."""
+    return like.position if named.position is None and like is not None else named.position
+
+
+def _by_value(trace: Trace, value: str | int, name: str, method: str) -> NamedTarget:
+    """Return what a string or a number names: a class or a token, or the number of a predicted answer."""
+    logits = logits_of(trace, name, method)
+    if trace.answer.title == ANSWER_SPAN and isinstance(value, int):
+        first, last = divmod(value, len(logits))
+        return answer(first, last + 1)
+    return label(value) if logits.dim() == CLASSES else token(value)
+
+
 def _resolve_named(trace: Trace, named: NamedTarget, name: str, method: str, like: Target | None) -> Target:
     if named.kind == "label":
-        return class_target(trace, named.value, name, method)
+        return class_target(trace, named.value, name, method, position=_position(named, like))
     if named.kind == "token":
-        position = like.position if named.position is None and like is not None else named.position
-        return token_target(trace, named.value, position, name, method)
+        return token_target(trace, named.value, _position(named, like), name, method)
+    if named.kind == "answer":
+        return answer_target(trace, named.value, name, method)
     if named.kind == "span":
         return span_target(trace, named.value, name, method)
     if named.kind == "function":

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
 from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnwidgets.tracing.anatomy.answer import Reading
     from attnwidgets.tracing.trace import Trace
 
 TOKENS, CLASSES = 2, 1
@@ -30,13 +32,15 @@ class Target:
 
     Attributes:
         label: Its name: "positive", " Paris".
-        title: The kind of target: "class", "next token", "[MASK] at 6", "span", "embedding".
+        title: The kind of target: "class", "next token", "[MASK] at 6", "answer", "span", "embedding".
         score: Takes the model's outputs for a batch and returns the number of each input [batch],
             differentiably.
         position: Row of logits [token, vocabulary]; None for [class], and for other numbers.
         index: Column of the logits; None if the number is not a single logit.
         hidden_states: Whether `score` reads the outputs' last hidden state.
         note: What a reader should know about how it was named, or "".
+        reading: How a single logit becomes a probability: "softmax" over its row, "sigmoid" of it alone, or
+            "none".
     """
 
     label: str
@@ -46,6 +50,7 @@ class Target:
     index: int | None = None
     hidden_states: bool = False
     note: str = ""
+    reading: Reading = "softmax"
 
 
 def logits_of(trace: Trace, name: str, method: str) -> Tensor:
@@ -69,11 +74,14 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
     """Return the model's prediction: the most probable class, next token, or token at the first mask."""
     logits = logits_of(trace, name, method)
     best = trace.predictions(1)
+    if best and trace.answer.title == ANSWER_SPAN:
+        first, last = divmod(best[0].id, len(logits))
+        return answer_target(trace, (first, last + 1), name, method)
     if logits.dim() == CLASSES:
         return class_target(trace, int(logits.argmax()) if not best else best[0].id, name, method)
     if not best:
         what, place = _rows_of(trace)
-        masked = " and no position is masked;" if place == "position" else ""
+        masked = " and no position is masked;" if what == "a token" and place == "position" else ""
         raise ValueError(
             f"{name} must be named: this model predicts {what} at every {place},{masked} "
             f"{name}=aw.targets.token({what.split()[1]}, position=...), positions 0 to {len(logits) - 1}."
@@ -81,40 +89,65 @@ def predicted_target(trace: Trace, name: str, method: str) -> Target:
     return token_target(trace, best[0].id, None, name, method)
 
 
-def class_target(trace: Trace, value: str | int, name: str, method: str) -> Target:
-    """Return the logit of a class, by name or index."""
+def class_target(
+    trace: Trace, value: str | int, name: str, method: str, *, position: int | None = None
+) -> Target:
+    """Return the logit of a class, by name or index; of a token, by default the one most probably of it."""
     logits = logits_of(trace, name, method)
+    if logits.dim() != CLASSES and trace.answer.names:
+        if position is not None:
+            return token_target(trace, value, position, name, method)
+        return _where_most_probable(trace, value, name, method)
+    if position is not None:
+        raise ValueError(
+            f"{name}: this model classifies a whole input, so that its classes have no position."
+        )
     if logits.dim() != CLASSES:
         raise ValueError(f"{name}: this model predicts tokens, not classes; use aw.targets.token(...).")
     labels = class_names(trace)
     if isinstance(value, str):
-        folded = [known.casefold() for known in labels]
-        if labels.count(value) == 1:
-            value = labels.index(value)
-        elif value not in labels and folded.count(value.casefold()) == 1:
-            value = folded.index(value.casefold())
-        else:
-            more = "" if len(labels) <= _SHOWN else f", ... ({len(labels)} in all)"
-            raise ValueError(
-                f"{name} {value!r} is not a class; there are {listed(labels[:_SHOWN])}{more}."
-                f"{suggest(value, labels)}"
-            )
+        value = _numbered(value, labels, name)
     if not 0 <= value < len(labels):
         raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
-    title = "similarity" if compares(trace) else "class"
-    return Target(labels[value], title, lambda outputs: head_of(outputs)[:, value], None, value)
+    title = "similarity" if compares(trace) else trace.answer.title or "class"
+    reading = trace.answer.reading
+    return Target(
+        labels[value], title, lambda outputs: head_of(outputs)[:, value], None, value, reading=reading
+    )
+
+
+def _where_most_probable(trace: Trace, value: str | int, name: str, method: str) -> Target:
+    """Return the logit of a class at the token that is most probably of this class."""
+    logits, column = logits_of(trace, name, method), _column(trace, value, name)
+    units = trace.axes("decoder" if "decoder" in trace.stacks else None)[0].units
+    special = next(iter(units.values())).special
+    rows = [row for row in range(len(logits)) if row >= len(special) or not special[row]]
+    shares = trace.answer.probabilities(logits.double())[:, column]
+    row = max(rows, key=lambda row: float(shares[row]), default=0)
+    target = token_target(trace, column, row, name, method)
+    return replace(
+        target, note=f"{target.label} at {row}, where it is most probable ({float(shares[row]):.2g})"
+    )
+
+
+def _numbered(value: str, labels: Sequence[str], name: str) -> int:
+    """Return the number of a class that is named; case counts only where names differ by nothing else."""
+    folded = [known.casefold() for known in labels]
+    if labels.count(value) == 1:
+        return labels.index(value)
+    if value not in labels and folded.count(value.casefold()) == 1:
+        return folded.index(value.casefold())
+    more = "" if len(labels) <= _SHOWN else f", ... ({len(labels)} in all)"
+    raise ValueError(
+        f"{name} {value!r} is not a class; there are {listed(labels[:_SHOWN])}{more}.{suggest(value, labels)}"
+    )
 
 
 def class_names(trace: Trace) -> tuple[str, ...]:
     """Return the names of a classifier's classes, by index; () for another model."""
-    logits = trace.logits
-    if logits is None or logits.dim() != CLASSES:
+    if trace.logits is None or trace.logits.dim() != CLASSES:
         return ()
-    names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
-    given: tuple[str, ...] = getattr(trace, "output_names", ())
-    if compares(trace):
-        given = (trace.axes("text")[0].text,)
-    return given or tuple(str(names.get(index, index)) for index in range(len(logits)))
+    return (trace.axes("text")[0].text,) if compares(trace) else trace.answer.names
 
 
 def compares(trace: Trace) -> bool:
@@ -132,13 +165,12 @@ def head_of(outputs: Any) -> Tensor:
 def _rows_of(trace: Trace) -> tuple[str, str]:
     """Return what each row of the logits predicts, and what the rows are: of a text, a picture or a sound."""
     rows = 0 if trace.logits is None else len(trace.logits)
+    what = "a class" if trace.answer.names else "a token"
     for stack in trace.stacks:
         axis = trace.axes(stack)[0]
         if "frame" in axis.units and len(axis) == rows:
-            return "a token", "frame"
-    if trace.input_ids is None and "pixel_values" in trace.inputs and "decoder_input_ids" not in trace.inputs:
-        return "a class", "detection token"
-    return "a token", "position"
+            return what, "frame"
+    return what, "detection token" if trace.answer.rows == "detection token" else "position"
 
 
 def token_target(trace: Trace, value: str | int, position: int | None, name: str, method: str) -> Target:
@@ -147,12 +179,11 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     if logits.dim() != TOKENS:
         raise ValueError(f"{name}: this model predicts classes, not tokens; use aw.targets.label(...).")
     n_rows, n_words = logits.shape
-    names = _detected(trace)
-    if isinstance(value, str) and value in names:
-        value = names.index(value)
-    index = token_id(trace, value, name) if isinstance(value, str) else value
+    names = trace.answer.names
+    index = _column(trace, value, name)
     if not 0 <= index < n_words:
-        raise IndexError(f"{name} {index} is out of range: the token ids are 0 to {n_words - 1}.")
+        what = "classes" if names else "token ids"
+        raise IndexError(f"{name} {index} is out of range: the {what} are 0 to {n_words - 1}.")
     title = trace.predictions_title
     if position is None:
         row = _predicted_row(trace, n_rows, name)
@@ -163,22 +194,21 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     else:
         raise IndexError(f"{name}: position {position} is out of range: the positions are 0 to {n_rows - 1}.")
 
-    note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) else ""
+    note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) and not names else ""
     title = title or f"{'class' if names else 'token'} at {row}"
-    label = names[index] if index < len(names) else spell(trace, index)
-    return Target(label, title, lambda outputs: head_of(outputs)[:, row, index], row, index, note=note)
+    label = names[index] if names else spell(trace, index)
+    reading = trace.answer.reading
+    return Target(
+        label, title, lambda outputs: head_of(outputs)[:, row, index], row, index, note=note, reading=reading
+    )
 
 
-def _detected(trace: Trace) -> tuple[str, ...]:
-    """Return the names of what a detector finds at each of its tokens, by index; () of another model.
-
-    Its last class, which has no name, is that there is nothing.
-    """
-    if _rows_of(trace)[1] != "detection token" or trace.logits is None:
-        return ()
-    names = getattr(getattr(trace.model, "config", None), "id2label", None) or {}
-    count = trace.logits.shape[-1]
-    return tuple(str(names.get(i, "nothing" if i == count - 1 else i)) for i in range(count))
+def _column(trace: Trace, value: str | int, name: str) -> int:
+    """Return the number of a class or the id of a token that is named."""
+    if isinstance(value, int):
+        return value
+    names = trace.answer.names
+    return _numbered(value, names, name) if names else token_id(trace, value, name)
 
 
 def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> str:
@@ -199,16 +229,13 @@ def _spelling_note(trace: Trace, text: str, index: int, row: int, name: str) -> 
 
 def _predicted_row(trace: Trace, n_rows: int, name: str | None) -> int:
     """Return the row of the logits that the trace's predictions come from; -1 if unknown and unnamed."""
-    if trace.predictions_title == "next token":
-        return n_rows - 1
-    mask = getattr(tokenizer_of(trace), "mask_token_id", None)
-    ids = trace.input_ids
-    if isinstance(mask, int) and ids is not None and len(ids) == n_rows and bool((ids == mask).any()):
-        return int((ids == mask).nonzero()[0])
+    if trace.answer.row is not None:
+        return trace.answer.row % n_rows
     if name is None:
         return -1
     what, place = _rows_of(trace)
-    each = "every one, and none is masked" if place == "position" else f"every {place}"
+    masked = what == "a token" and place == "position"
+    each = "every one, and none is masked" if masked else f"every {place}"
     raise ValueError(
         f"{name}: which position? This model predicts {what} at {each}; "
         f"aw.targets.token({what.split()[1]}, position=...)."
@@ -295,6 +322,32 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
 
     text = "".join(spell(trace, token) for token in chosen)
     return Target(f"log p({text})", f"span {start} to {stop - 1}", score)
+
+
+def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -> Target:
+    """Return the sum of the logits of an extractive answer: of its first token as start, its last as end."""
+    start, stop = bounds
+    logits = logits_of(trace, name, method)
+    if trace.answer.title != ANSWER_SPAN:
+        raise ValueError(f"{name}: this model finds no answers in a text; it predicts {_said(trace)}.")
+    if not 0 <= start < stop <= len(logits):
+        raise IndexError(
+            f"{name}: answer({start}, {stop}) is not in the text of {len(logits)} tokens, counted from 0, "
+            "where the stop is one past the answer's last token."
+        )
+
+    def score(outputs: Any) -> Tensor:
+        both = head_of(outputs)
+        return both[:, start, 0] + both[:, stop - 1, 1]
+
+    from attnwidgets.tracing.predictions import spelled_span
+
+    label = spelled_span(tokenizer_of(trace), trace.input_ids, start, stop - 1)
+    return Target(label, ANSWER_SPAN, score)
+
+
+def _said(trace: Trace) -> str:
+    return trace.predictions_title or f"{_rows_of(trace)[0]} at every {_rows_of(trace)[1]}"
 
 
 def embedding_target(trace: Trace, vector: Sequence[float] | None, position: int | None, name: str) -> Target:

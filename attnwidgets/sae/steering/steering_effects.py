@@ -16,13 +16,13 @@ from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.steering.steer import Steering, steer
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.precision import widened
-from attnwidgets.tracing.predictions import spelled
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.rerun_trace import own_logits
+from attnwidgets.tracing.top_logits import label_of
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Steered:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What can be compared: "outcomes" (of the trace's prediction), "text", "sentences"."""
-        kinds = ["outcomes"] if self.trace.predictions_title else []
+        kinds = ["outcomes"] if self.trace.answer.is_distribution else []
         if can_generate(self._model) and self.trace.input_ids is not None and self._tokenizer is not None:
             kinds.append("text")
         if not kinds and self.sentences and self._tokenizer is not None:
@@ -174,17 +174,13 @@ class Steered:
             raise AssertionError
         if logits.dim() > 1:
             logits = logits[resolve_target(self.trace, None, method="SteerView", logit=True).position]
-        multi_label = getattr(self._config, "problem_type", None) == "multi_label_classification"
-        logits = widened(logits)
-        return (logits.sigmoid() if multi_label else logits.softmax(-1)).numpy()
+        return self.trace.answer.probabilities(widened(logits)).numpy()
 
     def label(self, kind: str, number: int) -> str:
         """Return the name of a class or token, or a sentence."""
         if kind == "sentences":
             return self.sentences[number]
-        if self.trace.predictions_title == "class":
-            return str((getattr(self._config, "id2label", None) or {}).get(number, number))
-        return spelled(self._tokenizer, number)
+        return label_of(self.trace, number)
 
     @property
     def _config(self) -> Any:

@@ -14,7 +14,7 @@ import torch
 from attnwidgets.tracing.algebra.block_runs import block_of, require_every_block
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
-from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unpeft, unwrap
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def head_of(trace: Trace, stack: str, method: str, position: int | None) -> Head
     bound = tolerance(last.call.query.dtype) * expected.norm()
     with borrowed(model) as twin:
         for layout in HEADS:
-            parts = [_modules(twin, paths) for paths in (layout.before, layout.steps)]
+            parts = [_modules(unpeft(twin), paths) for paths in (layout.before, layout.steps)]
             if (layout.reads == "each") == whole or None in parts:
                 continue
             try:

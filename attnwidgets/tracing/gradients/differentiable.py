@@ -195,14 +195,30 @@ class Runner:
         else:
             exits.enter_context(implementation(self.model, "eager"))
 
+    def _is_all(self, stack: str, ids: Tensor) -> bool:
+        """Return whether a stack reads the embeddings of its ids, and nothing else.
+
+        Pictures and sounds are put in the place of some, soft prompts before them: what a stack reads is then
+        known at the entry of its first block.
+        """
+        if stack not in block_names(self.trace, self.model):
+            return True
+        axis = self.trace.axes(stack)[0]
+        replaced = any(
+            isinstance(value, Tensor) and value.is_floating_point() and name != "attention_mask"
+            for name, value in self.trace.inputs.items()
+        )
+        return len(axis) == ids.shape[1] and not (replaced and stack in ("self", "text"))
+
     def _hook_embeddings(
         self, exits: ExitStack, graph: Graph, inputs: Mapping[str, Any], replace: dict[str, Tensor]
     ) -> None:
         """Make the word embeddings of each stack that reads token ids the leaves of the graph."""
         ids: dict[str, Tensor] = {}
         for name, stack in (("input_ids", self.trace.default_stack), ("decoder_input_ids", "decoder")):
-            if isinstance(inputs.get(name), Tensor) and stack in self.trace.stack_table:
-                ids[stack] = inputs[name]
+            given = inputs.get(name)
+            if isinstance(given, Tensor) and stack in self.trace.stack_table and self._is_all(stack, given):
+                ids[stack] = given
         for module in word_embeddings(self.model):
             hook = EmbeddingHook(graph, ids, replace)
             exits.callback(module.register_forward_hook(hook, prepend=True).remove)

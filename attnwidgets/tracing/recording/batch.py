@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
@@ -135,8 +136,19 @@ def traces_of(
             for name, layers in stacks.items()
         }
         ids = sample.ids if sample.decoder_ids is None else sample.decoder_ids
-        own_logits = _own_logits(logits, number, len(samples), None if ids is None else len(ids), memory)
+        padded = widths["text" if sample.decoder_ids is None else "decoder"]
+        padding = 0 if ids is None else padded - len(ids)
+        own_logits = _own_logits(logits, number, len(samples), padding, memory)
         input_ids = None if sample.ids is None else torch.tensor(sample.ids)
+        answer = answer_of(
+            model,
+            own_logits,
+            reader,
+            input_ids,
+            generates=can_generate(model),
+            text=sample.text,
+            others=sample.others,
+        )
         traces.append(
             Trace(
                 table,
@@ -152,13 +164,14 @@ def traces_of(
                         (
                             sample.warning,
                             recorded.note,
-                            axes.warning(),
                             *caveats(recorded.blocks),
+                            axes.warning(),
                         ),
                     )
                 ),
                 memory=memory,
-                predicted=predict(own_logits, config, reader, input_ids, generates=can_generate(model)),
+                answer=answer,
+                predicted=predict(answer, own_logits, reader, input_ids),
                 interventions=interventions,
                 added={name: count for name in table if (count := added_to(given_model, name))},
                 unrecorded={name: own for name, own in recorded.blocks.items() if name not in stacks},
@@ -169,13 +182,14 @@ def traces_of(
     return traces
 
 
-def _own_logits(logits: Any, number: int, batch: int, length: int | None, memory: int) -> Tensor | None:
+def _own_logits(logits: Any, number: int, batch: int, padding: int, memory: int) -> Tensor | None:
     """Return one sample's logits on the CPU; only the last position's if all exceed the byte budget."""
     if not isinstance(logits, torch.Tensor) or logits.shape[0] != batch:
         return None
     sample_logits = logits[number]
-    if sample_logits.dim() > 1 and length is not None:
-        sample_logits = sample_logits[:length]
+    if sample_logits.dim() > 1:
+        # Padding is on the right; soft prompts and pictures stand before the tokens.
+        sample_logits = sample_logits[: len(sample_logits) - padding]
     if sample_logits.dim() > 1 and sample_logits.nbytes > memory:
         sample_logits = sample_logits[-1:]
     # A copy, so that a sample does not hold the whole batch.

@@ -39,6 +39,16 @@ def unpeft(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def lacks_padding(model: nn.Module) -> bool:
+    """Return whether a model classifies by the last token before padding, and names no padding.
+
+    transformers refuses batches of such a model, even of rows that need no padding.
+    """
+    config: Any = getattr(model, "config", None)
+    is_classifier = type(model).__name__.endswith("ForSequenceClassification")
+    return is_classifier and getattr(config, "pad_token_id", 0) is None
+
+
 def _instead(given: Any) -> str:
     """Return what to do with something that is not a model, or "" if it is nothing known."""
     if hasattr(given, "attention_layer"):
@@ -100,6 +110,10 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
             yield twin
         return
     twin = twin_of(model)
+    if lacks_padding(model):
+        # Rows of one length end in no padding, which -1, the id of no token, says.
+        config: Any = twin.config
+        config.pad_token_id = -1
     twins = twins_in(twin)
     try:
         _held.set((*filter(None, _held.get()), twins))

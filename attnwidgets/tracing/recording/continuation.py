@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.answer import is_a
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import quietly
 from attnwidgets.tracing.recording.generation import greedy
@@ -16,6 +17,8 @@ from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.recording.inputs import Sample
+
+_TWICE = "its decoder reads the text as well, shifted by one; explanations are of what its encoder reads"
 
 
 def with_continuation(model: Any, reader: Any, sample: Sample, target: str | None, new: int) -> Sample:
@@ -29,6 +32,10 @@ def with_continuation(model: Any, reader: Any, sample: Sample, target: str | Non
         raise TypeError(
             f"target_text must be a string, which needs the model's tokenizer, not {target!r:.80}"
         )
+    if seq2seq and target is None and not new and reads_twice(model):
+        # Its decoder reads the text as well, which the model shifts itself.
+        ids = _read_by_decoder(model, reader, sample)
+        return replace(sample, decoder_text=text_of_ids(reader, ids), warning=_joined(sample.warning, _TWICE))
     if seq2seq:
         boundary = None
         if target is not None:
@@ -47,6 +54,32 @@ def with_continuation(model: Any, reader: Any, sample: Sample, target: str | Non
     shown = text_of_ids(reader, ids, len(prompt))
     types = None if sample.types is None else sample.types + [sample.types[-1]] * (len(ids) - len(prompt))
     return replace(sample, ids=ids, text=shown, types=types)
+
+
+def reads_twice(model: Any) -> bool:
+    """Return whether an encoder-decoder classifies a text, or finds an answer in it, that both sides read."""
+    return any(is_a(model, f"For{task}") for task in ("SequenceClassification", "QuestionAnswering"))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+def _read_by_decoder(model: Any, reader: Any, sample: Sample) -> list[int]:
+    """Return the ids that a model gives to its decoder by itself: those of the text, shifted."""
+    read: list[list[int]] = []
+
+    def keep(_: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        if isinstance(ids, torch.Tensor):
+            read.append(ids[0].tolist())
+
+    handle = model.get_decoder().register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        model(**collate(model, reader, [sample]))
+    finally:
+        handle.remove()
+    return read[0] if read else list(sample.ids or ())
 
 
 def _start_of(model: Any) -> int:

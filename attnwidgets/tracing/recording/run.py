@@ -17,7 +17,7 @@ from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
-from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
 from attnwidgets.tracing.recording.continuation import with_continuation
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
@@ -414,7 +414,9 @@ def _run(
     """Generate continuations if requested, then record batch by batch."""
     _require_weights(model)
     reader = own_tokenizer(text_tokenizer(tokenizer))
-    size = BATCH if all(not sample.others for sample in samples) else 1
+    is_one_length = len({len(sample.ids or ()) for sample in samples}) == 1
+    together = all(not sample.others for sample in samples) and (is_one_length or not lacks_padding(model))
+    size = BATCH if together else 1
     starts = range(0, len(samples), size)
     traces: list[Trace] = []
     with borrowed(model) as twin:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
@@ -116,7 +117,8 @@ def trace_without_attention(
     if isinstance(logits, torch.Tensor) and logits.dim() == _CLASSES:
         trace.logits = logits[0].detach().to("cpu", copy=True)
         reader = text_tokenizer(tokenizer)
-        trace.predicted = predict(trace.logits, config, reader, None, generates=False)
+        trace.answer = answer_of(model, trace.logits, reader, None, generates=False)
+        trace.predicted = predict(trace.answer, trace.logits, reader, None)
     return trace
 
 

@@ -122,7 +122,7 @@ def _text(trace: Any) -> str:
 def _item(trace: Any) -> dict[str, Any]:
     """Return the `TextItem` of wire.ts; no model runs for it."""
     text = _text(trace)
-    best = next(iter(trace.predictions(1)), None) if trace.predictions_title else None
+    best = next(iter(trace.predictions(1)), None) if trace.answer.is_distribution else None
     return {
         "text": text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…",
         "tokens": len(trace.axes()[0]),

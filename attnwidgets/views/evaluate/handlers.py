@@ -37,7 +37,7 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
         view: The view.
         trace: What `aw.trace` returned, or None.
     """
-    if trace is None or getattr(trace, "model", None) is None or not getattr(trace, "predictions_title", ""):
+    if trace is None or getattr(trace, "model", None) is None or not trace.answer.is_distribution:
         return {}
     return Removals(view, trace, None, draws=10, seed=0, held=False).handlers()
 
@@ -247,11 +247,9 @@ class Removals:
 
 def outcome_name(trace: Any, index: int) -> str:
     """Return the name of a class or token."""
-    from attnwidgets.explanations.targets.resolve import CLASSES, class_names, spell
+    from attnwidgets.tracing.top_logits import label_of
 
-    if trace.logits is not None and trace.logits.dim() == CLASSES:
-        return class_names(trace)[index]
-    return spell(trace, index)
+    return label_of(trace, index)
 
 
 def _values_of(source: Source, layer: int, head: int | str, row: int) -> NDArray[np.float64]:

@@ -45,7 +45,7 @@ def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
 def _predicting(view: Any) -> Trace | None:
     """Return the trace of a view if its model predicts something."""
     trace: Trace | None = getattr(view, "_predicts", None)
-    is_known = trace is not None and getattr(trace, "logits", None) is not None and trace.predictions_title
+    is_known = trace is not None and trace.logits is not None and trace.answer.is_distribution
     return trace if is_known else None
 
 
@@ -100,7 +100,7 @@ def interventions_sheet(view: Any, theme: Theme) -> Sheet:
     if view.selection.interventions:
         return Sheet(title, _change(view))
     parts: list[Part] = [Words("no intervention is active")]
-    if trace is not None and getattr(trace, "logits", None) is not None and trace.predictions_title:
+    if trace is not None and trace.logits is not None and trace.answer.is_distribution:
         about, found = probabilities_of(trace)
         bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
         parts.append(Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"))

@@ -75,7 +75,7 @@ def prediction_handlers(trace: Trace | None) -> dict[str, Handler]:
     - "continuations" (how, n, length, temperature, top_k, top_p, seed): items, each with tokens, logs
       (natural log-probability of every token) and ended.
     """
-    if trace is None or getattr(trace, "logits", None) is None or not trace.predictions_title:
+    if trace is None or getattr(trace, "logits", None) is None or not trace.answer.is_distribution:
         return {}
     arguments = partial(_surprisal_arguments, trace)
     return {

@@ -163,14 +163,14 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     """Return the `Predicts` of js/src/live/predictions.ts."""
     from attnwidgets.tracing.recording.borrow import unwrap
     from attnwidgets.tracing.recording.recorder import can_generate
-    from attnwidgets.tracing.top_logits import label_of, several_true
+    from attnwidgets.tracing.top_logits import label_of
 
     model, tokenizer = unwrap(trace.model), trace.tokenizer
     mask = getattr(tokenizer, "mask_token_id", None)
     what = ""
     if can_generate(model):
         what = "next token"
-    elif reads in {"first", "last"} and trace.predictions_title:
+    elif reads in {"first", "last"} and trace.answer.is_distribution:
         what = "class"
     elif type(model).__name__.endswith("ForMaskedLM") and isinstance(mask, int):
         what = "mask"
@@ -183,7 +183,7 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": what,
-        "several": what == "class" and several_true(trace),
+        "several": what == "class" and trace.answer.several,
         "labels": [str(names.get(one) or label_of(trace, one)) for one in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,
         "written": ["" if number in special else token for number, token in enumerate(reader["tokens"])],

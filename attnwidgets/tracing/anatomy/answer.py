@@ -1,0 +1,186 @@
+"""What a model's outputs mean: what their rows and columns are, and how a probability comes about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from attnwidgets.tracing.text.axes import Text
+
+Reading = Literal["softmax", "sigmoid", "none"]
+ANSWER_SPAN = "answer"
+"""Title of an extractive answer: a start and an end among the tokens."""
+
+_TOKENS = 2  # dimensions of logits [token, column]
+_WHOLE = 1  # and of [class]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model's logits mean.
+
+    Attributes:
+        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "answer"; "" if nothing is
+            without naming a row.
+        names: Names of the columns: classes, "start" and "end" of an answer; () for a vocabulary.
+        reading: How a probability comes about: "softmax" over the columns of a row, "sigmoid" of each logit
+            alone, or "none": logits are numbers, or only decide together with other rows.
+        row: The row that is predicted, -1 for the last; None if there are no rows, or none is predicted.
+        rows: What the rows are: "token", "frame", "detection token"; "" if there are none.
+        candidates: Rows among which an extractive answer is sought.
+        compared: Further rows that take part of the probability of a start and an end.
+    """
+
+    title: str = ""
+    names: tuple[str, ...] = ()
+    reading: Reading = "softmax"
+    row: int | None = None
+    rows: str = ""
+    candidates: tuple[int, ...] = ()
+    compared: tuple[int, ...] = ()
+
+    @property
+    def is_distribution(self) -> bool:
+        """Whether outcomes with probabilities are predicted, of one row."""
+        return bool(self.title) and self.reading != "none"
+
+    @property
+    def several(self) -> bool:
+        """Whether several outcomes may be true at once, so that probabilities need not sum to one."""
+        return self.reading == "sigmoid"
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return the probabilities [..., outcome] of rows of logits [..., outcome]."""
+        return logits.sigmoid() if self.several else logits.softmax(-1)
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Return the log probabilities [..., outcome] of rows of logits [..., outcome]."""
+        import torch
+
+        return torch.nn.functional.logsigmoid(logits) if self.several else logits.log_softmax(-1)
+
+
+def answer_of(
+    model: Any,
+    logits: Tensor | None,
+    tokenizer: Any,
+    ids: Tensor | None,
+    *,
+    generates: bool,
+    text: Text | None = None,
+    others: Mapping[str, Any] | None = None,
+) -> Answer:
+    """Return what a model's logits for one input mean.
+
+    Args:
+        model: The model, without wrappers; or anything with its `config`.
+        logits: [class], [token, vocabulary], or [token, 2] of an extractive answer; None without a head.
+        tokenizer: Its tokenizer, or None.
+        ids: [token] input ids, to find a mask among them.
+        generates: Whether the last row predicts the next token.
+        text: The tokens of the text, of which an extractive answer is part.
+        others: The model's other inputs (pixel_values, input_features, ...).
+    """
+    if logits is None or not logits.numel():
+        return Answer()
+    config = getattr(model, "config", None)
+    if logits.dim() == _WHOLE:
+        return _of_whole(model, config, len(logits))
+    count = logits.shape[-1]
+    if is_a(model, "ForQuestionAnswering") and count == _TOKENS:
+        places, compared = _places(text, tokenizer, ids, len(logits))
+        return Answer(ANSWER_SPAN, ("start", "end"), "none", None, "token", places, compared)
+    if generates:
+        return Answer("next token", row=-1, rows="token")
+    return _of_classes(model, config, logits, ids, others or {}) or _of_masked(tokenizer, logits, ids)
+
+
+def _of_classes(
+    model: Any, config: Any, logits: Tensor, ids: Tensor | None, others: Mapping[str, Any]
+) -> Answer | None:
+    """Return what logits [row, class] mean; None if their columns are a vocabulary."""
+    count = logits.shape[-1]
+    if is_a(model, "ForTokenClassification"):
+        reading: Reading = "sigmoid" if _problem(config) == "multi_label_classification" else "softmax"
+        return Answer("", names_of(config, count), reading, None, "token")
+    if is_a(model, "ForPreTraining") and count == 1:
+        return Answer("", ("replaced",), "sigmoid", None, "token")
+    if ids is None and "pixel_values" in others:
+        # A detector's last class, which has no name, is that there is nothing.
+        names = getattr(config, "id2label", None) or {}
+        found = tuple(str(names.get(i, "nothing" if i == count - 1 else i)) for i in range(count))
+        return Answer("", found, rows="detection token")
+    return None
+
+
+def _of_masked(tokenizer: Any, logits: Tensor, ids: Tensor | None) -> Answer:
+    """Return what logits [row, vocabulary] mean of a model that does not generate: a mask is predicted."""
+    mask = getattr(tokenizer, "mask_token_id", None)
+    is_known = ids is not None and isinstance(mask, int) and logits.shape[-1] > mask
+    if ids is None or not is_known or len(ids) > len(logits):
+        return Answer(rows="frame" if ids is None else "token")
+    masked = [place for place, token in enumerate(ids.tolist()) if token == mask]
+    if not masked:
+        return Answer(rows="token")
+    # A soft prompt, or a picture, may stand before the tokens.
+    row = len(logits) - len(ids) + masked[0]
+    return Answer(f"{tokenizer.mask_token} at {row}", row=row, rows="token")
+
+
+def _of_whole(model: Any, config: Any, count: int) -> Answer:
+    """Return what logits [class] mean, as transformers' own pipelines read them."""
+    problem = _problem(config)
+    if is_a(model, "ForNextSentencePrediction"):
+        return Answer("class", ("next sentence", "another sentence"))
+    if problem == "regression":
+        title = "number" if count == 1 else "numbers"
+        return Answer(title, names_of(config, count, "number"), "none")
+    multiple = problem == "multi_label_classification" or (count == 1 and is_a(model, "Classification"))
+    if count == 1 and not multiple:
+        return Answer("", names_of(config, count), "none")
+    return Answer("class", names_of(config, count), "sigmoid" if multiple else "softmax")
+
+
+def is_a(model: Any, ending: str) -> bool:
+    """Return whether a model's class, or one that it was made from, is named with an ending."""
+    from attnwidgets.tracing.recording.borrow import (
+        unpeft,  # imports torch, which a loaded trace does without
+    )
+
+    return any(kind.__name__.endswith(ending) for kind in type(unpeft(model)).__mro__)
+
+
+def _problem(config: Any) -> str | None:
+    return getattr(config, "problem_type", None)
+
+
+def names_of(config: Any, count: int, default: str = "") -> tuple[str, ...]:
+    """Return the names of columns: those of a config, or numbers with `default` before them."""
+    names = getattr(config, "id2label", None) or {}
+    given = [str(names.get(number, number)) for number in range(count)]
+    if default and given == [f"LABEL_{number}" for number in range(count)]:
+        return (default,) if count == 1 else tuple(f"{default} {number}" for number in range(count))
+    return tuple(given)
+
+
+def _places(
+    text: Text | None, tokenizer: Any, ids: Tensor | None, count: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the tokens among which an answer is sought, and those that take part of its probability.
+
+    These are the tokens of the second text of a pair, and [CLS], which stands for no answer (as in
+    transformers' pipeline); of a single text, all that are not special.
+    """
+    if text is None or len(text.tokens) != count:
+        return tuple(range(count)), ()
+    last = max(text.segment)
+    rows = zip(text.special, text.segment, strict=True)
+    places = tuple(row for row, (special, segment) in enumerate(rows) if not special and segment == last)
+    start = getattr(tokenizer, "cls_token_id", None)
+    tokens = [] if ids is None or start is None else ids.tolist()
+    return places, tuple(place for place, token in enumerate(tokens) if token == start)
