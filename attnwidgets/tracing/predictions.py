@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST = 100
 """Number of predictions that a trace keeps."""
 LONGEST = 15
-"""Tokens that an extractive answer has at most, as in transformers' pipeline."""
+"""Tokens that an extractive answer has at most."""
 
 
 def logits_in(outputs: Any) -> Tensor | None:
@@ -74,7 +74,7 @@ def predict(
 
 
 def _spans(answer: Answer, logits: Tensor, tokenizer: Any, ids: Tensor | None) -> tuple[Prediction, ...]:
-    """Return the most probable answers of at most `LONGEST` tokens: p(start) p(end), as transformers does."""
+    """Return the most probable answers of at most `LONGEST` tokens: p(start) p(end), as in Devlin et al. 2019."""
     rows = list(answer.candidates)
     if not rows:
         return ()

@@ -16,11 +16,15 @@ from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import elements_of, require_trace, reruns_of
+from attnwidgets.explanations.targets.named import resolve_target
+from attnwidgets.explanations.targets.resolve import class_names
+from attnwidgets.tracing.predictions import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sized
 
     from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.explanations.targets.resolve import Target
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace import Trace
 
@@ -34,12 +38,47 @@ class ExplainedInput:
         values: The values of each explanation [element], by name.
         unit: The elements.
         stack: The stack they belong to.
+        explained: What each explanation says it is of, in words; "" if nothing.
     """
 
     trace: Trace
     values: Mapping[str, Float]
     unit: Unit
     stack: str
+    explained: tuple[str, ...] = ()
+
+    def target(self, function: str) -> Target:
+        """Return what the explanations are of: by default what the model predicts.
+
+        Raises:
+            ValueError: If they are of several targets, or of one that their label does not determine.
+        """
+        return target_of(self.trace, self.explained, function)
+
+
+def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> Target:
+    """Return the target that explanations are of, by their labels; what the model predicts if they name none.
+
+    Raises:
+        ValueError: If they are of several targets, or of one that its label does not determine.
+    """
+    labels = list(dict.fromkeys(label for label in explained_labels if label))
+    if not labels:
+        return resolve_target(trace, None, method=function)
+    best = trace.predictions(1)
+    if labels == [best[0].label if best else ""]:
+        return resolve_target(trace, None, method=function)
+    named = f"the explanation{'s are' if len(labels) > 1 else ' is'} of {listed(labels)}"
+    if len(labels) > 1:
+        raise ValueError(f"{function} scores one target, and {named}: pass target=...")
+    known = [outcome.id for outcome in trace.predictions(MOST) if outcome.label == labels[0]]
+    names = class_names(trace)
+    if labels[0] not in names and len(known) != 1:
+        raise ValueError(
+            f"{function} scores a target, and {named}, a label that does not determine one: pass target=..., "
+            "as the method was given it."
+        )
+    return resolve_target(trace, labels[0] if labels[0] in names else known[0], method=function)
 
 
 def as_list(given: Any) -> list[Any]:
@@ -100,7 +139,8 @@ def explained(
                     f"{singles[first].unit} of {stacks[first]!r}: pass unit='...' to read all of them in one."
                 )
         values = {name: np.asarray(single.values, dtype=np.float64) for name, single in singles.items()}
-        inputs.append(ExplainedInput(trace, values, singles[first].source_unit, stacks[first]))
+        labels = tuple(single.target for single in singles.values() if isinstance(single.target, str))
+        inputs.append(ExplainedInput(trace, values, singles[first].source_unit, stacks[first], labels))
     return inputs
 
 

@@ -92,7 +92,10 @@ class RemovalProtocol:
             ValueError: If an input does not have the target.
         """
         for number, item in enumerate(watched(inputs)):
-            target = resolve_target(item.trace, targets[number % len(targets)], method=function)
+            named = targets[number % len(targets)]
+            target = (
+                item.target(function) if named is None else resolve_target(item.trace, named, method=function)
+            )
             yield self.case(item, target, number, watched=len(inputs) == 1)
 
 

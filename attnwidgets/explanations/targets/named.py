@@ -65,7 +65,7 @@ def label(name: str | int, *, position: int | None = None) -> NamedTarget:
     Args:
         name: Its name in the model's `id2label`, or its index.
         position: Of a model that classifies every token, the token; by default the one that is most probably
-            of this class, which the result's `note` names.
+            of this class, which the result's `warning` names.
 
     Example:
         >>> trace = aw.trace(*aw.demo_model("classifier"), "The film was a pleasure.")
@@ -265,7 +265,7 @@ def _by_value(trace: Trace, value: str | int, name: str, method: str) -> NamedTa
     if trace.answer.title == ANSWER_SPAN and isinstance(value, int):
         first, last = divmod(value, len(logits))
         return answer(first, last + 1)
-    return label(value) if logits.dim() == CLASSES else token(value)
+    return label(value) if logits.dim() == CLASSES or trace.answer.names else token(value)
 
 
 def _resolve_named(trace: Trace, named: NamedTarget, name: str, method: str, like: Target | None) -> Target:

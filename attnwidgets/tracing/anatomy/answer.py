@@ -173,8 +173,8 @@ def _places(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens among which an answer is sought, and those that take part of its probability.
 
-    These are the tokens of the second text of a pair, and [CLS], which stands for no answer (as in
-    transformers' pipeline); of a single text, all that are not special.
+    These are the tokens of the second text of a pair, and [CLS], which stands for no answer
+    (Devlin et al. 2019, section 4.3); of a single text, all that are not special.
     """
     if text is None or len(text.tokens) != count:
         return tuple(range(count)), ()

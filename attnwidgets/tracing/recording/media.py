@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import gcd
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.free_memory import out_of_memory
 from attnwidgets.tracing.media.frames import convolutions_of
 from attnwidgets.tracing.media.picture import as_given, seen_by, seen_pixels
@@ -17,7 +20,7 @@ from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_token
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 _RATE = 16_000
 _PICTURES = 4  # dimensions of a batch of pictures
 _SOUNDS = ("input_features", "input_values")  # what models call a spectrogram, and samples
+_CHANNELS = 2  # dimensions of samples by channel
 _FRAMES = 100  # in a second of a spectrogram, where a feature extractor does not say
 
 
@@ -124,7 +128,9 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
         ValueError: If there are no samples, not one channel of numbers, or at another rate than the
             processor's, or fewer than the model needs for one frame; the message says what to do.
     """
+    audio, rate = _samples_of(audio, rate)
     wave = torch.as_tensor(audio)
+    wave = wave[0] if processor is not None and wave.dim() == _CHANNELS and len(wave) == 1 else wave
     if processor is None and wave.dim() > 1:
         return Sample(others={"input_features": wave.reshape(1, *wave.shape[-2:])})  # [batch, feature, frame]
     if processor is not None:
@@ -154,6 +160,55 @@ def audio_sample(model: Any, processor: Any, audio: Any, rate: int | None) -> Sa
     heard = seconds if chunk is None else min(seconds, float(chunk))
     warning = "" if heard == seconds else f"sound cut from {seconds:,.1f} to {heard:g} seconds"
     return Sample(others=read, sound=Sound(wave.numpy(), hertz, heard, hop), warning=warning)
+
+
+def _samples_of(audio: Any, rate: int | None) -> tuple[Any, int | None]:
+    """Return samples and their rate, of a file, of a data set's entry or decoder, or as they were given.
+
+    Raises:
+        ValueError: If a file cannot be read, or is of another rate than the one that is named.
+    """
+    held: int | None = None
+    if isinstance(audio, (str, PathLike)):
+        audio, held = _sound_in(str(audio))
+    elif isinstance(audio, Mapping):
+        samples = next((audio[name] for name in ("array", "raw") if name in audio), None)
+        if samples is None:
+            raise ValueError(
+                f"audio is a mapping with {listed(audio)}; one of a data set has 'array' and 'sampling_rate'"
+            )
+        audio, held = samples, audio.get("sampling_rate")
+    elif callable(getattr(audio, "get_all_samples", None)):  # torchcodec's, of data sets
+        decoded = audio.get_all_samples()
+        audio, held = decoded.data, decoded.sample_rate
+    if held is not None and rate is not None and int(held) != int(rate):
+        raise ValueError(f"audio is at {int(held):,} Hz, and sampling_rate says {int(rate):,}: leave it out")
+    return audio, rate if held is None else int(held)
+
+
+def _sound_in(path: str) -> tuple[Any, int]:
+    """Return samples [channel, time] and the rate of a sound file: any that soundfile reads, or WAV."""
+    import numpy as np
+
+    try:
+        if find_spec("soundfile") is not None:
+            import soundfile
+
+            samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        else:
+            from scipy.io import wavfile
+
+            rate, samples = wavfile.read(path)
+            if samples.dtype.kind in "iu":
+                low = np.iinfo(samples.dtype)
+                middle = 0 if samples.dtype.kind == "i" else (low.max + 1) // 2
+                samples = (samples.astype(np.float32) - middle) / (low.max - middle + 1)
+    except OSError as error:
+        raise ValueError(f"audio={path!r} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RuntimeError) as error:
+        more = "" if find_spec("soundfile") else " (WAV only; pip install soundfile reads others)"
+        raise ValueError(f"audio={path!r} holds no sound that can be read{more}: {error}") from None
+    return np.atleast_2d(samples.astype(np.float32, copy=False).T), int(rate)
 
 
 def _require_wave(wave: torch.Tensor, hertz: int) -> None:

@@ -259,8 +259,8 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
             raise
         raise UnsupportedModelError(
             f"The attention of {type(model).__name__} cannot be traced: its forward() does not take "
-            f"{refused[1]!r}, which transformers models do. aw.trace_module(module, numbers) traces "
-            f"any module on numbers. {ELSEWHERE}"
+            f"{refused[1]!r}, which transformers models do. {_inside(model)}aw.trace_module(module, numbers) "
+            f"traces any module on numbers. {ELSEWHERE}"
         ) from error
     if not session.calls:
         return _returned(
@@ -279,6 +279,17 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
         {stack: [session.calls[index] for index in indices] for stack, indices in stacks.items()},
         log.blocks(stacks, session.calls),
         note,
+    )
+
+
+def _inside(model: nn.Module) -> str:
+    """Return advice on the transformers model that a class of the user's own holds; "" if it holds none."""
+    held = [name for name, part in model.named_modules() if name and hasattr(part, "get_input_embeddings")]
+    if not held:
+        return ""
+    return (
+        f"The transformers model in it can be traced: aw.trace(model.{held[0]}, ...); so can all of it, if "
+        "its forward() takes return_dict and returns an output object with logits. "
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, overload
@@ -13,8 +13,10 @@ from torch import nn
 from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
+from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
@@ -35,7 +37,7 @@ from attnwidgets.tracing.recording.media import audio_sample, image_sample, told
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
-from attnwidgets.tracing.recording.wrappers import opened, sorted_arguments
+from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -176,8 +178,10 @@ def trace(
         target_text: The decoder's text of an encoder-decoder model; without it and without `max_new_tokens`
             the decoder reads its start token only.
         image: A picture or the path of one (with a processor), or a float tensor [channel, height, width].
-        audio: One channel of samples [time].
-        sampling_rate: The sampling rate of `audio`, in hertz; the processor's own by default.
+        audio: One channel of samples [time] or [1, time], the path of a sound file, or an entry of a data set
+            ("array" and "sampling_rate", or a decoder).
+        sampling_rate: The sampling rate of `audio`, in hertz; by default that of the file or entry, or of the
+            processor.
         max_new_tokens: Generate this many tokens first, greedily; prompt and continuation are then read in
             one recorded pass, and `trace.boundary` is the index where the continuation begins.
         truncation: Cut a text that is too long (`trace.warning` says so) instead of raising an error.
@@ -207,7 +211,7 @@ def trace(
     others = (words if not isinstance(words, str) else None, messages, input_ids, image, audio)
     has_input = any(other is not None for other in others)
     tokenizer, text = sorted_arguments(model, tokenizer, text, has_input=has_input)
-    text, text_pair, messages = _spelled_out(text, text_pair, messages)
+    text, text_pair, messages = _spelled_out(_listed(text), _listed(text_pair), messages)
     _require_text(text)
     _require_count(max_new_tokens)
     rule = STANDARD
@@ -215,6 +219,13 @@ def trace(
         require_rule(words)
         rule, words = words, None
     budget = byte_budget(memory)
+    settings = settings_of(model)
+    if settings.needs_pair and text_pair is None and not isinstance(text, tuple):
+        raise ValueError(
+            "text_pair is missing: a zero-shot pipeline asks whether a hypothesis follows from the text, as "
+            'aw.trace(pipeline, text, text_pair="This example is about sports.")'
+        )
+    truncation = truncation or settings.truncation
     inside, own_reader = opened(model)
     loaded, reader = load_named(
         inside,
@@ -241,6 +252,7 @@ def trace(
         media=(image, audio, sampling_rate),
         truncation=truncation,
         room=max_new_tokens,
+        most=settings.max_length,
     )
     samples = [replace(sample, rule=rule) for sample in samples]
     with forced(force):
@@ -262,10 +274,35 @@ def trace(
         "memory": memory,
     }
     for number, traced in enumerate(traces):
+        _follow(settings, traced)
         own = text if single else text[number] if kind == TEXT else ""
         traced.asked = Asked(kind, own if kind == TEXT else "", options)
     prepare_views()
     return traces[0] if single else traces
+
+
+def _listed(texts: Any) -> Any:
+    """Return several texts as a list: of an array or a column of strings, a generator; others as they are."""
+    if texts is None or isinstance(texts, (str, Mapping, Sequence, torch.Tensor)):
+        return texts
+    if callable(getattr(texts, "tolist", None)):
+        values = texts.tolist()
+        several = values if isinstance(values, list) else [values]
+        return values if several and all(isinstance(value, str) for value in several) else texts
+    return list(texts) if isinstance(texts, Iterable) else texts
+
+
+def _follow(settings: PipelineSettings, traced: Trace) -> None:
+    """Let a trace read probabilities as the pipeline that it was made with, and say what it leaves out."""
+    if settings.reading:
+        reading: Any = settings.reading
+        title = traced.answer.title or ("class" if reading != "none" else "number")
+        traced.answer = replace(traced.answer, reading=reading, title=title)
+        reader = text_tokenizer(traced.tokenizer)
+        traced.predicted = predict(traced.answer, traced.logits, reader, traced.input_ids)
+    if settings.unused:
+        said = f"options of the pipeline that the trace does not follow: {listed(settings.unused)}"
+        traced.warning = "; ".join(filter(None, (traced.warning, said)))
 
 
 def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, Any]:
@@ -321,8 +358,12 @@ def _samples(
     media: tuple[Any, Any, int | None],
     truncation: bool,
     room: int,
+    most: int | None = None,
 ) -> tuple[list[Sample], bool]:
-    """Return the samples of the input, and whether to return one trace instead of a list."""
+    """Return the samples of the input, and whether to return one trace instead of a list.
+
+    `most` is the number of tokens to which a pipeline cuts a text, if it does.
+    """
     image, audio, rate = media
     kinds = {"text or words": (text, words), "messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
     inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
@@ -335,7 +376,7 @@ def _samples(
     if not inputs:
         raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
     reader = text_tokenizer(tokenizer)
-    limit = _limit(model, reader, room)
+    limit = _limit(model, reader, room, most if truncation else None)
     if ids is not None:
         rows, single = id_rows(ids, mask)
         require_known(model, reader, "input_ids", rows)
@@ -370,9 +411,10 @@ def _captioned(processor: Any, image: Any, text: Any) -> list[Sample]:
     ]
 
 
-def _limit(model: Any, reader: Any, room: int) -> int | None:
+def _limit(model: Any, reader: Any, room: int, most: int | None) -> int | None:
     """Return the largest number of tokens of a prompt; in a decoder, the continuation needs room as well."""
-    limit = limit_of(model, reader)
+    limits = [limit for limit in (limit_of(model, reader), most) if limit is not None]
+    limit = min(limits, default=None)
     if limit is None or not room or "decoder_input_ids" in forward_parameters(model):
         return limit
     if room >= limit:

@@ -38,6 +38,9 @@ def inside(given: Any) -> Any:
     if compiled is not None:
         return compiled
     if is_module(given):
+        encoder = _encoder_of_sentences(given)
+        if encoder is not None:
+            return encoder
         nn = loaded("torch", "nn")
         if isinstance(given, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             return given.module
@@ -57,11 +60,61 @@ def opened(given: Any) -> tuple[Any, Any]:
     reader = None
     while True:
         model = inside(given)
-        is_torchs = is_module(given) and not is_hooked(given)
+        is_torchs = is_module(given) and not is_hooked(given) and _encoder_of_sentences(given) is None
         if model is given or is_torchs:
             return given, reader
         reader = _reader_of(given) if reader is None else reader
         given = model
+
+
+def _encoder_of_sentences(given: Any) -> Any:
+    """Return the transformers model in an object of sentence-transformers; None for any other module."""
+    if not any(kind.__module__.split(".")[0] == "sentence_transformers" for kind in type(given).__mro__):
+        return None
+    parts = [given, *_attribute(given, "children")()]
+    held = (_attribute(part, name) for part in parts for name in ("auto_model", "model"))
+    return next((model for model in held if is_module(model) and hasattr(model, "config")), None)
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """Options with which a pipeline was made, as far as they decide what its model reads and says.
+
+    Attributes:
+        truncation: Whether it cuts texts.
+        max_length: Tokens to which it cuts them; None for the model's limit.
+        reading: How it reads probabilities: "softmax", "sigmoid", "none"; "" for the model's own.
+        needs_pair: Whether its model reads a text together with a hypothesis (zero-shot classification).
+        unused: Names of options that a trace does not follow.
+    """
+
+    truncation: bool = False
+    max_length: int | None = None
+    reading: str = ""
+    needs_pair: bool = False
+    unused: tuple[str, ...] = ()
+
+
+_PREPARED = ("truncation", "max_length", "padding", "add_special_tokens", "tokenizer_kwargs")
+_SAID = ("function_to_apply", "top_k", "_legacy", "return_all_scores")
+
+
+def settings_of(given: Any) -> PipelineSettings:
+    """Return the options of a pipeline of transformers; those of nothing for any other object."""
+    before, after = (_attribute(given, f"_{side}process_params") for side in ("pre", "post"))
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return PipelineSettings()
+    if "ZeroShot" in type(given).__name__ and "Image" not in type(given).__name__:
+        return PipelineSettings(needs_pair=True)
+    if "TextClassification" not in type(given).__name__:
+        return PipelineSettings()
+    options = {**before, **(before.get("tokenizer_kwargs") or {})}
+    function = after.get("function_to_apply")
+    reading = str(getattr(function, "value", function) or "").lower()
+    unused = [name for name in options if name not in _PREPARED]
+    unused += [name for name in after if name not in _SAID]
+    length = options.get("max_length")
+    return PipelineSettings(bool(options.get("truncation")), length, reading, unused=tuple(unused))
 
 
 def _reader_of(holder: Any) -> Any:

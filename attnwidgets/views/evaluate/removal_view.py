@@ -75,7 +75,7 @@ class RemovalView(View):
         methods: Sequence[str] = (),
         **options: Unpack[ViewOptions],
     ) -> None:
-        from attnwidgets.evaluate.examples.explained_input import result_name, source_of
+        from attnwidgets.evaluate.examples.explained_input import result_name, source_of, target_of
         from attnwidgets.explanations.targets.named import resolve_target
 
         if not is_trace(trace):
@@ -85,7 +85,6 @@ class RemovalView(View):
             )
         if draws < 1:
             raise ValueError(f"draws must be at least 1, not {draws}.")
-        resolved = resolve_target(trace, target, method="RemovalView")
         shown = trace
         if explanation is not None:
             name = result_name(explanation)
@@ -95,12 +94,19 @@ class RemovalView(View):
                     f"RemovalView(): {name!r} returned {type(shown).__name__}, not Attributions or MixingMap."
                 )
             methods = [shown.method]
+        labels = [shown.target] if isinstance(getattr(shown, "target", None), str) else []
+        resolved = (
+            target_of(trace, labels, "RemovalView")
+            if target is None
+            else resolve_target(trace, target, method="RemovalView")
+        )
         stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None
         self._operator = resolve_operator(trace, operator, resolved, stack)
-        self._removals = Removals(
-            self, trace, None if target is None else resolved, draws=draws, seed=seed, held=True
-        )
+        predicted = [outcome.label for outcome in trace.predictions(1)]
+        # What is predicted follows the selection; another target stays.
+        kept = resolved if target is not None or labels not in ([], predicted) else None
+        self._removals = Removals(self, trace, kept, draws=draws, seed=seed, held=True)
         super().__init__(shown, methods=methods, **options)
 
     def _connect(self, *, fixed: bool) -> dict[str, Any]:
