@@ -118,9 +118,12 @@ class _Calibration:
             if not columns:
                 continue
             row = weights[:, head]
-            total = row.sum(-1, keepdim=True)
             mass = row[..., columns].sum(-1, keepdim=True)
-            rest = total - mass
+            # Summed by itself: where sinks are strong, a difference of sums would be rounding.
+            others = torch.ones(row.shape[-1], dtype=torch.bool, device=row.device)
+            others[columns] = False
+            rest = row[..., others].sum(-1, keepdim=True)
+            total = mass + rest
             free = rest > _LEAST * total
             factor = torch.where(free, (total - self.scale * mass) / torch.where(free, rest, 1.0), 1.0)
             changed = row * factor

@@ -151,7 +151,8 @@ def load_circuit_graph(path: str | Path) -> CircuitGraph:
         given = json.loads(path.read_text(encoding="utf-8"))
         metadata = given["metadata"]
         tokens = tuple(str(token) for token in metadata["prompt_tokens"])
-        nodes = {node.id: node for node in map(_node, given["nodes"])}
+        named = [_node(entry) for entry in given["nodes"]]
+        nodes = {node.id: node for node in named}
         links = tuple(
             GraphLink(str(link["source"]), str(link["target"]), float(link["weight"]))
             for link in given["links"]
@@ -160,6 +161,13 @@ def load_circuit_graph(path: str | Path) -> CircuitGraph:
         raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer: it has no {error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise CircuitGraphError(f"{str(path)!r} is no graph of circuit-tracer ({error}).") from error
+    twice = next((node for node in named if nodes[node.id] != node), None)
+    if twice is not None:
+        both = " and ".join(f"{node.kind} of layer {node.layer}" for node in (twice, nodes[twice.id]))
+        raise CircuitGraphError(
+            f"{str(path)!r} is ambiguous: two nodes are named {twice.id!r} ({both}), so that links to it "
+            "have two meanings. Rename one of them where the file is written."
+        )
     _check(path, tokens, nodes, links)
     return CircuitGraph(tokens, nodes, links, str(metadata.get("scan") or ""))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import require_choice
-from attnwidgets._selecting import spoken
+from attnwidgets._selecting import pick
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -43,15 +43,13 @@ def component_of(given: Any, trace: Trace, stack: str) -> Component:
     if not parts or len(parts) - (parts[-1] is None) != {"head": 3, "mlp": 2}.get(parts[0]):
         raise ValueError(f"{given!r} is no component; it is {_FORM}.")
     require_choice("component", parts[0], ("head", "mlp"))
-    layer = int(parts[1])
-    layers = trace.layers(stack)
-    if layer not in layers:
-        raise IndexError(f"layer {layer} is out of range: there {spoken(layers, 'layer')}.")
+    (layer,) = pick(parts[1], trace.layers(stack), "layer")
     if parts[0] == "mlp":
         return Component("mlp", layer)
-    head, count = int(parts[2]), trace.n_heads(stack, layer)
-    if not 0 <= head < count:
-        raise IndexError(f"head {head} is out of range: layer {layer} has heads 0 to {count - 1}.")
+    try:
+        (head,) = pick(parts[2], range(trace.n_heads(stack, layer)), "head")
+    except IndexError as error:
+        raise IndexError(f"layer {layer}: {error}") from error
     return Component("head", layer, head)
 
 

@@ -13,8 +13,8 @@ from attnwidgets.figures.labels import printable
 from attnwidgets.intervene.head_selection import spoken
 from attnwidgets.tracing.algebra.block_runs import require_every_block
 from attnwidgets.tracing.anatomy.attention_modules import sites
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.text.alignment import align
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def pair_of(
         for name, given in (("clean", clean), ("corrupt", corrupt))
     )
     for trace in traces:
-        require_same_interventions(trace, function)
+        require_same_model(trace, function)
         sites(trace)  # raises if its attention was not recorded
     first, second = traces
     if unwrap(first.model) is not unwrap(second.model):

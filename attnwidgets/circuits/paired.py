@@ -15,7 +15,7 @@ from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.suffix_runs import SuffixRuns
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.intervene.activation_sites import SITES, Site
-from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.same_model import require_same_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,7 +68,7 @@ class PairedRuns:
             ValueError: If other interventions are active than when the texts were traced.
         """
         for trace in self._pair.sides:
-            require_same_interventions(trace, self._purpose)
+            require_same_model(trace, self._purpose)
         return self._runs
 
     def patch_sets(

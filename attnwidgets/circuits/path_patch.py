@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import require_choice
@@ -14,6 +15,7 @@ from attnwidgets.circuits.patching import DIRECTIONS, Direction, share_unit
 from attnwidgets.circuits.set_activations import activations_of, set_activations
 from attnwidgets.explanations.targets.target_set import resolve_target_set
 from attnwidgets.tracing.algebra.block_runs import require_whole
+from attnwidgets.tracing.block_replay import captured
 
 if TYPE_CHECKING:
     from attnwidgets.intervene.activation_sites import Site
@@ -83,6 +85,10 @@ def path_patch(
         raise ValueError(f"receiver {last} does not read what sender {first} writes: it is not after it.")
     base, source = (pair.corrupt, pair.clean) if how == "denoise" else (pair.clean, pair.corrupt)
     before, other = (scored(trace, targets, ()) for trace in (base, source))
+    for trace, score in ((base, before), (source, other)):
+        if not isfinite(score):
+            captured(trace, pair.stack, "path_patch")  # names the layer where numbers break
+            raise ValueError(f"the target is {score} in one of the runs, so that nothing can be patched.")
     told = [*_frozen(base, first, last, pair.stack), _set(base, first, source, pair.stack)]
     if last.kind == _OUTPUT:
         after = scored(base, targets, told)

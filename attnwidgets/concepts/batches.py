@@ -16,7 +16,6 @@ from attnwidgets._progress import progress
 from attnwidgets._tensors import is_half
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.pass_memory import room_for_pass, together
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.batch import collate
@@ -24,6 +23,7 @@ from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.recording.run import trace as run
+from attnwidgets.tracing.same_model import require_same_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +175,7 @@ class Inputs:
             ValueError: If a model cannot be differentiated, or a pass does not fit in memory.
         """
         given = (differentiable_model if back else traced_model)(self.first, self.purpose)
-        require_same_interventions(self.first, self.purpose)
+        require_same_model(self.first, self.purpose)
         with ExitStack() as exits:
             twin = exits.enter_context(borrowed(given))
             exits.enter_context(torch.inference_mode(mode=False))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_names
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.rerun_trace import own_logits, predictions_of
+from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Replay:
             raise UnsupportedModelError(
                 "a preview runs the model, but this trace has no model; make it with aw.trace(model, ...)"
             )
-        require_same_interventions(trace, "a preview")
+        require_same_model(trace, "a preview")
         self._trace = trace
         self._model = unwrap(trace.model)
         self._names = block_names(trace, self._model)

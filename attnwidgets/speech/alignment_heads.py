@@ -183,14 +183,14 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
         return np.stack(rows), trace.logits
     import torch
 
-    from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.layers import RecordedLayer
     from attnwidgets.tracing.pass_memory import room_to_record
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.recorder import Call, record
+    from attnwidgets.tracing.same_model import require_same_model
 
-    require_same_interventions(trace, _PURPOSE)
+    require_same_model(trace, _PURPOSE)
     inputs = {name: value for name, value in trace.inputs.items() if name != "decoder_attention_mask"}
     before = inputs["decoder_input_ids"]
     inputs["decoder_input_ids"] = torch.tensor([spoken.ids], dtype=before.dtype, device=before.device)

@@ -91,10 +91,10 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
     """
     import torch
 
-    from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.pass_memory import room_for_pass
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+    from attnwidgets.tracing.same_model import require_same_model
 
     trace = times.trace
     if times.how != "cross-attention" or trace.model is None:
@@ -122,7 +122,7 @@ def blank_out(times: WordTimes, target: int, cue: int | Sequence[int]) -> Blanke
         for token in range(*times.tokens[one]):
             ids[[2, 3], places[token]] = blank
     inputs["decoder_input_ids"] = ids
-    require_same_interventions(trace, _PURPOSE)
+    require_same_model(trace, _PURPOSE)
     model = unwrap(trace.model)
     with borrowed(model) as twin, room_for_pass(model, trace, _PURPOSE), no_grad():
         outputs = trace.call(twin, inputs, {"return_dict": True, "use_cache": False}, {})

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
             f"{purpose} runs the model again, and this trace has none; "
             "make it with aw.trace(model, tokenizer, text)"
         )
-    require_same_interventions(trace, purpose)
+    require_same_model(trace, purpose)
     recorded = [layer for layer in trace.stack_table[stack].layers if isinstance(layer, RecordedLayer)]
     if len(recorded) != trace.n_layers(stack):
         why = trace.warning or "its attention was given, not recorded"

@@ -5,27 +5,43 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 
 from attnwidgets.tracing.architecture import WRITTEN_ON_SAVING
+from attnwidgets.tracing.content import key_of
 from attnwidgets.tracing.interventions import said_of
+from attnwidgets.tracing.model_state import hooks_in, options_of
 from attnwidgets.tracing.recording.borrow import unwrap
 
+# The modules of the models that are being hashed, by id.
+_reading: ContextVar[frozenset[int]] = ContextVar("reading", default=frozenset())
 _SAMPLE = 4096  # numbers of a weight that `sampled_fingerprint_of` reads
 
 
 def fingerprint_of(model: Any) -> str:
-    """Return a hash of a model's class, configuration, weights, buffers, hooks and interventions in force.
+    """Return a hash of all that decides a model's answers.
 
-    Weights that accelerate keeps in memory or on disk are read from there, and packed weights from the
-    model's saved state, so that all of them count.
+    Its class and configuration; the class, options and replaced `forward` of every module; hooks, by their
+    content; weights and buffers; interventions in force. Weights that accelerate keeps in memory or on disk
+    are read from there, and packed weights from the model's saved state, so that all of them count.
     """
     inner = unwrap(model)
+    if id(inner) in _reading.get():  # a hook, or a replaced forward, that holds a part of its own model
+        return type(inner).__qualname__
+    mark = _reading.set(_reading.get() | set(map(id, inner.modules())))
+    try:
+        return _fingerprint(inner)
+    finally:
+        _reading.reset(mark)
+
+
+def _fingerprint(inner: torch.nn.Module) -> str:
     digest = hashlib.blake2b(digest_size=16)
     config = _chosen(getattr(inner, "config", None))
-    digest.update(repr((type(inner).__qualname__, config, said_of(inner), hooks_of(inner))).encode())
+    digest.update(repr((type(inner).__qualname__, config, said_of(inner), _modules_of(inner))).encode())
     held = dict((*inner.named_parameters(), *inner.named_buffers()))
     pointers = {tensor.data_ptr() for tensor in held.values() if _is_plain(tensor)}  # tied weights count once
     packed = {
@@ -68,21 +84,36 @@ def _chosen(config: Any) -> str:
 
 
 def hooks_of(model: torch.nn.Module) -> list[str]:
-    """Return the hooks that change a model's states: names, modules, and descriptions where they have one.
+    """Return hashes of the hooks that may change a model's states, with the paths of their modules.
 
-    Hooks that transformers installs to capture outputs change nothing, and are left out.
+    Hooks are hashed by their content, or by a description where they have one.
     """
     return [
-        " ".join([getattr(hook, "__qualname__", type(hook).__qualname__), path, *_description(hook)])
+        f"{path} {_description(hook) or key_of(hook)}"
         for path, module in model.named_modules()
-        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())  # noqa: SLF001 - torch has no other way
-        if not str(getattr(hook, "__module__", "")).startswith("transformers.")
+        for hook in hooks_in(module)
     ]
 
 
-def _description(hook: Any) -> list[str]:
-    said = getattr(getattr(hook, "__self__", None), "said", None)
-    return [] if said is None else [str(said)]
+def _modules_of(model: torch.nn.Module) -> list[Any]:
+    """Return what every module is besides its weights: class, options, replaced `forward` and hooks."""
+    parts = [
+        (path, type(module).__qualname__, sorted(options_of(module)), _own_forward(module))
+        for path, module in model.named_modules()
+    ]
+    return [parts, hooks_of(model)]
+
+
+def _own_forward(module: torch.nn.Module) -> str:
+    """Return a hash of the function that stands in for a module's `forward`; "" if none does."""
+    own = vars(module).get("forward")
+    if own is None or hasattr(module, "_hf_hook"):
+        return ""  # accelerate's moves weights, and changes no number
+    return key_of(getattr(own, "__func__", own))
+
+
+def _description(hook: Any) -> str:
+    return str(getattr(getattr(hook, "__self__", None), "said", ""))
 
 
 def _is_plain(value: Any) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.layers import Stack
+from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.text.axes import numbered
 from attnwidgets.tracing.text.units import TokenAxis
@@ -115,6 +116,7 @@ def trace_module(
         model=module,
         model_id=type(module).__name__,
         inputs={_VALUES: flat},
+        state=state_of(module),
     )
     trace.shape = tuple(values.shape)
     with borrowed(module) as twin:

@@ -74,7 +74,7 @@ def predict(
 
 
 def _spans(answer: Answer, logits: Tensor, tokenizer: Any, ids: Tensor | None) -> tuple[Prediction, ...]:
-    """Return the most probable answers of at most `LONGEST` tokens: p(start) p(end), as in Devlin et al. 2019."""
+    """Return the most probable answers of at most `LONGEST` tokens, p(start) p(end) (Devlin et al. 2019)."""
     rows = list(answer.candidates)
     if not rows:
         return ()

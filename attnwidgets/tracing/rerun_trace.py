@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
+from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -60,6 +61,7 @@ def again(trace: Trace) -> Trace:
         id=uuid.uuid4().hex,
         predicted=predictions_of(trace, logits),
         interventions=said_of(trace.model),
+        state=state_of(model),
         added={name: count for name in stacks if (count := added_to(trace.model, name))},
     )
 

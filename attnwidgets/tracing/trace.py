@@ -71,6 +71,7 @@ class Trace:
             or one that attends in windows; "" if there is.
         added: By stack, how many tokens interventions had appended.
         answer: What the logits mean: names of their columns, how a probability comes about.
+        state: The state of the model when it was traced (`model_state.state_of`), in this session.
         unrecorded: Blocks that attend and are in no stack, by the path of their list; see `anatomy`.
     """
 
@@ -92,6 +93,7 @@ class Trace:
     sound: Sound | None = field(default=None, repr=False)
     no_attention: str = field(default="", repr=False)
     added: Mapping[str, int] = field(default_factory=dict, repr=False)
+    state: int = field(default=0, repr=False)
     unrecorded: Mapping[str, tuple[Block, ...]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +120,7 @@ class Trace:
         return {**vars(self), "_lock": None, "_kept": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({"added": {}, "unrecorded": {}} | state, _lock=threading.RLock())
+        vars(self).update({"added": {}, "unrecorded": {}} | state | {"state": 0}, _lock=threading.RLock())
         if "answer" not in state:  # pickled when a trace kept a title with its predictions
             title, predictions = state["predicted"]
             self.predicted = predictions

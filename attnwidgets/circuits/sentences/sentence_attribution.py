@@ -16,7 +16,7 @@ from attnwidgets.explanations.results.axis_words import READING, AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 from attnwidgets.explanations.targets.resolve import TOKENS
-from attnwidgets.tracing.interventions import require_same_interventions
+from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _with_model(trace: Any, method: Method) -> Trace:
             f'sentence_attribution: "{method}" runs a model that predicts tokens, and this trace has none; '
             'method="attention" needs no model.'
         )
-    require_same_interventions(traced, "sentence_attribution")
+    require_same_model(traced, "sentence_attribution")
     return traced
 
 

@@ -248,9 +248,9 @@ class Removal:
         """Yield a function from removed tokens [variant, token] to the model's outputs."""
         import torch
 
-        from attnwidgets.tracing.interventions import require_same_interventions
         from attnwidgets.tracing.pass_memory import room_for_pass
         from attnwidgets.tracing.recording.borrow import borrowed
+        from attnwidgets.tracing.same_model import require_same_model
 
         trace, stack = self.trace, self.stack
         if self.operator in EMBEDDED:
@@ -269,7 +269,7 @@ class Removal:
 
                 yield embedded
             return
-        require_same_interventions(trace, _PURPOSE)
+        require_same_model(trace, _PURPOSE)
         model = runs(trace)
         options = call_options(model)
         if self.target.hidden_states:

@@ -112,14 +112,14 @@ def _answer(packed: Mapping[int, PackedVariants], batch_size: int) -> dict[int, 
     """Run all rows, the shortest first, and return the answers of each input."""
     import torch
 
-    from attnwidgets.tracing.interventions import require_same_interventions
     from attnwidgets.tracing.pass_memory import room_for_pass, together
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+    from attnwidgets.tracing.same_model import require_same_model
 
     first = next(iter(packed.values())).removal.trace
     model = unwrap(first.model)
     for pack in packed.values():
-        require_same_interventions(pack.removal.trace, "removal")
+        require_same_model(pack.removal.trace, "removal")
     rows = sorted(
         (int(length), number, row)
         for number, pack in packed.items()

@@ -20,11 +20,11 @@ from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
-from attnwidgets.tracing.interventions import require_same_interventions
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -203,12 +203,15 @@ class Runner:
         """
         if stack not in block_names(self.trace, self.model):
             return True
-        axis = self.trace.axes(stack)[0]
-        replaced = any(
-            isinstance(value, Tensor) and value.is_floating_point() and name != "attention_mask"
-            for name, value in self.trace.inputs.items()
-        )
-        return len(axis) == ids.shape[1] and not (replaced and stack in ("self", "text"))
+        config: Any = getattr(self.model, "config", None)
+        media = [
+            number
+            for kind in ("image", "video", "audio")
+            for name in (f"{kind}_token_id", f"{kind}_token_index")
+            if isinstance(number := getattr(config, name, None), int)
+        ]
+        is_replaced = bool(torch.isin(ids, torch.tensor(media, device=ids.device)).any())
+        return len(self.trace.axes(stack)[0]) == ids.shape[1] and not is_replaced
 
     def _hook_embeddings(
         self, exits: ExitStack, graph: Graph, inputs: Mapping[str, Any], replace: dict[str, Tensor]
@@ -250,7 +253,7 @@ def differentiable(
         UnsupportedModelError: If the trace has no model.
     """
     original = differentiable_model(trace, purpose) if back else traced_model(trace, purpose)
-    require_same_interventions(trace, purpose)
+    require_same_model(trace, purpose)
     with ExitStack() as exits:
         model = exits.enter_context(borrowed(original))
         if not back:

@@ -11,7 +11,9 @@ from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
+from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
+from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.stack_axes import StackAxes
@@ -116,6 +118,7 @@ def traces_of(
 ) -> list[Trace]:
     """Return one trace per sample; padding is cut from every map."""
     interventions = said_of(given_model)
+    state = state_of(unwrap(given_model))
     stacks = recorded.stacks
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
@@ -171,6 +174,7 @@ def traces_of(
                 ),
                 memory=memory,
                 answer=answer,
+                state=state,
                 predicted=predict(answer, own_logits, reader, input_ids),
                 interventions=interventions,
                 added={name: count for name in table if (count := added_to(given_model, name))},

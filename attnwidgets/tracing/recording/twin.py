@@ -115,7 +115,7 @@ class _Copy:
         made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
         self._made[id(module)] = made
         held = vars(made)
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):  # another thread may add a name
             if type(value) in _PLAIN:
                 held[name] = value
             elif name != COMPILED and not (compiled and name == "forward"):

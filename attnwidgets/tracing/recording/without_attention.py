@@ -16,8 +16,10 @@ from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
+from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
+from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.trace import Trace
@@ -101,6 +103,7 @@ def trace_without_attention(
         warning=sample.warning,
         memory=memory,
         picture=sample.picture,
+        state=state_of(unwrap(given_model)),
         no_attention=why,
     )
     with watching_maps(model, size) as maps:

@@ -20,6 +20,7 @@ _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
 _ZWJ = "\u200d"
+_EXTENDS = ("\u200c", _ZWJ)  # joiners, which have no shape of their own
 _JOINED = "##"
 
 
@@ -46,9 +47,10 @@ def graphemes(text: str) -> list[tuple[int, int]]:
     flags = 0
     for i, char in enumerate(text):
         joins = bool(spans) and (
-            char == _ZWJ
+            char in _EXTENDS
             or unicodedata.category(char) in ("Mn", "Me", "Mc")
             or "\U0001f3fb" <= char <= "\U0001f3ff"
+            or "\U000e0020" <= char <= "\U000e007f"  # tags, which spell the flag of a region
             or text[i - 1] == _ZWJ
         )
         if "\U0001f1e6" <= char <= "\U0001f1ff":

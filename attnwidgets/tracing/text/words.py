@@ -36,6 +36,11 @@ _SHORT = r"Mr|Mrs|Ms|Dr|Prof|St|vs|etc|e\.g|i\.e|cf|Fig|Eq|No|al"
 _LONGEST = 8  # characters of an abbreviation, and of what is before it
 _ABBREVIATION = re.compile(rf"(?:\b(?:{_SHORT})|(?<![^\W\d_])[A-Z])\.$")
 _ABBREVIATED = re.compile(rf"(?<!\w)(?:(?:[^\W\d_]\.){{2,}}|(?:{_SHORT})\.)(?!\w)")
+# Characters without a shape of their own (the property Format of UAX 29): soft hyphen, marks of direction.
+_FORMAT = "".join(
+    chr(code)
+    for code in (0xAD, 0x61C, 0x180E, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+)
 _PARAGRAPH = re.compile(r"\S(?:.*?\S)??(?=\s*\Z|\s*\n[^\S\n]*\n)", re.DOTALL)
 STANDARD = "standard"
 GIVEN = "given"
@@ -55,14 +60,14 @@ _STOP = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*(?=\s|$))|[。！？]+[」』�
 
 def _kind(cluster: str) -> str:
     """Return the kind of a user-perceived character: "letter", "han", "kana", "space" or "other"."""
-    char = cluster[0]
+    char = cluster[:1]
     if char.isspace():
         return "space"
     if _HAN.match(char):
         return "han"
     if _KANA.match(char):
         return "kana"
-    if char == "_" or unicodedata.category(char)[0] in "LNM":
+    if char == "_" or (char and unicodedata.category(char)[0] in "LNM"):
         return "letter"
     return "other"
 
@@ -103,8 +108,8 @@ def _runs(text: str, *, joined: bool) -> list[Span]:
         text: The text.
         joined: Whether punctuation inside a run may join it.
     """
-    clusters = graphemes(text)
-    kinds = [_kind(text[begin:end]) for begin, end in clusters]
+    clusters = _with_format(text, graphemes(text))
+    kinds = [_kind(text[begin:end].lstrip(_FORMAT)) for begin, end in clusters]
     spans: list[Span] = []
     previous = "space"
     for i, ((begin, end), kind) in enumerate(zip(clusters, kinds, strict=True)):
@@ -122,6 +127,28 @@ def _runs(text: str, *, joined: bool) -> list[Span]:
                 spans.append((begin, end))
         previous = kind
     return spans
+
+
+def _with_format(text: str, clusters: list[Span]) -> list[Span]:
+    """Return the spans of characters, with format characters in what they follow (UAX 29, rule WB4).
+
+    Where nothing precedes them in a word, as a mark of direction at its start, they belong to what follows.
+    """
+    joined: list[Span] = []
+    waiting: int | None = None
+    for begin, end in clusters:
+        if text[begin] in _FORMAT:
+            if waiting is None and joined and not text[joined[-1][0]].isspace():
+                joined[-1] = (joined[-1][0], end)
+            else:
+                waiting = begin if waiting is None else waiting
+            continue
+        is_space = text[begin].isspace()
+        if waiting is not None and is_space:
+            joined.append((waiting, begin))
+        joined.append((begin if waiting is None or is_space else waiting, end))
+        waiting = None
+    return joined if waiting is None else [*joined, (waiting, len(text))]
 
 
 def sentence_spans(text: str) -> list[Span]:

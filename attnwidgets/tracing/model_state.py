@@ -1,0 +1,75 @@
+"""What decides a model's answers besides its inputs: weights, attributes of its modules, hooks, adapters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_TORCHS = frozenset(vars(nn.Module()))
+"""Attributes that torch gives every module: weights, hooks, and whether it trains, which a twin never does."""
+_SAVED = frozenset({"name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized"})
+"""Attributes that transformers gives a model as it is loaded or saved."""
+_LONGEST = 64
+"""Entries of a list or mapping up to which it is taken for an option rather than for data."""
+_OURS = ("attnwidgets.", "transformers.")
+"""Modules whose hooks are left out: ours only watch, or are interventions; transformers' capture outputs."""
+
+
+def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
+    """Return a module's own options by name: its numbers and strings, and lists and mappings of these.
+
+    An adapter's scaling, a norm's epsilon, which adapter is active, that a layer is causal.
+    """
+    is_transformers = hasattr(type(module), "config_class")
+    return tuple(
+        (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
+        for name, value in vars(module).items()
+        if name not in _TORCHS
+        and name not in _SAVED
+        and not (is_transformers and name.startswith("_"))
+        and _is_option(value)
+    )
+
+
+def _is_option(value: Any) -> bool:
+    if isinstance(value, _PLAIN):
+        return True
+    if not isinstance(value, (dict, list, tuple, set, frozenset)) or len(value) > _LONGEST:
+        return False
+    parts = (*value, *value.values()) if isinstance(value, dict) else value
+    return all(isinstance(part, _PLAIN) for part in parts)
+
+
+def hooks_in(module: nn.Module) -> Iterator[Any]:
+    """Yield the hooks on a module that may change its numbers."""
+    for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):  # noqa: SLF001 - torch has no other way
+        if not str(getattr(hook, "__module__", "")).startswith(_OURS):
+            yield hook
+
+
+def state_of(model: nn.Module) -> int:
+    """Return a number that changes with everything in a model that may change its answers, in this session.
+
+    Weights count by their address and by how often they were written to, so that none is read.
+    """
+    modules = tuple(
+        (
+            id(type(module)),
+            id(vars(module).get("forward")),
+            options_of(module),
+            tuple(map(id, hooks_in(module))),
+            tuple((name, id(child)) for name, child in module.named_children()),
+        )
+        for module in model.modules()
+    )
+    weights = tuple(
+        (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)  # noqa: SLF001 - torch has no public name
+        for tensor in (*model.parameters(), *model.buffers())
+        if not tensor.is_meta
+    )
+    return hash((modules, weights))
