@@ -195,6 +195,7 @@ def head_circuits(model: Any, tokenizer: Any, layer: int, head: int) -> HeadCirc
     if trace.stacks != ("self",):
         raise UnsupportedModelError(f"{_NAME} reads models with one stack, not {', '.join(trace.stacks)}.")
     part = component_of(("head", layer, head), trace, "self")
+    head = int(part.head or 0)  # counted from 0
     block = block_of(trace, part.layer, "self", _NAME)
     with no_grad():
         query, key = _query_key(block)

@@ -33,6 +33,22 @@ def test_rows_keep_their_sums_and_sinks_what_is_said(family):
     assert aw.interventions() == ()
 
 
+def test_rows_of_a_strong_sink_keep_their_sums():
+    trace, _ = pair("Llama")
+    # All but a millionth of every row on the first token, in float32.
+    n = len(trace.tokens)
+    rows = np.full((n, n), 3e-6)
+    rows[:, 0] = 0
+    rows = np.tril(rows)
+    rows[:, 0] = 1 - rows.sum(axis=1)
+    model = trace.model.float()
+    single = aw.trace(model, None, input_ids=trace.input_ids)
+    with aw.edit_attention(single, (1, 2), rows), aw.circuits.calibrate_attention(single, [(1, 2, 0)], 0.4):
+        weights = single.rerun().attention_layer(1)[2]
+    assert float((weights.double().sum(-1) - 1).abs().max()) < 1e-6
+    assert torch.allclose(weights[1:, 0], torch.tensor(0.4 * rows[1:, 0], dtype=torch.float32), rtol=1e-4)
+
+
 def test_sinks_are_found_and_a_cache_changes_nothing():
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     trace = aw.trace(model, tokenizer, "fadebcfadebcfad")

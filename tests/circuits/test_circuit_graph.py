@@ -64,6 +64,10 @@ def test_effects_are_drawn_where_they_arrive(tmp_path):
         ),
         ({"nodes": [node("0_1_7")]}, "token 7 of layer 0"),
         ({"nodes": [node("x_1_0")]}, "no graph"),
+        (
+            {"nodes": [node("0_2_1"), {**node("0_2_1", "mlp reconstruction error"), "layer": "2"}]},
+            "two nodes are named '0_2_1'.*layer 0 and mlp reconstruction error of layer 2",
+        ),
     ],
 )
 def test_what_is_no_graph_is_said(tmp_path, changes, says):

@@ -121,7 +121,8 @@ def _where_most_probable(trace: Trace, value: str | int, name: str, method: str)
     logits, column = logits_of(trace, name, method), _column(trace, value, name)
     units = trace.axes("decoder" if "decoder" in trace.stacks else None)[0].units
     special = next(iter(units.values())).special
-    rows = [row for row in range(len(logits)) if row >= len(special) or not special[row]]
+    is_text = trace.answer.rows == "token" and len(special) == len(logits)
+    rows = [row for row in range(len(logits)) if not (is_text and special[row])]
     shares = trace.answer.probabilities(logits.double())[:, column]
     row = max(rows, key=lambda row: float(shares[row]), default=0)
     target = token_target(trace, column, row, name, method)
