@@ -14,7 +14,7 @@ from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.preview import pass_options
 from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.block_replay import captured, first_tensor
-from attnwidgets.tracing.fingerprint import sampled_fingerprint_of
+from attnwidgets.tracing.content import sampled_fingerprint_of
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
 from attnwidgets.tracing.recording.module_calls import is_hidden

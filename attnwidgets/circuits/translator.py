@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from attnwidgets._files import write_bytes
 from attnwidgets.sae.formats.files import read_json, read_torch
-from attnwidgets.tracing.fingerprint import sampled_fingerprint_of
+from attnwidgets.tracing.content import sampled_fingerprint_of
 from attnwidgets.tracing.recording.borrow import unwrap
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import weights_fingerprint_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def states_about(
 def sae_fingerprint(sae: SAE) -> str:
     """Return a hash of an SAE's weights and of the options that change its activations."""
     options = {name: value for name, value in sae.options().items() if name not in _LABELS}
-    return hashlib.blake2b(f"{fingerprint_of(sae)} {options!r}".encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(f"{weights_fingerprint_of(sae)} {options!r}".encode(), digest_size=16).hexdigest()
 
 
 def require_same(folder: Path, stored: Any, expected: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import copyreg
 import functools
 import hashlib
 import inspect
+import io
 import json
 import pickle
 import sys
@@ -14,14 +15,18 @@ import types
 import uuid
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tensors import is_module, is_tensor, loaded
+from attnwidgets.tracing.architecture import WRITTEN_ON_SAVING
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from torch import Tensor, nn
 
 _PLAIN = (str, int, float, bool, type(None))
 _SETTINGS = (
@@ -33,6 +38,10 @@ _FILE_OPTIONS = ("name_or_path", "_file", "_files", "is_local", "local_files_onl
 """Endings of option names that say where files lie."""
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 """What folders of installed packages are called."""
+
+# The modules of the models that are being hashed, by id.
+_reading: ContextVar[frozenset[int]] = ContextVar("reading", default=frozenset())
+_SAMPLE = 4096  # numbers of a weight that `sampled_fingerprint_of` reads
 
 
 def key_of(*parts: Any) -> str:
@@ -154,8 +163,6 @@ class _Reader:
         import numpy as np
 
         if is_module(value):
-            from attnwidgets.tracing.fingerprint import fingerprint_of
-
             return fingerprint_of(value)
         if isinstance(value, loaded("transformers", "PreTrainedTokenizerBase")):
             return tokenizer_fingerprint(value)
@@ -209,3 +216,147 @@ def _is_own(module: str | None) -> bool:
         return False
     # Those of the user (pip install --user), and of the Python that an environment was made from.
     return _PACKAGES.isdisjoint(Path(file).parts)
+
+
+def fingerprint_of(model: Any) -> str:
+    """Return a hash of all that decides a model's answers.
+
+    Its class and configuration; the class, options and replaced `forward` of every module; hooks, by their
+    content; weights and buffers; interventions in force. Weights that accelerate keeps in memory or on disk
+    are read from there, and packed weights from the model's saved state, so that all of them count.
+    """
+    from attnwidgets.tracing.recording.borrow import unwrap
+
+    inner = unwrap(model)
+    if id(inner) in _reading.get():  # a hook, or a replaced forward, that holds a part of its own model
+        return type(inner).__qualname__
+    mark = _reading.set(_reading.get() | set(map(id, inner.modules())))
+    try:
+        return _fingerprint(inner)
+    finally:
+        _reading.reset(mark)
+
+
+def _fingerprint(inner: nn.Module) -> str:
+    from attnwidgets.tracing.interventions import said_of
+
+    digest = hashlib.blake2b(digest_size=16)
+    config = _chosen(getattr(inner, "config", None))
+    digest.update(repr((type(inner).__qualname__, config, said_of(inner), _modules_of(inner))).encode())
+    digest.update(weights_fingerprint_of(inner).encode())
+    return digest.hexdigest()
+
+
+def weights_fingerprint_of(inner: nn.Module) -> str:
+    """Return a hash of a module's weights and buffers, and of packed weights in its saved state."""
+    digest = hashlib.blake2b(digest_size=16)
+    held = dict((*inner.named_parameters(), *inner.named_buffers()))
+    pointers = {tensor.data_ptr() for tensor in held.values() if _is_plain(tensor)}  # tied weights count once
+    packed = {
+        name: value
+        for name, value in inner.state_dict().items()
+        if name not in held and not (_is_plain(value) and value.data_ptr() in pointers)
+    }
+    for name, value in (held | packed).items():
+        weights = _offloaded(inner, name) if getattr(value, "is_meta", False) else value
+        digest.update(f"{name} {getattr(value, 'dtype', '')} {tuple(getattr(value, 'shape', ()))}".encode())
+        digest.update(b"" if weights is None else _bytes_of(weights))
+    return digest.hexdigest()
+
+
+def sampled_fingerprint_of(model: Any) -> str:
+    """Return a hash of some numbers of every weight: of the weights alone, in a fraction of a second.
+
+    Training changes nearly every number, so that other weights have another hash. Numbers are rounded to
+    bfloat16 first: a model in float32 has the same hash as the same model loaded in bfloat16.
+    """
+    import torch
+
+    from attnwidgets.tracing.recording.borrow import unwrap
+
+    digest = hashlib.blake2b(digest_size=16)
+    inner = unwrap(model)
+    for name, weight in inner.named_parameters():
+        held = _offloaded(inner, name) if weight.is_meta else weight
+        if held is None:
+            continue
+        flat = held.detach().reshape(-1)
+        some = flat[:: max(1, len(flat) // _SAMPLE)].float().cpu().bfloat16()
+        digest.update(repr(tuple(weight.shape)).encode())
+        digest.update(some.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _chosen(config: Any) -> str:
+    """Return a config without the entries that saving a model writes into it, which change no number."""
+    if not hasattr(config, "to_dict"):
+        return repr(config)
+    facts = {name: value for name, value in config.to_dict().items() if name not in WRITTEN_ON_SAVING}
+    return json.dumps(facts, sort_keys=True, default=repr)
+
+
+def hooks_of(model: nn.Module) -> list[str]:
+    """Return the hooks that may change a model's states: name, path of the module, and a hash of the content.
+
+    Hooks of this package are known by what they say that they do.
+    """
+    from attnwidgets.tracing.model_state import hooks_in
+
+    return [
+        f"{getattr(hook, '__qualname__', type(hook).__qualname__)} {path} {_hook_content(hook)}"
+        for path, module in model.named_modules()
+        for hook in hooks_in(module)
+    ]
+
+
+def _hook_content(hook: Any) -> str:
+    if str(getattr(hook, "__module__", "")).startswith("attnwidgets."):
+        return str(getattr(getattr(hook, "__self__", None), "said", ""))
+    return key_of(hook)
+
+
+def _modules_of(model: nn.Module) -> list[Any]:
+    """Return what every module is besides its weights: class, options, replaced `forward` and hooks."""
+    from attnwidgets.tracing.model_state import options_of
+
+    parts = [
+        (path, type(module).__qualname__, sorted(options_of(module)), _own_forward(module))
+        for path, module in model.named_modules()
+    ]
+    return [parts, hooks_of(model)]
+
+
+def _own_forward(module: nn.Module) -> str:
+    """Return a hash of the function that stands in for a module's `forward`; "" if none does."""
+    own = vars(module).get("forward")
+    if own is None or hasattr(module, "_hf_hook"):
+        return ""  # accelerate's moves weights, and changes no number
+    return key_of(getattr(own, "__func__", own))
+
+
+def _is_plain(value: Any) -> bool:
+    import torch
+
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_quantized
+
+
+def _bytes_of(value: Any) -> Any:
+    """Return the numbers of a tensor; for other state, and for packed tensors, the bytes that are saved."""
+    import torch
+
+    if _is_plain(value):
+        return value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getbuffer()
+
+
+def _offloaded(model: Any, name: str) -> Tensor | None:
+    """Return a weight that accelerate loads when its module runs; None if there is none."""
+    path, _, weight = name.rpartition(".")
+    hook = getattr(model.get_submodule(path), "_hf_hook", None)
+    for part in getattr(hook, "hooks", (hook,)):
+        weights = getattr(part, "weights_map", None)
+        if weights is not None:
+            return weights[weight]
+    return None

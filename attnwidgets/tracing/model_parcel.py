@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._parcels import Here, parcel, stays
-from attnwidgets.tracing.content import tokenizer_fingerprint
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import fingerprint_of, tokenizer_fingerprint
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.loading import load_model, load_named, load_tokenizer

@@ -11,13 +11,11 @@ if TYPE_CHECKING:
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TORCHS = frozenset(vars(nn.Module()))
-"""Attributes that torch gives every module: weights, hooks, and whether it trains, which a twin never does."""
+"""What torch gives every module: weights, hooks, and whether it trains, which a twin never does."""
 _SAVED = frozenset({"name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized"})
 """Attributes that transformers gives a model as it is loaded or saved."""
 _LONGEST = 64
 """Entries of a list or mapping up to which it is taken for an option rather than for data."""
-_OURS = ("attnwidgets.", "transformers.")
-"""Modules whose hooks are left out: ours only watch, or are interventions; transformers' capture outputs."""
 
 
 def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
@@ -46,9 +44,9 @@ def _is_option(value: Any) -> bool:
 
 
 def hooks_in(module: nn.Module) -> Iterator[Any]:
-    """Yield the hooks on a module that may change its numbers."""
+    """Yield the hooks on a module that may change its numbers: transformers' own only capture outputs."""
     for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):  # noqa: SLF001 - torch has no other way
-        if not str(getattr(hook, "__module__", "")).startswith(_OURS):
+        if not str(getattr(hook, "__module__", "")).startswith("transformers."):
             yield hook
 
 
@@ -62,7 +60,8 @@ def state_of(model: nn.Module) -> int:
             id(type(module)),
             id(vars(module).get("forward")),
             options_of(module),
-            tuple(map(id, hooks_in(module))),
+            # Ours are those of interventions, which traces know.
+            tuple(id(hook) for hook in hooks_in(module) if not _is_ours(hook)),
             tuple((name, id(child)) for name, child in module.named_children()),
         )
         for module in model.modules()
@@ -73,3 +72,7 @@ def state_of(model: nn.Module) -> int:
         if not tensor.is_meta
     )
     return hash((modules, weights))
+
+
+def _is_ours(hook: Any) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("attnwidgets.")

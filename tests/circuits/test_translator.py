@@ -88,7 +88,7 @@ def test_a_translator_is_saved_and_kept_to_its_model(tmp_path: Any) -> None:
 
 
 def test_half_precision_is_the_same_model() -> None:
-    from attnwidgets.tracing.fingerprint import sampled_fingerprint_of
+    from attnwidgets.tracing.content import sampled_fingerprint_of
 
     model = text("GPT-2").model
     before = sampled_fingerprint_of(model)

@@ -9,6 +9,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
+from attnwidgets.tracing.same_model import require_same_model
 from tests.intervene.made import logits, t5, text, vit
 
 LAYERS = {"BERT": "bert.encoder.layer", "GPT-2": "transformer.h", "Llama": "model.layers"}
@@ -22,6 +23,8 @@ def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
         .register_forward_hook(lambda *_, at=at: seen.append(at))
         for at, block in enumerate(blocks)
     ]  # fmt: skip
+    require_same_model(trace, "test")  # hooks are a change, for which the model runs
+    seen.clear()
     preview(trace, one)
     for handle in handles:
         handle.remove()

@@ -10,8 +10,7 @@ import pytest
 import torch
 import transformers
 
-from attnwidgets.tracing.content import tokenizer_fingerprint
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import fingerprint_of, tokenizer_fingerprint
 from tests.explanations.made import random_classifier
 from tests.tracing import tiny
 

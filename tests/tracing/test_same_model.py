@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import fingerprint_of
 from tests.tracing import tiny
 from tests.tracing.families import IDS
 

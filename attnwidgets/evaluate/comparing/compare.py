@@ -30,8 +30,7 @@ from attnwidgets.evaluate.examples.method_specs import labelled
 from attnwidgets.evaluate.metrics.complexity import BASELINES as FLAT
 from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored
-from attnwidgets.tracing.content import key_of
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import fingerprint_of, key_of
 from attnwidgets.tracing.model_parcel import Reader
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from attnwidgets.sae.corpus_statistics.directions import logit_effects, nearest
 from attnwidgets.sae.dependencies import sae_fingerprint, states_about
 from attnwidgets.sae.sae import SAE, as_sae
 from attnwidgets.sae.texts import require_texts
-from attnwidgets.tracing.fingerprint import hooks_of
+from attnwidgets.tracing.content import hooks_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.display import scheme_of

@@ -20,8 +20,7 @@ from attnwidgets.sae.corpus import CONTEXT, Corpus
 from attnwidgets.sae.dependencies import states_about
 from attnwidgets.sae.training.harvest import by_windows, harvest
 from attnwidgets.sae.training.training_run import STATE, Plan, Run, TrainingDivergedError
-from attnwidgets.tracing.content import tokenizer_fingerprint
-from attnwidgets.tracing.fingerprint import fingerprint_of
+from attnwidgets.tracing.content import fingerprint_of, tokenizer_fingerprint
 from attnwidgets.tracing.hooks.hook_point import hook_name, resolve_hook_point
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 

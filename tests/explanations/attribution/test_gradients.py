@@ -214,6 +214,7 @@ def test_what_a_gradient_cannot_say_names_the_layer() -> None:
     with torch.no_grad():
         model.bert.encoder.layer[1].output.dense.bias.zero_()
         model.classifier.weight.zero_()
+    trace = aw.trace(model, tiny.wordpiece(), "the cat sat")
     for method in METHODS:
         with pytest.raises(ValueError, match="is zero everywhere on its way into the last layer's output"):
             method(trace, 0)

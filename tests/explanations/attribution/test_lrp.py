@@ -143,9 +143,10 @@ def test_the_sum_of_one_of_two_stacks_is_not_called_the_target():
 
 def test_several_targets_are_the_same_one_by_one_and_from_one_pass():
     model = tiny.build(tiny.TEXT["GPT-2"])
-    found = trace(model, None, IDS)
     passes: list[int] = []
     handle = model.register_forward_pre_hook(lambda *_: passes.append(1))
+    found = trace(model, None, IDS)
+    passes.clear()
     together = lrp(found, [7, 11, 13], 5)
     handle.remove()
     assert len(passes) == 2, "one to try the model with its hook, and one for all targets"

@@ -239,10 +239,11 @@ def test_a_prefix_of_keys_without_tokens_is_zeroed_like_any_other():
 
 def test_opening_a_layer_computes_that_layer_only():
     model = tiny.build(tiny.TEXT["Llama"])
-    given = trace(model, None, IDS)
     calls = []
     for layer, block in enumerate(model.model.layers):
         block.mlp.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
+    given = trace(model, None, IDS)
+    calls.clear()
     found = value_zeroing(given)
     assert calls == [0, 1]
     calls.clear()

@@ -1,0 +1,131 @@
+"""Gradients of what a stack reads, where pictures and soft prompts stand among the tokens of a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import attnwidgets as aw
+from tests.tracing import tiny
+from tests.tracing.families import IDS
+
+IMAGE = 5
+SEES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+SEES |= {"image_size": 28, "patch_size": 14}
+READS = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+READS |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+
+
+def llava() -> Any:
+    text, vision = hf.LlamaConfig(**READS), hf.CLIPVisionConfig(**SEES)
+    return hf.LlavaForConditionalGeneration(
+        hf.LlavaConfig(
+            text_config=text,
+            vision_config=vision,
+            image_token_index=IMAGE,
+            vision_feature_select_strategy="default",
+        )
+    )
+
+
+def seen() -> Any:
+    """Return the trace of a picture of four patches inside a text."""
+    model = tiny.build(llava)
+    generator = torch.Generator().manual_seed(0)
+    inputs = {
+        "input_ids": torch.tensor([[21, *[IMAGE] * 4, 34, 55]]),
+        "pixel_values": torch.randn(1, 3, 28, 28, generator=generator),
+    }
+    with torch.no_grad():
+        model(**inputs)
+
+    class Reader:
+        """A processor that reads this picture."""
+
+        tokenizer = tiny.wordpiece()
+        image_processor = staticmethod(lambda **_: dict(inputs))
+
+        def __call__(self, **_: Any) -> dict[str, torch.Tensor]:
+            return dict(inputs)
+
+    return aw.trace(model, Reader(), image=np.zeros((28, 28, 3), dtype=np.uint8), text="x")
+
+
+def at_entry(model: Any, blocks: Any, run: Any, target: int) -> np.ndarray:
+    """Return input times gradient of a logit at what the first block reads [token], by autograd."""
+    kept: list[torch.Tensor] = []
+
+    def leaf(_: Any, args: Any, kwargs: Any) -> Any:
+        states = args[0] if args else kwargs["hidden_states"]
+        kept.append(states.detach().clone().requires_grad_())
+        if args:
+            return (kept[0], *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": kept[0]}
+
+    handle = blocks[0].register_forward_pre_hook(leaf, with_kwargs=True)
+    logits = run(model)
+    handle.remove()
+    logits[0, -1, target].backward()
+    gradient = kept[0].grad
+    assert gradient is not None
+    return (kept[0] * gradient).sum(-1)[0].detach().numpy()
+
+
+def test_patches_inside_a_text_have_the_gradient_of_what_is_put_there() -> None:
+    trace = seen()
+    target = trace.predictions(1)[0].id
+    language = trace.model.model.language_model
+    expected = at_entry(trace.model, language.layers, lambda model: model(**trace.inputs).logits, target)
+    found = aw.input_x_gradient(trace)
+    np.testing.assert_allclose(found.values, expected, atol=1e-5)
+    patches = found.values[1:5]
+    assert np.abs(patches).min() > 0
+    for method in (aw.lrp, aw.integrated_gradients, aw.saliency):
+        assert np.abs(method(trace).values[1:5]).min() > 0
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT-2"])
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "PromptEncoderConfig"])
+def test_a_soft_prompt_is_read_with_its_text(family: str, kind: str) -> None:
+    peft = pytest.importorskip("peft")
+    more = {"encoder_hidden_size": 16} if kind == "PromptEncoderConfig" else {}
+    config = getattr(peft, kind)(task_type="CAUSAL_LM", num_virtual_tokens=3, **more)
+    model = peft.get_peft_model(tiny.build(tiny.TEXT[family]), config).eval()
+    trace = aw.trace(model, None, input_ids=IDS)
+    ids = torch.tensor([IDS])
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+    assert trace.predictions(1)[0].id == int(logits[-1].argmax())
+    assert len(trace.tokens) == len(logits) == len(IDS) + 3
+    base = model.base_model
+    blocks = base.model.layers if family == "Llama" else base.transformer.h
+    expected = at_entry(
+        model, blocks, lambda whole: whole(input_ids=ids, attention_mask=torch.ones_like(ids)).logits,
+        trace.predictions(1)[0].id,
+    )  # fmt: skip
+    found = aw.input_x_gradient(trace)
+    np.testing.assert_allclose(found.values, expected, atol=1e-5)
+    assert found.labels[:3] == ("[P0]", "[P1]", "[P2]")
+    # The word's logit is read in its own row, after the prompt.
+    named = aw.saliency(trace, aw.targets.token(7, position=5))
+    own = aw.saliency(trace, lambda out: out.logits[:, 5, 7])
+    np.testing.assert_array_equal(named.values, own.values)
+
+
+def test_the_inputs_of_a_module_are_measured_from_zero() -> None:
+    class Saturated(torch.nn.Module):
+        """1 - ReLU(1 - x), whose gradient at 2 is 0, and whose value there is 1 above that at 0."""
+
+        def forward(self, x: Any) -> Any:
+            return 1 - torch.relu(1 - x)
+
+    trace = aw.trace_module(Saturated(), [2.0])
+    for method in (aw.integrated_gradients, aw.deeplift, aw.occlusion):
+        found = method(trace, target=0)
+        assert found.values.tolist() == pytest.approx([1.0])
+        assert "zero" in f"{found.note} {found.provenance}"
+    assert aw.integrated_gradients(trace, target=0, baseline=[2.0]).values.tolist() == pytest.approx([0.0])
