@@ -308,8 +308,8 @@ def explore(
         attention_mask: 0 where `input_ids` hold padding.
         target_text: What the decoder of an encoder-decoder model reads.
         image: A picture or the path of one, or a float tensor [channel, height, width].
-        audio: One channel of samples [time].
-        sampling_rate: Sampling rate of `audio`, in hertz.
+        audio: One channel of samples, the path of a sound file, or an entry of a data set.
+        sampling_rate: Sampling rate of `audio`, in hertz, if it does not say so itself.
         max_new_tokens: Number of tokens generated first, greedily.
         truncation: Cut a text that is too long instead of refusing it.
         memory: Bytes of attention weights that the trace may keep.

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import attnwidgets as aw
+from tests.tracing import tiny
 
 from .made import CLEAN, CORRUPT, pair, planted
 
@@ -243,3 +244,25 @@ def test_smollm2_a_few_of_its_edges_keep_the_capital(smollm2):
     assert ("head", 23, 4) in circuit
     assert found.size < found.all
     assert found.share > 0.7
+
+
+def test_numbers_that_break_are_named_by_their_layer_before_anything_is_patched() -> None:
+    model = tiny.build(tiny.TEXT["Llama"]).double()
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
+    clean, corrupt = (aw.trace(model, None, input_ids=ids) for ids in (CLEAN, CORRUPT))
+    with pytest.raises(
+        ValueError, match=r"layer 1 \(model\.layers\.1\) of stack 'self' is the first to return NaN"
+    ):
+        aw.circuits.path_patch(clean, corrupt, ("head", 0, 0), ("head", 1, 0), 5, foil=7)
+
+
+def test_layers_and_heads_of_components_count_from_the_end_too() -> None:
+    clean, corrupt = pair("Llama")
+    found, same = (
+        aw.circuits.path_patch(clean, corrupt, ("head", 0, head), ("mlp", layer), 5, foil=7)
+        for head, layer in ((3, 1), (-1, -1))
+    )
+    assert found.share == same.share
+    with pytest.raises(IndexError, match=r"layer 1: head 4 is out of range: there are heads 0 to 3"):
+        aw.circuits.path_patch(clean, corrupt, ("head", 0, 0), ("head", 1, 4), 5, foil=7)

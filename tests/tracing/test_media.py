@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import wave
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -169,3 +171,52 @@ def test_the_sound_is_kept_as_given() -> None:
     assert (found.sound.rate, found.sound.seconds, found.sound.heard) == (8_000, 0.1, 0.1)
     assert repr(found.sound) == "<Sound of 0.10 s at 8,000 Hz>"
     assert found.picture is None
+
+
+def write_wav(path: Any, samples: np.ndarray, rate: int) -> Any:
+    """Write 16-bit samples [time] or [time, channel]."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples * 32_768).astype("<i2").tobytes())
+    return path
+
+
+def test_sound_is_taken_as_people_hold_it(tmp_path: Any) -> None:
+    model, reader = tiny.wav2vec2(), hf.Wav2Vec2FeatureExtractor(sampling_rate=8_000)
+    samples = np.round(np.sin(np.arange(800) / 9) * 16_384) / 32_768
+    samples = samples.astype(np.float32)
+    path = write_wav(tmp_path / "a.wav", samples, 8_000)
+    decoded = SimpleNamespace(data=torch.tensor(samples)[None], sample_rate=8_000)
+    forms: dict[str, Any] = {
+        "samples": samples,
+        "by channel": samples[None],
+        "an entry": {"array": samples, "sampling_rate": 8_000, "path": None},
+        "a pipeline's": {"raw": samples, "sampling_rate": 8_000},
+        "a decoder": SimpleNamespace(get_all_samples=lambda: decoded),
+        "a path": path,
+        "its name": str(path),
+    }
+    for form, audio in forms.items():
+        sound = trace(model, reader, audio=audio).sound
+        np.testing.assert_allclose(sound.wave, samples, atol=1e-6, err_msg=form)
+        assert sound.rate == 8_000, form
+
+
+def test_sound_that_cannot_be_read_is_said_in_words(tmp_path: Any) -> None:
+    model, reader = tiny.wav2vec2(), hf.Wav2Vec2FeatureExtractor(sampling_rate=8_000)
+    samples = np.zeros(800, dtype=np.float32)
+    (tmp_path / "text.wav").write_text("no sound")
+    stereo = write_wav(tmp_path / "b.wav", np.zeros((800, 2)), 8_000)
+    bad: list[tuple[Any, dict[str, Any], str]] = [
+        (tmp_path / "none.wav", {}, "none.wav' cannot be read: No such file"),
+        (tmp_path / "text.wav", {}, "holds no sound that can be read"),
+        (stereo, {}, r"one channel of samples \[time\], not \(2, 800\)"),
+        ({"sampling_rate": 8_000}, {}, "one of a data set has 'array' and 'sampling_rate'"),
+        ({"array": samples, "sampling_rate": 8_000}, {"sampling_rate": 16_000}, "says 16,000: leave it out"),
+        ({"array": samples, "sampling_rate": 16_000}, {}, "audio is at 16,000 Hz, and .* reads 8,000 Hz"),
+    ]
+    for audio, options, says in bad:
+        with pytest.raises(ValueError, match=says):
+            trace(model, reader, audio=audio, **options)
