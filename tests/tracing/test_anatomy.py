@@ -255,3 +255,33 @@ def test_a_block_without_anything_that_mixes_is_said_to_mix_nothing() -> None:
     )
     assert repr(anatomy) == "self: 2 blocks: 0 unknown; 1 no mixing"
     assert anatomy.unrecorded == {"self": anatomy.stacks["self"][:1]}
+
+
+def test_columns_that_are_no_tokens_of_the_text_are_not_named_after_them() -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    found = traced(
+        lambda: hf.LongformerForMaskedLM(
+            hf.LongformerConfig(vocab_size=120, **sizes, attention_window=[8, 8], max_position_embeddings=66)
+        )
+    )
+    queries, keys = found.axes()
+    assert (len(queries), keys.tokens) == (len(IDS), tuple(map(str, range(9))))
+    assert "the 9 places of stack 'self' are numbered: which of them are tokens of the text" in found.warning
+    with pytest.raises(ValueError, match="goes from one sequence to another"):
+        aw.rollout(found)
+
+
+def test_a_decoder_that_reads_its_own_tokens_and_the_encoders_names_both() -> None:
+    shared = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    shared |= {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48}
+    shared |= {"layer_types": ["full_attention"] * 2}
+    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    vision |= {"image_size": 28, "patch_size": 14}
+    config = hf.T5Gemma2Config(
+        encoder={"text_config": shared, "vision_config": vision}, decoder=shared, vocab_size=120
+    )
+    model = tiny.build(lambda: hf.T5Gemma2ForConditionalGeneration(config))
+    found = aw.trace(model, None, input_ids=IDS, target_text=None)
+    keys = found.axes("decoder")[1].tokens
+    assert keys[-len(IDS) :] == found.axes("encoder")[0].tokens
+    assert len(keys) == len(IDS) + 1

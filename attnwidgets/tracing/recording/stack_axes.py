@@ -11,7 +11,7 @@ from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.media.frames import frame_axis
 from attnwidgets.tracing.media.layouts import layout_of
 from attnwidgets.tracing.media.patches import on_grid, patch_axis, picture_in
-from attnwidgets.tracing.recording.borrow import unpeft, unwrap
+from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.text.axes import appended, numbered, prefixed
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class StackAxes:
         self.sample, self.inputs = sample, inputs
         self.config: Any = getattr(model, "config", None)
         self.configs = {name: _config_of(model, calls[0]) for name, calls in stacks.items()}
-        # More positions than a text has are an adapter's, unless something else is read beside the text.
-        self._prefixes = not sample.others or unpeft(model) is not model
+        adapters = getattr(model, "peft_config", None) or {}
+        # Soft prompts and prefixes are an adapter's; other surplus positions are something else.
+        self._prefixes = any(getattr(one, "is_prompt_learning", False) for one in adapters.values())
         self.text = None if sample.text is None else sample.text.axis(sample.rule)
         if sample.text is not None and sample.ids is not None:
             inside = picture_in(sample.text, sample.ids, self.config, inputs)
@@ -82,6 +83,11 @@ class StackAxes:
         if text is not None and (extra == 0 or (extra > 0 and self._prefixes)):
             self._seen.add("decoder" if side == "decoder" else "text")
             return prefixed(text, extra) if extra else text
+        if text is not None and side == "decoder" and self.text is not None and extra == len(self.text):
+            # A decoder that reads its own tokens and the encoder's in one attention.
+            return appended(text, self.text.tokens)
+        if extra > 0 and not self.sample.others:
+            self._unknown[side] = f"{n} places", "which of them are tokens of the text"
         if self.sample.sound is not None and side != "decoder":
             frames = frame_axis(config, self.sample.sound, self.inputs, n)
             return self._numbered(side, n) if frames is None else frames
