@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _PART = "_attnwidgets_parameter"
 _EPSILON = 1e-3  # smaller numbers only keep a denominator from zero and are not biases
-_BIAS = 2  # position of the bias in the arguments of linear and convolution
+_NAMES = ("input", "weight", "bias")
+"""The first arguments of linear and of convolution."""
 
 
 def run_with_bias(
@@ -66,7 +67,7 @@ def linear(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[st
     """Apply a matrix; its gradient is the epsilon rule with epsilon 0."""
     if settings.bias == "absorb" and not (len(args) > 1 and live(args[1])) and not live(kwargs.get("weight")):
         return func(*args, **kwargs)
-    x, weight, bias = arguments(args, kwargs, ("input", "weight", "bias"))
+    x, weight, bias = arguments(args, kwargs, _NAMES)
     if live(weight):
         output = divide_gradient(func(x, weight), 2) if live(x) else func(x, weight)
         return output if bias is None or settings.bias == "drop" else output + bias
@@ -77,17 +78,13 @@ def linear(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def convolution(settings: Settings, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Convolve; the rule is that of `linear`."""
-    if len(args) > 1 and live(args[1]):
+    x, weight, bias = arguments(args, kwargs, _NAMES)
+    if live(weight):
         return run_without_rule(settings, func, args, kwargs)
-    if settings.bias == "absorb":
-        return func(*args, **kwargs)
-    if len(args) > _BIAS:
-        return run_with_bias(settings, func, args, kwargs, (*args[:_BIAS], None, *args[_BIAS + 1 :]))
-    options = dict(kwargs)
-    bias = options.pop("bias", None)
-    if bias is None:
-        return func(*args, **kwargs)
-    return run_with_bias(settings, func, (*args, bias), options, (*args, None))
+    rest, options = args[len(_NAMES) :], {name: kwargs[name] for name in kwargs if name not in _NAMES}
+    if bias is None or settings.bias == "absorb":
+        return func(x, weight, bias, *rest, **options)
+    return run_with_bias(settings, func, (x, weight, bias, *rest), options, (x, weight, None, *rest))
 
 
 def arguments(

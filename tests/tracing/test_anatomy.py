@@ -285,3 +285,55 @@ def test_a_decoder_that_reads_its_own_tokens_and_the_encoders_names_both() -> No
     keys = found.axes("decoder")[1].tokens
     assert keys[-len(IDS) :] == found.axes("encoder")[0].tokens
     assert len(keys) == len(IDS) + 1
+
+
+def mamba() -> Any:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
+    return hf.MambaForCausalLM(hf.MambaConfig(**sizes))
+
+
+def mamba2() -> Any:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
+    sizes |= {"num_heads": 4, "head_dim": 16, "n_groups": 1}
+    return hf.Mamba2ForCausalLM(hf.Mamba2Config(**sizes))
+
+
+@pytest.mark.parametrize("make", [mamba, mamba2])
+def test_a_text_is_traced_by_a_model_that_never_attends(make: Callable[[], Any]) -> None:
+    kind = "state space"
+    model = tiny.build(make)
+    traces = aw.trace(model, None, input_ids=[IDS, IDS[::-1]])
+    for trace, ids in zip(traces, (IDS, IDS[::-1]), strict=True):
+        with torch.no_grad():
+            expected = model(torch.tensor([ids])).logits[0]
+        torch.testing.assert_close(trace.logits, expected, atol=1e-5, rtol=1e-4)
+        assert trace.predictions(1)[0].id == int(expected[-1].argmax())
+        assert repr(trace.anatomy) == f"self: 2 blocks: 0 to 1 {kind}"
+        assert trace.no_attention == f"{type(model).__name__} mixes tokens by {kind}"
+    leaf = model.get_input_embeddings()(torch.tensor([IDS])).detach().requires_grad_()
+    target = traces[0].predictions(1)[0].id
+    model(inputs_embeds=leaf).logits[0, -1, target].backward()
+    assert leaf.grad is not None
+    expected_product = (leaf * leaf.grad).sum(-1)[0].detach().numpy()
+    np.testing.assert_allclose(aw.input_x_gradient(traces[0]).values, expected_product, atol=1e-5)
+    assert aw.occlusion(traces[0], baseline="zero").shape == (len(IDS),)
+    with pytest.raises(UnsupportedModelError, match=f"there is none: .* mixes tokens by {kind}"):
+        aw.attention(traces[0])
+    assert not aw.methods(traces[0])["saliency"].refusal(traces[0])
+
+
+def test_a_model_that_attends_in_its_own_way_is_still_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="cannot be traced"):
+        aw.trace(tiny.build(lambda: hf.FunnelForMaskedLM(funnel())), None, input_ids=IDS)
+
+
+def funnel() -> Any:
+    return hf.FunnelConfig(
+        vocab_size=120, block_sizes=[1, 1], d_model=32, n_head=4, d_head=8, d_inner=48, num_decoder_layers=1
+    )
+
+
+def test_a_convolution_called_by_keyword_has_its_rule() -> None:
+    # The state space layers of transformers call their convolution so.
+    with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp"):
+        aw.lrp(aw.trace(tiny.build(mamba), None, input_ids=IDS))

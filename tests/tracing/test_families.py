@@ -195,16 +195,6 @@ def test_sinks_are_never_ignored() -> None:
     assert float(rows[0, 0]) < 0.99, "a sink takes part of every row"
 
 
-def test_a_model_without_attention_is_refused_by_name() -> None:
-    import transformers as hf
-
-    model = hf.MambaForCausalLM(
-        hf.MambaConfig(vocab_size=tiny.VOCAB, hidden_size=16, num_hidden_layers=1, state_size=4)
-    ).eval()
-    with pytest.raises(ValueError, match=r"MambaForCausalLM cannot be traced.*from_attentions"):
-        trace(model, None, IDS)
-
-
 def test_windowed_attention_is_refused_by_name() -> None:
     import transformers as hf
 

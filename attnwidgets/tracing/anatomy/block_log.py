@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, Block, Mixer
+from attnwidgets.tracing.anatomy.blocks import ATTENTION, DIFFERENTIAL, UNKNOWN, Block, Mixer
 from attnwidgets.tracing.anatomy.mixers import attends, unrecorded_mixers
 
 if TYPE_CHECKING:
@@ -102,78 +102,90 @@ class BlockLog:
             paths.
         """
         recorded = {call.name for call in calls}
-        where = {index: stack for stack, indices in stacks.items() for index in indices}
+        stack_of = {index: stack for stack, indices in stacks.items() for index in indices}
         blocks: dict[str, tuple[Block, ...]] = {}
-        lists: set[str] = set()
+        attending: set[str] = set()
         for stack, indices in stacks.items():
-            runs = self._runs_of(indices)
-            lists.update(run.path for run in runs)
+            runs = self._runs_around(indices)
+            attending.update(run.path for run in runs)
+            blocks[stack] = tuple(
+                self._recorded(block, run, stack, calls, stack_of)
+                for block, run in zip(_numbered(runs), runs, strict=True)
+            )
+            if stack == "cross":
+                blocks[stack] = tuple(block for block in blocks[stack] if block.is_recorded)
+            else:
+                blocks[stack] = tuple(
+                    self._with_others(block, run, recorded)
+                    for block, run in zip(blocks[stack], runs, strict=True)
+                )
             if not runs:
                 blocks[stack] = tuple(
                     Block(number, "", (self._mixer(calls[index], stack),))
                     for number, index in enumerate(indices)
                 )
-                continue
-            own = set(indices)
-            found = [
-                replace(
-                    block,
-                    mixers=tuple(
-                        self._mixer(calls[index], where[index]) for index in run.calls if index in where
-                    ),
-                    is_recorded=bool(own.intersection(run.calls)),
-                )
-                for block, run in zip(_numbered(runs), runs, strict=True)
-            ]
-            if stack == "cross":
-                blocks[stack] = tuple(
-                    replace(block, mixers=tuple(mixer for mixer in block.mixers if mixer.stack == stack))
-                    for block in found
-                    if block.is_recorded
-                )
-            else:
-                blocks[stack] = tuple(
-                    self._whole(block, run, recorded) for block, run in zip(found, runs, strict=True)
-                )
-        return blocks | self._unrecorded(lists, recorded)
+        others = self._other_lists(attending, recorded)
+        return blocks | {path: rest for path, rest in others.items() if ATTENTION in _kinds(rest)}
 
-    def _runs_of(self, indices: Sequence[int]) -> list[Run]:
+    def without_attention(self) -> tuple[Block, ...]:
+        """Return the blocks of the one list that mixes tokens, if no block of the model attends; else ()."""
+        lists = self._other_lists(set(), set()).values()
+        mixing = [blocks for blocks in lists if _kinds(blocks) - {UNKNOWN}]
+        attends = any(ATTENTION in _kinds(blocks) for blocks in lists)
+        return mixing[0] if len(mixing) == 1 and not attends else ()
+
+    def _runs_around(self, indices: Sequence[int]) -> list[Run]:
         """Return the runs of the elements of the lists in which calls of a stack were made; [] if in none."""
-        own = set(indices)
+        of_stack = set(indices)
         # The block of a call is the outermost element around it that holds no other call of its stack.
-        alone = [
-            next((run for run in self._around[index] if len(own.intersection(run.calls)) == 1), None)
+        around = [
+            next((run for run in self._around[index] if len(of_stack.intersection(run.calls)) == 1), None)
             for index in indices
         ]
-        lists = {(run.path, run.depth) for run in alone if run is not None}
-        return [] if None in alone else [run for run in self._runs if (run.path, run.depth) in lists]
+        lists = {(run.path, run.depth) for run in around if run is not None}
+        return [] if None in around else [run for run in self._runs if (run.path, run.depth) in lists]
 
-    def _whole(self, block: Block, run: Run, recorded: set[str]) -> Block:
+    def _recorded(
+        self, block: Block, run: Run, stack: str, calls: Sequence[Call], stack_of: Mapping[int, str]
+    ) -> Block:
+        """Return a block of a stack with the attention that was recorded in it; of "cross", that alone."""
+        shown = [index for index in run.calls if index in stack_of]
+        if stack == "cross":
+            shown = [index for index in shown if stack_of[index] == stack]
+        return replace(
+            block,
+            mixers=tuple(self._mixer(calls[index], stack_of[index]) for index in shown),
+            is_recorded=any(stack_of[index] == stack for index in shown),
+        )
+
+    def _with_others(self, block: Block, run: Run, recorded: set[str]) -> Block:
         """Return a block with what mixes tokens in it unrecorded."""
         others = unrecorded_mixers(run.module, block.path, recorded, self._ran)
         return replace(block, mixers=(*block.mixers, *others))
 
-    def _unrecorded(self, known: set[str], recorded: set[str]) -> dict[str, tuple[Block, ...]]:
-        """Return the blocks of other lists that ran and attend, by the lists' paths."""
+    def _other_lists(self, attending: set[str], recorded: set[str]) -> dict[str, tuple[Block, ...]]:
+        """Return the blocks of the outermost lists that ran and in which no stack attends, by path."""
         lists: dict[str, list[Run]] = {}
         for run in self._runs:
-            if run.depth == 0 and run.path not in known:
+            if run.depth == 0 and run.path not in attending:
                 lists.setdefault(run.path, []).append(run)
-        found = {}
-        for path, runs in lists.items():
-            blocks = [
-                self._whole(replace(block, is_recorded=False), run, recorded)
+        return {
+            path: tuple(
+                self._with_others(replace(block, is_recorded=False), run, recorded)
                 for block, run in zip(_numbered(runs), runs, strict=True)
-            ]
-            if any(mixer.kind == ATTENTION for block in blocks for mixer in block.mixers):
-                found[path] = tuple(blocks)
-        return found
+            )
+            for path, runs in lists.items()
+        }
 
     def _mixer(self, call: Call, stack: str) -> Mixer:
         module = self._named.get(call.name)
         weights = [] if module is None else [name for name, _ in module.named_parameters(recurse=False)]
         kind = DIFFERENTIAL if any(name.startswith("lambda_q") for name in weights) else ATTENTION
         return Mixer(kind, call.name, stack, call.query.shape[1], call.key.shape[1])
+
+
+def _kinds(blocks: Sequence[Block]) -> set[str]:
+    return {mixer.kind for block in blocks for mixer in block.mixers}
 
 
 def _numbered(runs: Sequence[Run]) -> list[Block]:

@@ -14,6 +14,7 @@ ATTENTION = "attention"
 DIFFERENTIAL = "differential attention"
 """The kind of a block that subtracts the maps of half its heads from those of the others."""
 
+UNKNOWN = "unknown"
 NO_MIXING = "no mixing"
 """The kind of a block that works on every token alone: a feed-forward network, experts."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from attnwidgets.tracing.anatomy.block_names import is_attention
-from attnwidgets.tracing.anatomy.blocks import ATTENTION, Mixer
+from attnwidgets.tracing.anatomy.blocks import ATTENTION, UNKNOWN, Mixer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -18,7 +18,7 @@ _KINDS = (
     ("gated delta rule", re.compile(r"delta")),
     ("state space", re.compile(r"mamba|statespace|falconh1mixer|bambamixer")),
     ("linear attention", re.compile(r"lightning|linear_?attn|linear_?attention|retention")),
-    ("recurrence", re.compile(r"recurrent|rglru|rg_lru|[ms]lstm|rwkv\w*attention|rwkv\w*timemix")),
+    ("recurrence", re.compile(r"recurrent|rglru|rg_lru|[msx]lstm|rwkv\w*attention|rwkv\w*timemix")),
     ("convolution", re.compile(r"short_?conv|convolution")),
     ("Fourier transform", re.compile(r"fourier")),
     ("pooling", re.compile(r"pooling$")),
@@ -57,7 +57,7 @@ def unrecorded_mixers(
     if mixers or any(name == path or name.startswith(f"{path}.") for name in recorded):
         return mixers
     kinds = [type(part).__name__.lower() for part in block.modules()]
-    return () if any(map(_WORKS_ALONE.search, kinds)) else (Mixer("unknown", path),)
+    return () if any(map(_WORKS_ALONE.search, kinds)) else (Mixer(UNKNOWN, path),)
 
 
 def _mixers(

@@ -92,11 +92,11 @@ def gradients(score: Tensor, at: Sequence[Tensor], *, again: bool = False) -> li
     """
     if not score.requires_grad:
         return [torch.zeros_like(tensor) for tensor in at]
-    return list(
-        torch.autograd.grad(
-            score.sum(), list(at), retain_graph=again, allow_unused=True, materialize_grads=True
-        )
-    )
+    # What a block is given beside its states may be a constant.
+    within = [tensor for tensor in at if tensor.requires_grad]
+    options: dict[str, Any] = {"retain_graph": again, "allow_unused": True, "materialize_grads": True}
+    by_tensor = iter(torch.autograd.grad(score.sum(), within, **options))
+    return [next(by_tensor) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in at]
 
 
 @dataclass(frozen=True)

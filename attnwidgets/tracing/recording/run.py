@@ -195,8 +195,9 @@ def trace(
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
             model or the free memory (names the memory needed and the memory free).
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
-            works). A picture is traced all the same, without attention (`trace.no_attention` says why):
-            `aw.vision.grad_cam` and gradients explain convolutional models and those that attend in windows.
+            works). A picture is traced all the same, without attention (`trace.no_attention` says why), and
+            so is a text by a model that never attends (Mamba, RWKV): gradients, removal and, for pictures,
+            `aw.vision.grad_cam` explain them.
         TypeError: For an unknown keyword (names the nearest), arguments out of order, a `model` that holds no
             torch module, or one of TransformerLens that computes by itself (names its cache).
 
@@ -473,8 +474,12 @@ def _run(
                     recorded = record(twin, inputs)
                 traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
             except UnsupportedModelError as error:
-                # Of a picture, its prediction can be explained without attention.
-                traces.append(trace_without_attention(twin, given, tokenizer, part[0], inputs, budget, error))
+                # A prediction can be explained without attention.
+                for sample in part:
+                    alone = inputs if len(part) == 1 else collate(twin, reader, [sample])
+                    traces.append(
+                        trace_without_attention(twin, given, tokenizer, sample, alone, budget, error)
+                    )
     return traces
 
 

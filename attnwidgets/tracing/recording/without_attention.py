@@ -1,7 +1,8 @@
-"""A trace of a picture by a model without attention from every place to every place.
+"""A trace by a model without attention from every place to every place.
 
-Convolutional models have none, Swin attends in windows, SegFormer's layers differ in size. Picture, target
-and prediction are kept all the same, and the places of the last feature map are the tokens.
+Of pictures: convolutional models have none, Swin attends in windows, SegFormer's layers differ in size.
+Picture, target and prediction are kept all the same, and the places of the last feature map are the tokens.
+Of texts: state space and recurrent models have none; gradients and removal need none.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of
+from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
@@ -21,7 +23,7 @@ from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import forward_parameters
+from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -70,7 +72,7 @@ def trace_without_attention(
     memory: int,
     refusal: UnsupportedModelError,
 ) -> Trace:
-    """Return the trace of a picture without attention.
+    """Return the trace of a picture, or of a text by a model that never attends, without attention.
 
     Args:
         model: The borrowed model.
@@ -79,13 +81,15 @@ def trace_without_attention(
         sample: What was given to read.
         inputs: The model's inputs.
         memory: Byte budget of the trace.
-        refusal: Why attention was not recorded. It is raised if something else is read than one picture, if
-            interventions are in force, which act on attention.
+        refusal: Why attention was not recorded. It is raised if something else is read, if a model of texts
+            attends all the same, or if interventions are in force, which act on attention.
 
     Raises:
         UnsupportedModelError: If the model has no feature map of the picture either.
     """
     size = size_of(inputs)
+    if size is None and sample.text is not None and not said_of(given_model):
+        return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
     config: Any = getattr(model, "config", None)
@@ -123,6 +127,49 @@ def trace_without_attention(
         trace.answer = answer_of(model, trace.logits, reader, None, generates=False)
         trace.predicted = predict(trace.answer, trace.logits, reader, None)
     return trace
+
+
+def _of_text(
+    model: nn.Module,
+    given_model: Any,
+    tokenizer: Any,
+    sample: Sample,
+    inputs: dict[str, Any],
+    memory: int,
+    refusal: UnsupportedModelError,
+) -> Trace:
+    """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
+    log = BlockLog(model)
+    options: dict[str, Any] = {"return_dict": True}
+    if "use_cache" in forward_parameters(model):
+        options["use_cache"] = False
+    with log.watching():
+        outputs = model(**inputs, **options)
+    blocks = log.without_attention()
+    if sample.text is None or not blocks or sample.others or sample.decoder_ids:
+        raise refusal
+    axis, reader = sample.text.axis(sample.rule), text_tokenizer(tokenizer)
+    kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
+    config: Any = getattr(model, "config", None)
+    every = logits_in(outputs)
+    logits = None if every is None else every[0].detach().to("cpu", copy=True)
+    ids = torch.tensor(sample.ids)
+    answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
+    return Trace(
+        {"self": Stack((), axis, axis, blocks)},
+        model=given_model,
+        tokenizer=tokenizer,
+        model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
+        input_ids=ids,
+        logits=logits,
+        inputs=inputs,
+        warning=sample.warning,
+        memory=memory,
+        answer=answer,
+        predicted=predict(answer, logits, reader, ids),
+        state=state_of(unwrap(given_model)),
+        no_attention=f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}",
+    )
 
 
 def _reason(refusal: UnsupportedModelError) -> str:
