@@ -40,8 +40,8 @@ GPT = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
 # Why architectures fail; written by hand, unlike the figures.
 REASONS = {
     "XLNet": "its blocks read [token, batch, width], which are not recognised as hidden states",
-    "Mamba": "has no attention: it cannot be traced",
-    "RWKV": "has no attention: it cannot be traced",
+    "Mamba": "has no attention; gradients and removal serve it",
+    "RWKV": "has no attention; gradients and removal serve it",
 }
 
 

@@ -74,6 +74,7 @@ def propagate(
     rule: Rule,
     bias: Bias = "absorb",
     place: Place = "embedding",
+    entry: str = "",
     plane: str = "",
     heads: bool = False,
     hook_points: Sequence[HookPoint] = (),
@@ -90,6 +91,7 @@ def propagate(
         rule: See `Settings`.
         bias: See `Settings`.
         place: See `differentiable`.
+        entry: The stack that is explained; see `differentiable`.
         plane: The input whose numbers are not vectors of tokens but pixels, or bins of a spectrogram.
         heads: Whether the relevance of the heads' outputs is kept.
         hook_points: Hook points in the model where states and gradients are kept whole.
@@ -104,7 +106,7 @@ def propagate(
     """
     passing: dict[str, Tensor] = {}
     with (
-        differentiable(trace, purpose, place=place, precision=precision) as run,
+        differentiable(trace, purpose, place=place, precision=precision, entry=entry) as run,
         single_activations(run.model),
         ExitStack() as stack,
     ):

@@ -139,9 +139,11 @@ def _slopes(case: RemovalCase) -> Float:
             given, target
         )
     where = frozenset((name, layer) for name, modules in sites(trace).items() for layer in modules)
-    with differentiable(trace, _PURPOSE) as run, Held(trace, _PURPOSE, "attention held", where):
+    stack = embedding_stack(trace, case.removal.stack)
+    held = Held(trace, _PURPOSE, "attention held", where)
+    with differentiable(trace, _PURPOSE, entry=stack) as run, held:
         graph = run(hidden_states=target.hidden_states)
-        leaf = leaf_of(graph, embedding_stack(trace, case.removal.stack), _PURPOSE, trace)
+        leaf = leaf_of(graph, stack, _PURPOSE, trace)
         slope = gradients(target.score(graph.outputs), [leaf])[0]
         tokens = (slope * leaf.detach())[0].double().sum(-1).abs().cpu().numpy()
     return case.removal.unit.membership(len(tokens)) @ tokens

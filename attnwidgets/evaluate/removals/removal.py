@@ -258,7 +258,7 @@ class Removal:
             from attnwidgets.explanations.attribution.embedding_gradients import leaf_of
             from attnwidgets.tracing.gradients.differentiable import differentiable
 
-            with differentiable(trace, _PURPOSE) as run, no_grad():
+            with differentiable(trace, _PURPOSE, entry=stack) as run, no_grad():
                 given = leaf_of(run(), stack, _PURPOSE).detach()
                 start, _ = baseline_embeddings(trace, run.model, given[0], self.operator, _PURPOSE)
 

@@ -104,7 +104,10 @@ def deeplift(
     from attnwidgets.tracing.pass_memory import room_for_pass
 
     rows, sums = [], []
-    with differentiable(trace, "deeplift") as run, room_for_pass(run.model, trace, "deeplift", 2):
+    with (
+        differentiable(trace, "deeplift", entry=stack) as run,
+        room_for_pass(run.model, trace, "deeplift", 2),
+    ):
         with no_grad():
             own = leaf_of(run(hidden_states=targets.hidden_states), stack, "deeplift", trace).detach()
         start, baseline = baseline_embeddings(trace, run.model, own[0], baseline, "deeplift")

@@ -185,7 +185,7 @@ def embedding_gradients(
     """
     from attnwidgets.tracing.gradients.differentiable import differentiable
 
-    with differentiable(trace, method) as run:
+    with differentiable(trace, method, entry=stack) as run:
         yield EmbeddingGradients(run, targets, stack)
 
 

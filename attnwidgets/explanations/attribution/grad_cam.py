@@ -6,7 +6,8 @@ et al. 2018, Grad-CAM++; for attention, the baseline of Chefer et al. 2021.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -81,7 +82,7 @@ PICTURE = Need("picture", "a model that reads a picture by patches", _reads_a_pi
 def grad_cam(
     trace: Trace,
     target: Any = None,
-    layer: int | str = -1,
+    layer: int | str | None = None,
     variant: Variant = "gradcam",
     *,
     foil: Any = None,
@@ -102,10 +103,11 @@ def grad_cam(
     Args:
         trace: {trace} Its model may be convolutional, or attend in windows.
         target: {target}
-        layer: A number, or a module's path. In a transformer, layer l is the first norm of block l: after the
-            last block's attention, patches have no gradient if the head reads the class token alone. In a
-            convolutional model, the layers are the last maps of each size, so that -1 is the map before
-            pooling.
+        layer: A number, or a module's path; by default the last layer that the target depends on (LLaVA reads
+            its vision tower before the last block). In a transformer, layer l is the first norm of block l:
+            after the last block's attention, patches have no gradient if the head reads the class token
+            alone. In a convolutional model, the layers are the last maps of each size, so that -1 is the map
+            before pooling.
         variant: One of the above.
         foil: {foil}
 
@@ -139,9 +141,10 @@ def grad_cam(
     unit = axis.units["patch"]
     notes = list(targets.notes)
     if variant == "attention":
-        values, name = _of_attention(trace, targets, layer, stack, unit)
+        values, name = _of_attention(trace, targets, -1 if layer is None else layer, stack, unit)
     else:
-        maps, gradient, name = _at_layer(trace, targets, layer, stack, unit)
+        at_layer = _at_last_layer if layer is None else partial(_at_layer, layer=layer)
+        maps, gradient, name = at_layer(trace, targets, stack=stack, unit=unit)
         values = weighted(maps, gradient, variant)
         axis = _axis_of(axis, unit, (values.shape[0], values.shape[1]))
         unit = axis.units["patch"]
@@ -169,6 +172,10 @@ def grad_cam(
     return Attributions(whole, axis=axis, unit="patch", **targets.names(), **common)
 
 
+class _NoGradientError(ValueError):
+    """Raised if a target does not depend on a layer."""
+
+
 def weighted(maps: Float, gradient: Float, variant: str) -> Float:
     """Return a class activation map [row, column], before it is clipped and scaled.
 
@@ -192,7 +199,7 @@ def weighted(maps: Float, gradient: Float, variant: str) -> Float:
 
 
 def _at_layer(
-    trace: Trace, targets: TargetSet, layer: int | str, stack: str, unit: Unit
+    trace: Trace, targets: TargetSet, *, layer: int | str, stack: str, unit: Unit
 ) -> tuple[Float, Float, str]:
     """Return a layer's maps and the target's gradient by them [channel, row, column], and its module."""
     from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
@@ -224,6 +231,14 @@ def _at_layer(
         )
     maps, slopes = (each[0].double().cpu().numpy() for each in both if each is not None)
     return maps, slopes, name
+
+
+def _at_last_layer(trace: Trace, targets: TargetSet, *, stack: str, unit: Unit) -> tuple[Float, Float, str]:
+    """Return what `_at_layer` does of the last layer that the target depends on."""
+    for back in range(1, max(1, trace.n_layers(stack)) + 1):
+        with suppress(_NoGradientError):
+            return _at_layer(trace, targets, layer=-back, stack=stack, unit=unit)
+    return _at_layer(trace, targets, layer=-1, stack=stack, unit=unit)  # says why there is none
 
 
 def _keeper(kept: list[tuple[str, Tensor]], name: str) -> Any:
@@ -294,7 +309,7 @@ def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
     if not bool(gradient.isfinite().all()):
         raise ValueError(f"grad_cam: the gradient at {name!r} is NaN or infinite.")
     if not bool(gradient.any()):
-        raise ValueError(
+        raise _NoGradientError(
             f"grad_cam: the target's gradient at {name!r} is zero everywhere: it does not depend on "
             f"this layer's "
             "output, or only through another call of it."

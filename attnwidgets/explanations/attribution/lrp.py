@@ -162,6 +162,7 @@ def lrp(
         rule=rule,
         bias=bias,
         place=at,
+        entry=stack,
         plane=plane.name if plane else "",
         heads=of == "heads",
         hidden_states=targets.hidden_states,

@@ -95,6 +95,7 @@ def neuron_relevance(
         "neuron_relevance",
         rule=rule,
         bias=bias,
+        entry=stack,
         hook_points=[hook_point],
         hidden_states=targets.hidden_states,
         precision=precision,

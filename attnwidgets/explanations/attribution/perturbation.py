@@ -88,7 +88,7 @@ def perturbation_attributions(
     from attnwidgets.tracing.gradients.gradient_checks import diagnosis
     from attnwidgets.tracing.pass_memory import together
 
-    with differentiable(trace, method, back=False) as run:
+    with differentiable(trace, method, back=False, entry=stack) as run:
         graph = run(hidden_states=targets.hidden_states)
         embeddings = leaf_of(graph, stack, method, trace).detach()
         for score in targets.scores(graph.outputs):

@@ -108,6 +108,7 @@ class Runner:
     place: Place
     purpose: str
     wide: Mapping[str, Tensor]
+    entry: str = ""
 
     def __call__(
         self,
@@ -196,12 +197,12 @@ class Runner:
             exits.enter_context(implementation(self.model, "eager"))
 
     def _is_all(self, stack: str, ids: Tensor) -> bool:
-        """Return whether a stack reads the embeddings of its ids, and nothing else.
+        """Return whether the embeddings of a stack's ids are what it reads, or gradients end there anyway.
 
         Pictures and sounds are put in the place of some, soft prompts before them: what a stack reads is then
-        known at the entry of its first block.
+        known at the entry of its first block. Gradients of other stacks have to pass through there.
         """
-        if stack not in block_names(self.trace, self.model):
+        if stack != self.entry or stack not in block_names(self.trace, self.model):
             return True
         config: Any = getattr(self.model, "config", None)
         media = [
@@ -235,6 +236,7 @@ def differentiable(
     place: Place = "embedding",
     precision: Precision = "float32",
     back: bool = True,
+    entry: str = "",
 ) -> Iterator[Runner]:
     """Borrow a trace's model and yield a function that runs it on the trace's inputs with gradients.
 
@@ -247,6 +249,8 @@ def differentiable(
         place: Where gradients end; see `Place`.
         precision: Precision in which a half-precision model is run.
         back: Whether gradients are taken. Otherwise the model only runs, so its weights may be quantised.
+        entry: The stack that is explained: if it reads more than the embeddings of its tokens, gradients end
+            at what its first block reads.
 
     Raises:
         ValueError: If gradients are taken under `torch.inference_mode()` or with quantised weights.
@@ -269,4 +273,4 @@ def differentiable(
                 for name, parameter in model.named_parameters()
                 if is_half(parameter)
             }
-        yield Runner(model, trace, place, purpose, wide)
+        yield Runner(model, trace, place, purpose, wide, entry)

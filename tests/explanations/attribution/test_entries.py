@@ -129,3 +129,12 @@ def test_the_inputs_of_a_module_are_measured_from_zero() -> None:
         assert found.values.tolist() == pytest.approx([1.0])
         assert "zero" in f"{found.note} {found.provenance}"
     assert aw.integrated_gradients(trace, target=0, baseline=[2.0]).values.tolist() == pytest.approx([0.0])
+
+
+def test_a_class_activation_map_is_of_the_last_layer_that_counts() -> None:
+    # LLaVA reads the last block but one of its vision tower.
+    trace = seen()
+    found = aw.vision.grad_cam(trace)
+    assert found.provenance["layer"] == aw.vision.grad_cam(trace, layer=-2).provenance["layer"]
+    with pytest.raises(ValueError, match="it does not depend on this layer's output"):
+        aw.vision.grad_cam(trace, layer=-1)
