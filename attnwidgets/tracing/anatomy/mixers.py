@@ -31,7 +31,7 @@ _WORKS_ALONE = re.compile(r"mlp|moe|experts|feed_?forward|ffn")
 
 
 def attends(module: nn.Module) -> bool:
-    """Return whether a module is named an attention and has weights, and is no wrapper of another that is."""
+    """Return whether a module is named an attention of softmax, and is no wrapper of another that is."""
     return _is_attention(module) and not any(
         _is_attention(part) for part in module.modules() if part is not module
     )
@@ -86,4 +86,4 @@ def _kind(module: nn.Module) -> str:
 
 
 def _is_attention(module: nn.Module) -> bool:
-    return is_attention(module) and next(module.parameters(), None) is not None
+    return is_attention(module) and not _kind(module) and next(module.parameters(), None) is not None

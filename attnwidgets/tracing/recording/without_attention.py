@@ -15,6 +15,7 @@ import torch
 from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.block_names import is_attention
+from attnwidgets.tracing.anatomy.mixers import attends
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
@@ -139,6 +140,9 @@ def _of_text(
     refusal: UnsupportedModelError,
 ) -> Trace:
     """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
+    config: Any = getattr(model, "config", None)
+    if not hasattr(config, "to_dict") or any(map(attends, model.modules())):
+        raise refusal
     log = BlockLog(model)
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
@@ -150,7 +154,6 @@ def _of_text(
         raise refusal
     axis, reader = sample.text.axis(sample.rule), text_tokenizer(tokenizer)
     kinds = dict.fromkeys(mixer.kind for block in blocks for mixer in block.mixers)
-    config: Any = getattr(model, "config", None)
     every = logits_in(outputs)
     logits = None if every is None else every[0].detach().to("cpu", copy=True)
     ids = torch.tensor(sample.ids)
