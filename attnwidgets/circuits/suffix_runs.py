@@ -179,7 +179,7 @@ class SuffixRuns:
         score = float(self._score(outputs).double()[0])
         logits = logits_in(outputs)
         trace = self._pair.sides[base]
-        if logits is None or not trace.predictions_title:
+        if logits is None or not trace.answer.is_distribution:
             return score, ()
         shares = probabilities(trace, logits[0])
         best = shares.topk(min(_NAMED, len(shares)))

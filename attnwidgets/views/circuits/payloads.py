@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ NAMED = 3
 
 
 def outcomes_of(predictions: Iterable[Prediction], most: int = NAMED) -> list[list[Any]]:
-    """Return the first outcomes, each with its probability."""
-    return [[one.label, one.probability] for one in list(predictions)[:most]]
+    """Return the first outcomes, each with its probability; numbers of a regression have none."""
+    return [[one.label, one.probability] for one in list(predictions)[:most] if isfinite(one.probability)]
 
 
 def patching_answer(patching: Patching) -> Answer:

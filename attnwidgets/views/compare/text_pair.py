@@ -72,9 +72,11 @@ class TextPair:
         """
         chips = [
             [[one.id, one.label, one.probability] for one in trace.predictions(CHIPS)]
+            if trace.answer.is_distribution
+            else []
             for trace in self.traces
         ]
-        titles = [trace.predictions_title for trace in self.traces]
+        titles = [trace.predictions_title if trace.answer.is_distribution else "" for trace in self.traces]
         told: dict[str, Any] = {"titles": titles, "chips": chips, "rows": [], "reason": "", "target": None}
         if not all(map(predict, self.traces)):
             return told | {"reason": "the model predicts nothing here" if not any(titles) else ""}
