@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import unicodedata
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from numpy.typing import NDArray
 
+_LEFT_TO_RIGHT = "\u200e"
 MAX_LABELS = 80  # longer axes get numbers instead of labels
 _EQUAL_CONTRAST = 0.179  # luminance on which black and white are read equally well
 FONTS = (
@@ -163,9 +165,17 @@ def label_axis(set_ticks: Any, labels: Sequence[str], **options: Any) -> None:
 
 
 def put(write: Any, *arguments: Any, **options: Any) -> Text:
-    """Write text without markup: a dollar sign does not start a formula."""
+    """Write text without markup: a dollar sign does not start a formula.
+
+    A line that has left-to-right letters runs from left to right, also where it begins with a word of another
+    direction.
+    """
     written: Text = write(*arguments, **options)
     written.set_parse_math(False)
+    words = written.get_text()
+    directions = set(map(unicodedata.bidirectional, words))
+    if "L" in directions and directions & {"R", "AL"}:
+        written.set_text(_LEFT_TO_RIGHT + words)
     return written
 
 

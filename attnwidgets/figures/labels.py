@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _HIDDEN = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF}
 _NO_CHARACTER = 0xFFFE  # it and the next, in every plane: an XML file may not hold them
+_MARKER = re.compile(r"\s*(<.*>|\[.*\])\s*")
 _PICTURES = {"\n": "↵", "\t": "→"}
 
 
@@ -18,6 +24,14 @@ def printable(text: str, limit: int = 24) -> str:
     """
     shown = "".join(_shown(character) for character in text[: limit * 2])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def is_right_to_left(labels: Iterable[str]) -> bool:
+    """Return whether most letters are written from right to left; names in brackets are no text."""
+    letters = [
+        letter for label in labels if not _MARKER.fullmatch(label) for letter in label if letter.isalpha()
+    ]
+    return 2 * sum(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in letters) > len(letters)
 
 
 def cells(text: str) -> int:

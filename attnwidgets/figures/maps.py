@@ -28,7 +28,7 @@ from attnwidgets.figures.drawing import (
     put,
     side_of,
 )
-from attnwidgets.figures.labels import cells, printable
+from attnwidgets.figures.labels import cells, is_right_to_left, printable
 from attnwidgets.figures.palettes import LEFT_OUT, SCALE
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def strip(
     fills: list[Any] = []
     lined: list[FancyBboxPatch] = []
     texts: list[tuple[float, float, str, Any, str]] = []
+    backwards = is_right_to_left(labels)
     y = 0.0
     for name, row in zip(names, values, strict=True):
         if name:
@@ -129,11 +130,14 @@ def strip(
             if x and x + width > columns:
                 x, y = 0.0, y + line
             colour = colours(norm(value)) if np.isfinite(value) else LEFT_OUT
-            box = FancyBboxPatch((x, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2")
+            left = columns - x - width if backwards else x
+            box = FancyBboxPatch(
+                (left, y - 0.62), width - 0.25, 1.24, boxstyle="round,pad=0,rounding_size=0.2"
+            )
             boxes.append(box)
             fills.append(colour)
             lined += [box] if number in hatched else []
-            texts.append((x + (width - 0.25) / 2, y, label, ink_on(colour), "center"))
+            texts.append((left + (width - 0.25) / 2, y, label, ink_on(colour), "center"))
             x += width
         y += line * 1.25
     cell = size * 0.602 / 72  # width of a column of the monospaced font, in inches

@@ -119,6 +119,12 @@ export function safeText(text: string): string {
     .replace(HIDDEN, (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+/** The direction in which most letters of some labels are written. */
+export function directionOf(labels: readonly string[]): "rtl" | "ltr" {
+  const count = (letters: RegExp): number => labels.join("").match(letters)?.length ?? 0;
+  return count(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu) * 2 > count(/\p{L}/gu) ? "rtl" : "ltr";
+}
+
 /** A label for an axis: safe, never invisible, and no longer than `most` characters. */
 export function shortLabel(label: string, most = 32): string {
   if (label === "") return "∅";

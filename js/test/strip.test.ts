@@ -12,28 +12,14 @@ import {
   place,
   type Rgb,
 } from "../src/colour.ts";
+import { directionOf } from "../src/dom.ts";
 import { printed } from "../src/numbers.ts";
 import { largestOf, meanReceived, peak, rowOf, step, topOfScale } from "../src/views/text/rowValues.ts";
 import { fillOf, gradient } from "../src/views/text/stripColour.ts";
-import { isRightToLeft, parts, spoken } from "../src/views/text/tokens.ts";
-import type { Axis } from "../src/wire/wire.ts";
+import { parts, spoken } from "../src/views/text/tokens.ts";
 
 function cells(rows: number[][]): { rows: number; cols: number; value(r: number, c: number): number } {
   return { rows: rows.length, cols: rows[0]?.length ?? 0, value: (r, c) => rows[r]?.[c] ?? Number.NaN };
-}
-
-function axis(labels: string[], special: number[] = labels.map(() => 0)): Axis {
-  return {
-    unit: "token",
-    labels,
-    spans: null,
-    special,
-    segment: labels.map(() => 0),
-    boundary: null,
-    grid: null,
-    cells: null,
-    times: null,
-  };
 }
 
 const THEMES = ["light", "dark"] as const;
@@ -199,8 +185,8 @@ test("the whitespace of a token is separated from its text", () => {
   assert.equal(spoken(" ".repeat(9)), "9 whitespace characters");
 });
 
-test("the direction of a text does not depend on its special tokens", () => {
-  assert.equal(isRightToLeft(axis(["[CLS]", "שלום", "עולם", "[SEP]"], [1, 0, 0, 1])), true);
-  assert.equal(isRightToLeft(axis(["[CLS]", "the", "word", "שלום", "[SEP]"], [1, 0, 0, 0, 1])), false);
-  assert.equal(isRightToLeft(axis([".", "!"])), false);
+test("the direction of a text is that of most of its letters", () => {
+  assert.equal(directionOf(["שלום", "עולם", "ok"]), "rtl");
+  assert.equal(directionOf(["the", "word", "שלום"]), "ltr");
+  assert.equal(directionOf([".", "!"]), "ltr");
 });

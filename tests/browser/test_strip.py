@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.tracing.text.units import Unit
 
 from .lab import switch
 from .settling import settle
@@ -84,6 +85,26 @@ def test_many_targets_have_a_tab_each_and_are_read_together(page_of):
     read = dict(re.findall(r"“(emotion \d)”\W*[≈→]\W*(?:“c”\W*[=≈]\s*)?([\d.]+)", said))
     expected = {f"emotion {i}": row[2] for i, row in enumerate(values)}
     assert {name: pytest.approx(float(value), abs=0.01) for name, value in read.items()} == expected
+
+
+def test_a_text_from_right_to_left_is_laid_out_and_walked_so(page_of):
+    words = ("<s>", "הסרט", "הזה", "היה", "נפלא", "</s>")
+    unit = Unit("word", words, tuple((i,) for i in range(6)), (True, *[False] * 4, True))
+    scores = aw.Attributions([[0, 4, 2, 1, 3, 0]], axis=aw.TokenAxis(words, {"word": unit}), unit="word")
+    page = page_of(aw.TokenStrip(scores))
+    tokens = page.locator(".aw-tok")
+    lefts = [token.bounding_box()["x"] for token in tokens.all()]
+    assert lefts == sorted(lefts, reverse=True)
+    tokens.nth(1).focus()
+    page.keyboard.press("ArrowLeft")  # the next word is to the left
+    assert page.evaluate("document.activeElement.textContent") == "הזה"
+    # A marker keeps its own order: "<" is left of "s".
+    inside = """(token, i) => {
+      const range = document.createRange();
+      range.setStart(token.firstChild, i); range.setEnd(token.firstChild, i + 1);
+      return range.getBoundingClientRect().left;
+    }"""
+    assert tokens.nth(5).evaluate(inside, 0) < tokens.nth(5).evaluate(inside, 2)
 
 
 def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):

@@ -12,6 +12,9 @@ import pytest
 from PIL import Image
 
 import attnwidgets as aw
+from attnwidgets.figures.maps import strip
+from attnwidgets.figures.parts.text import Text
+from attnwidgets.figures.sheet import Sheet
 from attnwidgets.figures.theme import LIGHT, THEMES
 from tests.views.every import every_view, make
 
@@ -172,6 +175,23 @@ def test_an_explorer_is_its_predictions_its_text_and_its_map(tmp_path):
     assert "“wonderful” reads" in shown
     view.selection.interventions = [{"kind": "ablate", "layer": 0, "head": 0}]
     assert any("→" in text for text in texts(view.save(tmp_path / "b.svg")))
+
+
+def test_a_text_from_right_to_left_is_drawn_so():
+    words = ["[CLS]", "הסרט", "הזה", "היה", "נפלא", "[SEP]"]
+    colours, norm = mpl.colormaps["Blues"], mpl.colors.Normalize(0, 1)
+    figures = [
+        Sheet("“נפלא” reads", [Text(np.ones((1, 6)), words, colours, norm)]).figure(),
+        strip(np.ones((1, 6)), words),
+    ]
+    for figure in figures:
+        places = {}
+        for text in figure.findobj(mpl.text.Text):
+            places.setdefault(text.get_text(), text.get_position()[0])
+        across = [places[word] for word in words]
+        assert across == sorted(across, reverse=True)
+    # A sentence about a word runs as the sentence does.
+    assert any(text.get_text().startswith("\u200e“נפלא”") for text in figures[0].findobj(mpl.text.Text))
 
 
 def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import FancyBboxPatch
 
 from attnwidgets.figures.drawing import ink_on
-from attnwidgets.figures.labels import printable
+from attnwidgets.figures.labels import is_right_to_left, printable
 from attnwidgets.figures.parts.placing import flowed
 from attnwidgets.figures.sheet import READING, SMALL, fitting, width_of
 
@@ -120,5 +120,9 @@ class Text:
         ]
         wide = [width_of(label, READING) + 0.06 for label in labels]
         places, lines = flowed(wide, width, gap=0.03)
-        spots = zip(places, wide, labels, strict=True)
-        return [(line, x, across, label) for (line, x), across, label in spots], max(1, lines)
+        spots = [
+            (line, x, across, label) for (line, x), across, label in zip(places, wide, labels, strict=True)
+        ]
+        if is_right_to_left(self.labels):
+            spots = [(line, width - x - across, across, label) for line, x, across, label in spots]
+        return spots, max(1, lines)

@@ -2,6 +2,7 @@
 import { heatMap, rampCss } from "../../colour.ts";
 import {
   assign,
+  directionOf,
   h,
   iconButton,
   type KeyHandlers,
@@ -37,7 +38,7 @@ import {
 import { createLensPanel } from "./lens/panel.ts";
 import { foldedWords, rowsShown, withRow } from "./lens/rows.ts";
 import { createTable } from "./lens/table.ts";
-import { chance, decimal, directionOf, inQuotes, word } from "./words.ts";
+import { chance, decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "plain" | "fitted";
 
@@ -196,7 +197,7 @@ export const renderLensView = view((ctx, root, signal) => {
       writtenFor = l.tokens;
       tokens = l.tokens.map((label, i) => h("span.lens-token", { "data-i": String(i) }, h("bdi", word(label))));
       setChildren(text, ...tokens);
-      text.dir = text.style.direction = directionOf(l.tokens);
+      text.dir = directionOf(l.tokens);
     }
     setChildren(
       chips,

@@ -20,10 +20,3 @@ export function decimal(value: number, digits = 2, plus = false): string {
 
 /** A probability of four digits; what is smaller than the last of them has a bound only. */
 export const chance = (p: number): string => (p > 0 && p < 0.0001 ? "< 0.0001" : p.toFixed(4));
-
-/** The direction in which most letters of some tokens are written. */
-export function directionOf(labels: readonly string[]): "rtl" | "ltr" {
-  const letters = labels.join("");
-  const right = letters.match(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu)?.length ?? 0;
-  return right * 2 > (letters.match(/\p{L}/gu)?.length ?? 0) ? "rtl" : "ltr";
-}

@@ -3,7 +3,7 @@
  */
 
 import type { Theme } from "../../colour.ts";
-import { h, iconButton, on, setChildren, setFlag, setStyles } from "../../dom.ts";
+import { directionOf, h, iconButton, on, setChildren, setFlag, setStyles } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { bytesOf, shortsOf } from "../../wire/buffers.ts";
@@ -85,14 +85,13 @@ function line(example: Example, theme: Theme): HTMLElement {
       const gap = apart && first + i > 0 && !continues(tokens[first + i] as string);
       return gap ? [" ", span] : [span];
     });
-  const rtl = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u.test(tokens.join(""));
   const contextText = from(0, tokens.length)
     .map((part) => (typeof part === "string" ? part : part.textContent))
     .join("");
   spans[at]?.classList.add("aw-own");
   return h(
     "li.context",
-    { title: `${contextText}\ntext ${text}, token ${place}`, dir: rtl ? "rtl" : "ltr" },
+    { title: `${contextText}\ntext ${text}, token ${place}`, dir: directionOf(tokens) },
     h("span.value", printed(activation, false)),
     h("span.before", h("span", ...from(0, at), apart ? " " : "")),
     spans[at] ?? "",

@@ -1,6 +1,6 @@
 /** The text of an axis as selectable spans: gaps, visible whitespace, special tokens, pairs and generated text. */
 
-import { h, safeText } from "../../dom.ts";
+import { directionOf, h, safeText } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
 import { carriesSpaces, continues } from "./rowValues.ts";
 import { CHUNK, type Chunk } from "./underlay.ts";
@@ -18,17 +18,6 @@ export interface TokenList {
   rtl: boolean;
   /** Whether the strip needs gaps between elements, because labels do not carry their spaces. */
   spaced: boolean;
-}
-
-/** "rtl" when most letters outside special tokens belong to right-to-left scripts. */
-export function isRightToLeft(axis: Axis): boolean {
-  let [right, left] = [0, 0];
-  axis.labels.forEach((label, i) => {
-    if (axis.special[i]) return;
-    right += label.match(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/gu)?.length ?? 0;
-    left += label.match(/\p{L}/gu)?.length ?? 0;
-  });
-  return right * 2 > left;
 }
 
 /** A label split into text and runs of whitespace to be made visible. */
@@ -70,13 +59,13 @@ export function buildTokens(
   marks: ReadonlySet<number>,
   breaks: ReadonlySet<number>,
 ): TokenList {
-  const rtl = isRightToLeft(axis);
+  const dir = directionOf(axis.labels.filter((_, i) => !axis.special[i]));
   const spaced = !carriesSpaces(axis.labels);
   const list = h("div.tokens", {
     role: "listbox",
     "aria-label": name,
     "aria-orientation": "horizontal",
-    dir: rtl ? "rtl" : "ltr",
+    dir,
   });
   // Patches in another order than that of the picture, and a picture inside a text, are read as a text is.
   const grid = axis.cells ? null : axis.grid;
@@ -107,7 +96,7 @@ export function buildTokens(
     spans.push(span);
     (chunks[chunks.length - 1] as Chunk).spans.push(span);
   });
-  return { list, spans, chunks, rtl, spaced };
+  return { list, spans, chunks, rtl: dir === "rtl", spaced };
 }
 
 /** The gap between an element and the one before it. */

@@ -1,7 +1,7 @@
 /** Both texts, token under token, with those in which they differ marked; beside them the target in each run. */
 import type { ViewContext } from "../../../context.ts";
-import { assign, createWatch, h, on, setChildren, setText } from "../../../dom.ts";
-import { decimal, directionOf, word } from "../words.ts";
+import { assign, createWatch, directionOf, h, on, setChildren, setText } from "../../../dom.ts";
+import { decimal, word } from "../words.ts";
 import type { Outcome, Patching } from "./patching.ts";
 
 export interface Texts {
@@ -33,8 +33,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
 
   const build = (patching: Patching): void => {
     const texts = [patching.cleanTokens, patching.corruptTokens];
-    // The reset takes the attribute's effect away.
-    rows.dir = rows.style.direction = directionOf(texts.flat());
+    rows.dir = directionOf(texts.flat());
     rows.style.setProperty("--aw-columns", String(patching.cleanTokens.length));
     spans = texts.map((tokens, row) =>
       tokens.map((label, i) => {
