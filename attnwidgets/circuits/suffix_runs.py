@@ -33,7 +33,7 @@ from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache_names import cache_parameter
-from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
 from attnwidgets.tracing.top_logits import label_of, probabilities
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -375,8 +375,8 @@ class SuffixRuns:
             options[name] = cache_copies(self._cache, copies)
         if self._targets.hidden_states:
             options["output_hidden_states"] = True
-        if self._only_last and "logits_to_keep" in takes:
-            options["logits_to_keep"] = 1
+        if self._only_last:
+            options |= only_last_logits(self._model)
         return trace.call(self._twin, inputs, options, self._wide)
 
     def _cut(self, name: str, value: Any) -> Any:

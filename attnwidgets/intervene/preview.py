@@ -6,6 +6,7 @@ outputs, and later passes reuse them.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -133,9 +134,15 @@ class Replay:
                 changed = [0 if of == "encoder" else layer for of, layer in where]
             else:
                 changed = [layer for of, layer in where if of == stack or len(self._names) == 1]
-            # A block shared by several layers counts its calls, so all of them have to run.
-            counts[stack] = min(changed, default=len(names)) if len(set(names)) == len(names) else 0
+            # A block that several layers share counts its calls, and one that hands on its keys does more
+            # than return states: all of them have to run.
+            is_skippable = len(set(names)) == len(names) and not any(map(self._hands_on, names))
+            counts[stack] = min(changed, default=len(names)) if is_skippable else 0
         return counts
+
+    def _hands_on(self, name: str) -> bool:
+        block = self._model.get_submodule(name)
+        return "shared_kv_states" in inspect.signature(type(block).forward).parameters
 
     def _store(self, counts: Mapping[str, int], outputs: Mapping[str, list[Any]], exits: ExitStack) -> None:
         """Store the outputs of those first blocks that are not known yet."""

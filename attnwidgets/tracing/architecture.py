@@ -24,10 +24,10 @@ def architecture(model: nn.Module) -> tuple[Any, ...]:
     )
 
 
-def _choices(prefix: str, facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _choices(prefix: str, facts: dict[Any, Any]) -> list[tuple[str, str]]:
     choices: list[tuple[str, str]] = []
     for name, value in facts.items():
-        if name in WRITTEN_ON_SAVING or name.endswith(("id2label", "label2id")):
+        if name in WRITTEN_ON_SAVING or str(name).endswith(("id2label", "label2id")):
             continue
         if isinstance(value, dict):
             choices += _choices(f"{prefix}{name}.", value)

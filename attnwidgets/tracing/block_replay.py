@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections import UserDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +23,7 @@ from attnwidgets.tracing.layers import RecordedLayer, is_trace
 from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
-from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
 from attnwidgets.tracing.same_model import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -212,11 +213,9 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
         raise UnsupportedModelError(f"{purpose} calls blocks again, which is impossible here: {why}")
     options: dict[str, Any] = {"return_dict": True}
     with borrowed(unwrap(trace.model)) as model:
-        accepted = forward_parameters(model)
-        if "use_cache" in accepted:
+        if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
-        if "logits_to_keep" in accepted:
-            options["logits_to_keep"] = 1  # logits are not needed
+        options |= only_last_logits(model)  # logits are not needed
         with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
@@ -347,8 +346,9 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
             return value.contiguous() if is_hidden(value) else value
         # The model may write into its hidden states.
         return value.clone() if is_hidden(value) else value
-    if isinstance(value, dict):
-        return {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
+    if isinstance(value, (dict, UserDict)):
+        copied = {name: _copies(item, n, swap=swap, widen=widen) for name, item in value.items()}
+        return type(value)(copied) if isinstance(value, UserDict) else copied
     if type(value) in (tuple, list):
         return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
     if is_cache(value):

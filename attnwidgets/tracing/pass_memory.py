@@ -67,7 +67,7 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     batch, n_tokens, config = _text_of(model, inputs)
     if not n_tokens:
         return _samples_bytes(model, inputs)
-    layers, width = (int(getattr(config, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size"))
+    layers, width = (_size(config, name) for name in ("num_hidden_layers", "hidden_size"))
     try:
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
     except (AttributeError, NotImplementedError):  # not a language model
@@ -77,7 +77,7 @@ def recording_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     masks = 0 if batch == 1 and n_tokens**2 > LONG_MASK and supports_sdpa(model) else _MASKS
     # What changes attention is given the weights of a whole layer.
     changes = any(changer.active for changer in changers.get())
-    maps = _MAPS_CHANGED * int(getattr(config, "num_attention_heads", 0) or 0) if changes else 0
+    maps = _MAPS_CHANGED * _size(config, "num_attention_heads") if changes else 0
     numbers = n_tokens * (kept + _STATES * width + _LOGITS * vocabulary) + (masks + maps) * n_tokens**2
     return batch * numbers * _number_bytes(model)
 
@@ -99,8 +99,14 @@ def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
     if not n_tokens:  # a picture, of whose stages some configs list the numbers
         return 0
     names = ("num_hidden_layers", "num_attention_heads")
-    layers, heads = (int(getattr(config, name, 0) or 0) for name in names)
+    layers, heads = (_size(config, name) for name in names)
     return batch * heads * n_tokens**2 * (layers + _MAPS_HELD) * _number_bytes(model)
+
+
+def _size(config: Any, name: str) -> int:
+    """Return a size in a config, the largest where it varies by layer; 0 if there is none."""
+    configs = getattr(config, "per_layer_config", None) or [config]
+    return max(int(getattr(each, name, 0) or 0) for each in configs)
 
 
 def _text_of(model: Any, inputs: Mapping[str, Any]) -> tuple[int, int, Any]:

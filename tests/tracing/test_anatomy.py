@@ -337,3 +337,74 @@ def test_a_convolution_called_by_keyword_has_its_rule() -> None:
     # The state space layers of transformers call their convolution so.
     with pytest.raises(UnsupportedModelError, match=r"no relevance rule for torch\.exp"):
         aw.lrp(aw.trace(tiny.build(mamba), None, input_ids=IDS))
+
+
+def gemma4() -> Any:
+    shapes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = hf.Gemma4TextConfig(
+        **shapes,
+        vocab_size=120,
+        vocab_size_per_layer_input=120,
+        hidden_size_per_layer_input=8,
+        head_dim=8,
+        global_head_dim=8,
+        num_hidden_layers=4,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        num_kv_shared_layers=2,
+        sliding_window=4,
+        pad_token_id=0,
+    )
+    return hf.Gemma4ForCausalLM(config)
+
+
+def test_blocks_that_read_the_keys_of_others_are_called_again_with_them() -> None:
+    model = tiny.build(gemma4)
+    trace = aw.trace(model, None, input_ids=IDS)
+    block, outputs = model.model.layers[2], []
+
+    def without(key: int | None) -> torch.Tensor:
+        def edit(_: Any, args: Any, kwargs: Any) -> Any:
+            shared = dict(kwargs["shared_kv_states"])
+            keys, values = shared["sliding_attention"]
+            values = values.clone()
+            if key is not None:
+                values[:, :, key] = 0
+            return args, {**kwargs, "shared_kv_states": shared | {"sliding_attention": (keys, values)}}
+
+        handles = [
+            block.register_forward_pre_hook(edit, with_kwargs=True),
+            block.register_forward_hook(lambda *given: outputs.append(given[-1])),
+        ]
+        with torch.no_grad():
+            model(torch.tensor([IDS]))
+        for handle in handles:
+            handle.remove()
+        return outputs.pop()[0]
+
+    clean = without(None)
+    changed = torch.stack([without(key) for key in range(len(IDS))], -1)
+    distances = 1 - torch.cosine_similarity(clean[..., None], changed, dim=1)
+    expected = (distances / distances.sum(-1, keepdim=True)).numpy()
+    np.testing.assert_allclose(np.asarray(aw.value_zeroing(trace).layer(2)), expected, atol=1e-4)
+
+    importance = aw.head_importance(trace, trace.predictions(1)[0].id)
+    for layer in range(4):
+        with aw.ablate_heads(model, [(layer, 1)]):
+            ablated = aw.trace(model, None, input_ids=IDS)
+        change = trace.logits[-1, trace.predictions(1)[0].id] - ablated.logits[-1, trace.predictions(1)[0].id]
+        assert importance["removal"][layer, 1] == pytest.approx(float(change), abs=1e-4)
+
+
+def test_configs_with_numbered_keys_and_with_sizes_by_layer_are_read() -> None:
+    # Aria maps its numbers of patches; heads of Dots3 vary by layer, and its config then has no one number.
+    config = hf.LlamaConfig(**SIZES, num_hidden_layers=2)
+    config.per_layer_config = {1: {"num_attention_heads": 2}}
+    config.patches = {64: 128}
+    model = tiny.build(lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**SIZES, num_hidden_layers=2)))
+    plain = aw.trace(model, None, input_ids=IDS)
+    model.config = config
+    with pytest.raises(Exception, match="num_attention_heads"):
+        _ = config.num_attention_heads
+    with aw.ablate_heads(model, [(0, 1)]):
+        ablated = aw.trace(model, None, input_ids=IDS)
+    assert not torch.allclose(ablated.logits, plain.logits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import UserDict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -119,8 +120,9 @@ def _kept(value: Any) -> Any:
     """Return inputs safe from later in-place operations of the model."""
     if is_hidden(value):
         return value.clone()
-    if isinstance(value, dict):
-        return {name: _kept(item) for name, item in value.items()}
+    if isinstance(value, (dict, UserDict)):  # a UserDict holds keys and values that blocks share
+        kept = {name: _kept(item) for name, item in value.items()}
+        return type(value)(kept) if isinstance(value, UserDict) else kept
     if type(value) in (tuple, list):
         return type(value)(_kept(item) for item in value)
     return copy.deepcopy(value) if is_cache(value) else value

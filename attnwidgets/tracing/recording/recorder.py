@@ -223,6 +223,14 @@ def forward_parameters(model: Any) -> frozenset[str]:
         ) from error
 
 
+def only_last_logits(model: Any) -> dict[str, Any]:
+    """Return the argument by which a forward computes logits for the last token alone; none if it has none.
+
+    It is an index: given a count, Gemma 4 drops the other tokens from its last blocks.
+    """
+    return {"logits_to_keep": torch.tensor([-1])} if "logits_to_keep" in forward_parameters(model) else {}
+
+
 def can_generate(model: Any) -> bool:
     """Return whether a model generates text."""
     ask = getattr(unpeft(model), "can_generate", None)
