@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attnwidgets._selecting import spoken_range
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.text.alignment import align
@@ -117,10 +118,10 @@ def difference(first: Trace, other: Trace) -> Difference:
         )
     by = aligned_by(first, other)
     alignments = {stack: _alignments(first, other, stack, by) for stack in common}
-    alike = [stack for stack in common if _sizes(first, stack) == _sizes(other, stack)]
+    alike = [stack for stack in common if _heads(first, stack) == _heads(other, stack)]
     shares = {stack: _attention(first, other, stack, alignments[stack]) for stack in alike}
     missing = [
-        f"attention of the stack {stack!r}: [layer, head] {_sizes(first, stack)} and {_sizes(other, stack)}"
+        f"attention of the stack {stack!r}: {_heads(first, stack)} and {_heads(other, stack)}"
         for stack in common
         if stack not in alike
     ]
@@ -183,8 +184,8 @@ def _alignments(first: Trace, other: Trace, stack: str, by: By) -> tuple[Alignme
     return queries, queries if is_one else align(key, other_key, by=by)
 
 
-def _sizes(trace: Trace, stack: str) -> list[int]:
-    return [*trace.layers(stack), trace.n_heads(stack)]
+def _heads(trace: Trace, stack: str) -> str:
+    return f"{trace.n_heads(stack)} heads in layers {spoken_range(trace.layers(stack))}"
 
 
 def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Moved, ...], float, float]:

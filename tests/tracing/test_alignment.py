@@ -155,7 +155,10 @@ def test_outputs_of_other_models_are_not_compared() -> None:
     assert found.predictions == ()
     assert np.isnan(found.total_variation)
     assert "predictions: 49152 tokens and 2 classes" in found.warning
-    assert "attention of the stack 'self': [layer, head] [30, 9] and [6, 12]" in found.warning
+    assert (
+        "attention of the stack 'self': 9 heads in layers 0 to 29 and 12 heads in layers 0 to 5"
+        in found.warning
+    )
     assert found.attention == {}
     with pytest.raises(ValueError, match="other has the layer"):
         aw.attention(decoder).diff(aw.attention(encoder))

@@ -318,6 +318,10 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, **options).values, by_label.values)
     with pytest.raises(ValueError, match=r"scores one target, and the explanations are of .*: pass target="):
         aw.evaluate.faithfulness(trace, {"one": given, "two": aw.lrp(trace)}, **options)
+    # A row of rollout is labelled by its layer, and is of no target.
+    row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
+    card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, **options)
+    assert card.methods[:2] == ("rollout", "lrp")
     margin = aw.saliency(
         trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
     )

@@ -266,12 +266,13 @@ def test_the_layer_where_numbers_break_is_named(family: str, stack: str, place: 
 
 @pytest.mark.slow
 def test_the_model_runs_once_more_and_what_is_kept_goes_with_the_trace() -> None:
-    model, found = make("BERT")
+    model = FAMILIES["BERT"].model(torch.float64)
     runs = []
-    handle = model.register_forward_hook(lambda *_: runs.append(1))
+    model.register_forward_hook(lambda *_: runs.append(1))
+    found = FAMILIES["BERT"].trace_of(model)
+    runs.clear()
     for layer in (0, 1, 0):
         block_of(found, layer, "self", "test")
-    handle.remove()
     assert len(runs) == 1
     kept = weakref.ref(block_of(found, 0, "self", "test"))
     del found

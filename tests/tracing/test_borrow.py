@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+import attnwidgets as aw
 from attnwidgets.tracing.recording import recorder
 from attnwidgets.tracing.recording.borrow import borrowed, configs_of, implementation, quietly
 from attnwidgets.tracing.recording.recorder import recording
@@ -216,6 +217,12 @@ def test_prefix_of_a_peft_model_is_on_the_key_axis() -> None:
     query, key = found.axes()
     assert len(query) == len(IDS)
     assert key.tokens[:3] == ("[P0]", "[P1]", "[P2]")
+    for method in ("rollout", "attention_flow", "chefer", "decompx"):
+        with pytest.raises(ValueError, match="3 of the 7 keys are none of its tokens"):
+            getattr(aw, method)(found)
+    assert "3 of the 7 keys" in aw.methods(found)["rollout"].refusal(found)
+    with pytest.raises(ValueError, match=r"relevance is not conserved .* 3 of the 7 keys"):
+        aw.lrp(found)
 
 
 def test_dispatched_model() -> None:

@@ -81,6 +81,16 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     return resolve_target(trace, labels[0] if labels[0] in names else known[0], method=function)
 
 
+def target_label(explanation: Any) -> str:
+    """Return the label of the target that an explanation is of; "" if it is of none.
+
+    Vectors of a map are labelled by their layers, and a map like rollout's is of no target.
+    """
+    label, method = getattr(explanation, "target", None), explanation.method
+    takes_target = method not in methods() or "target" in methods()[method].options
+    return label if takes_target and isinstance(label, str) else ""
+
+
 def as_list(given: Any) -> list[Any]:
     """Return one thing, or a list or tuple of things, as a list."""
     return list(given) if isinstance(given, (list, tuple)) else [given]
@@ -139,7 +149,7 @@ def explained(
                     f"{singles[first].unit} of {stacks[first]!r}: pass unit='...' to read all of them in one."
                 )
         values = {name: np.asarray(single.values, dtype=np.float64) for name, single in singles.items()}
-        labels = tuple(single.target for single in singles.values() if isinstance(single.target, str))
+        labels = tuple(map(target_label, singles.values()))
         inputs.append(ExplainedInput(trace, values, singles[first].source_unit, stacks[first], labels))
     return inputs
 

@@ -23,6 +23,8 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
+from attnwidgets.tracing.text.units import surplus_keys
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,6 +162,9 @@ def chefer(
     targets = resolve_target_set(trace, target, foil, "chefer").single("chefer")
     stack = embedding_stack(trace, stack)
     require_whole(trace, stack, "chefer")
+    surplus = surplus_keys(*trace.axes(stack))
+    if surplus:
+        raise UnsupportedModelError(f"chefer follows a text's tokens, and {surplus}.")
     start_layer = position(start_layer, trace.layers(stack), "start_layer")
     source = "cross" if stack == "encoder" and "cross" in trace.stacks else stack
     key_unit = next(iter(trace.axes(source)[1].units.values()))

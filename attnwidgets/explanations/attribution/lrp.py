@@ -28,7 +28,7 @@ from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of
 from attnwidgets.explanations.targets.target_set import TargetSet, resolve_target_set
-from attnwidgets.tracing.text.units import TokenAxis
+from attnwidgets.tracing.text.units import TokenAxis, surplus_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -226,8 +226,10 @@ def require_conservation(trace: Trace, method: str, *, force: bool) -> Conservat
         return None
     verdict = verdict_on(model, trace, method)
     if not verdict and not force:
+        surplus = next(filter(None, (surplus_keys(*trace.axes(stack)) for stack in trace.stacks)), "")
+        taken = f" A share goes to other keys: {surplus}." if surplus else ""
         raise UnsupportedModelError(
-            f"{method}: {verdict.sentence} Its relevances would not mean what they should; force=True "
+            f"{method}: {verdict.sentence}{taken} Its relevances would not mean what they should; force=True "
             "computes them all the same, and aw.integrated_gradients and aw.value_zeroing need no rules."
         )
     return verdict

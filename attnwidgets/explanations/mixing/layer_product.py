@@ -10,6 +10,7 @@ import numpy as np
 from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import TraceLike, require_trace
+from attnwidgets.tracing.text.units import surplus_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,9 @@ def source_map(
         source = attention(trace, stack=stack)
     n_queries, n_keys = source.shape[-2:]
     if source.stack == "cross" or n_queries != n_keys or source.query_labels != source.key_labels:
+        surplus = surplus_keys(source.query, source.key)
+        if surplus:
+            raise ValueError(f"{name} follows a text's tokens, and {surplus}.")
         raise ValueError(
             f"{name} needs a map of self-attention; this one (stack {source.stack!r}, {n_queries} queries, "
             f"{n_keys} keys) goes from one sequence to another. "

@@ -14,7 +14,7 @@ from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import TraceLike, provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target, resolve_targets
-from attnwidgets.tracing.text.units import TokenAxis
+from attnwidgets.tracing.text.units import TokenAxis, surplus_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -185,12 +185,9 @@ def target_logits(
             "tokens it reads."
         )
     stack = described_stack(trace, stack, method, alone=method)
-    query, key = trace.axes(stack)
-    if len(query) != len(key):
-        raise ValueError(
-            f"{method} follows tokens, and {len(key) - len(query)} of the {len(key)} keys are not tokens (a "
-            "prefix or a cache); trace the text without them."
-        )
+    surplus = surplus_keys(*trace.axes(stack))
+    if surplus:
+        raise ValueError(f"{method} follows a text's tokens, and {surplus}.")
     targets = resolve_targets(traced, target, method=method, logit=True)
     cells = tuple(_cell(item) for item in targets)
     against = (

@@ -10,6 +10,7 @@ from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.free_memory import less_of
+from attnwidgets.tracing.text.units import surplus_keys
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.algebra.block_layout import Layout
@@ -110,8 +111,10 @@ def _recorded(trace: Any, stack: str) -> str:
 
 def _attends_to_itself(trace: Any, stack: str) -> str:
     query, key = (trace.query, trace.key) if is_map(trace) else trace.axes(stack)
-    same = query is key or query == key
-    return "" if stack != "cross" and same else f"and stack {stack!r} goes from one sequence to another"
+    if stack != "cross" and (query is key or query == key):
+        return ""
+    surplus = surplus_keys(query, key)
+    return f"and {surplus}" if surplus else f"and stack {stack!r} goes from one sequence to another"
 
 
 def _followed(trace: Any, stack: str) -> str:

@@ -97,3 +97,11 @@ class TokenAxis:
         tokens = tuple(labels)
         unit = Unit(name, tokens, tuple((i,) for i in range(len(tokens))), (False,) * len(tokens))
         return TokenAxis(tokens, {name: unit})
+
+
+def surplus_keys(query: TokenAxis, key: TokenAxis) -> str:
+    """Return in words which keys a sequence reads beside its own tokens; "" if there are none."""
+    n_tokens, extra = len(query), len(key) - len(query)
+    if extra <= 0 or query.tokens not in (key.tokens[extra:], key.tokens[:n_tokens]):
+        return ""
+    return f"{extra} of the {len(key)} keys are none of its tokens (a prefix, a cache or another text)"

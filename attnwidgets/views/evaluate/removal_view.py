@@ -75,7 +75,12 @@ class RemovalView(View):
         methods: Sequence[str] = (),
         **options: Unpack[ViewOptions],
     ) -> None:
-        from attnwidgets.evaluate.examples.explained_input import result_name, source_of, target_of
+        from attnwidgets.evaluate.examples.explained_input import (
+            result_name,
+            source_of,
+            target_label,
+            target_of,
+        )
         from attnwidgets.explanations.targets.named import resolve_target
 
         if not is_trace(trace):
@@ -94,7 +99,7 @@ class RemovalView(View):
                     f"RemovalView(): {name!r} returned {type(shown).__name__}, not Attributions or MixingMap."
                 )
             methods = [shown.method]
-        labels = [shown.target] if isinstance(getattr(shown, "target", None), str) else []
+        labels = [] if explanation is None else list(filter(None, [target_label(shown)]))
         resolved = (
             target_of(trace, labels, "RemovalView")
             if target is None

@@ -32,9 +32,10 @@ def _states(trace: Any) -> np.ndarray:
     from attnwidgets.tracing.block_replay import capture
 
     blocks = capture(trace, "self", "test")
-    last = blocks.layers[-1].output
+    by_layer = list(blocks.layers.values())
+    last = by_layer[-1].output
     after = last if blocks.final_norm is None else blocks.after_final_norm(last)
-    return np.stack([plain(states[0]) for states in (*(block.hidden for block in blocks.layers), after)])
+    return np.stack([plain(states[0]) for states in (*(block.hidden for block in by_layer), after)])
 
 
 def _parts(trace: Any, measure: Callable[[Any], Any]) -> np.ndarray:
