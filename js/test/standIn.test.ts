@@ -10,7 +10,7 @@ import { createStandIn } from "../src/live/standIn.ts";
 import { unpackModel } from "../src/live/weights.ts";
 import { asDeclared, type Declared } from "../src/wire/binary.ts";
 import { joinStandIn, type Place, type Relieved, type StateOf } from "../src/wire/standIn.ts";
-import { createTiles } from "../src/wire/tiles.ts";
+import { createTiles, type TileClient } from "../src/wire/tiles.ts";
 import type { Header, Request, StoreState, ViewState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
 
@@ -101,22 +101,26 @@ function notebook() {
   return { kernel, models, place, draw, end };
 }
 
-const settled = (): Promise<unknown> => new Promise((done) => setTimeout(done, 60));
+/** Waits until something is so: what a stand-in computes takes as long as the processor needs. */
+const until = async (isSo: () => unknown): Promise<void> => {
+  for (let tries = 0; tries < 1000 && !isSo(); tries += 1) await new Promise((done) => setTimeout(done, 10));
+};
+const isComputedHere = (tiles: TileClient) => (): boolean => tiles.status().message.includes("computed here");
 
 test("what a lost kernel did not answer is computed, and the kernel is asked again when it is back", async () => {
   const { kernel, models, draw, end } = notebook();
   const { tiles, store, model, answers } = await draw();
   kernel.isGone = true;
   tiles.lose();
-  await settled();
+  await until(isComputedHere(tiles));
   assert.match(tiles.status().message, /computed here/);
   tiles.request(SOURCE.id, 0, 1);
-  await settled();
+  await until(() => tiles.get(SOURCE.id, 0, 1));
   const tile = tiles.get(SOURCE.id, 0, 1);
   assert.ok(tile, "the tile is computed");
   assert.ok(Math.abs(tile.value(3, 1) - (RECORDED.attention[0]?.[16 + 13] as number)) < 0.01);
   model.send({ kind: "ask", id: 7, topic: "outcomes", args: { position: null } } as never);
-  await settled();
+  await until(() => answers.length);
   assert.deepEqual(
     answers.map((answer) => (answer as { kind: string; id: number }).id),
     [7],
@@ -138,25 +142,25 @@ test("a text that is typed without a kernel has models of its own, and the recor
   const first = await draw();
   kernel.isGone = true;
   first.tiles.lose();
-  await settled();
+  await until(isComputedHere(first.tiles));
   first.model.send({ kind: "ask", id: 1, topic: "text", args: { text: "ba" } } as never);
-  await settled();
+  await until(() => first.answers.length);
   assert.equal((first.answers[0] as { kind: string }).kind, "answer", JSON.stringify(first.answers));
   const ref = models.get("v")?.get("store");
   assert.notEqual(ref, "anywidget:s");
   const second = await draw();
   assert.equal(second.store.get("header").text, "ba");
   second.tiles.request("attention/token/self", 0, 0);
-  await settled();
+  await until(() => second.tiles.get("attention/token/self", 0, 0));
   assert.equal(second.tiles.get("attention/token/self", 0, 0)?.value(0, 0), 1);
   // The kernel is back, and knows nothing of this text: it goes on being computed here.
   models.get("s")?.emit("msg:custom", { kind: "pong", id: 1 }, []);
   second.model.send({ kind: "ask", id: 2, topic: "surprisal", args: {} } as never);
   second.model.save_changes();
-  await settled();
+  await until(() => second.answers.length);
   assert.deepEqual([kernel.heard.length, second.answers.length], [0, 1]);
   second.model.send({ kind: "ask", id: 3, topic: "text", args: { index: 0 } } as never);
-  await settled();
+  await until(() => models.get("v")?.get("store") === "anywidget:s");
   assert.equal(models.get("v")?.get("store"), "anywidget:s");
   end.abort();
 });
