@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_TORCHS = frozenset(vars(nn.Module()))
-"""What torch gives every module: weights, hooks, and whether it trains, which a twin never does."""
-_SAVED = frozenset({"name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized"})
-"""Attributes that transformers gives a model as it is loaded or saved."""
+_LEFT_OUT = frozenset(
+    {
+        *vars(nn.Module()),  # of every module: weights, hooks, and whether it trains, which a twin never does
+        # given to a model by transformers as it is loaded or saved
+        *("name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized"),
+    }
+)
+"""Attributes that are no options of a module."""
 _LONGEST = 64
 """Entries of a list or mapping up to which it is taken for an option rather than for data."""
 
@@ -23,14 +27,14 @@ def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
 
     An adapter's scaling, a norm's epsilon, which adapter is active, that a layer is causal.
     """
-    is_transformers = hasattr(type(module), "config_class")
+    attributes = vars(module)
+    names = sorted(attributes.keys() - _LEFT_OUT)
+    if hasattr(type(module), "config_class"):
+        names = [name for name in names if not name.startswith("_")]
     return tuple(
         (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
-        for name, value in vars(module).items()
-        if name not in _TORCHS
-        and name not in _SAVED
-        and not (is_transformers and name.startswith("_"))
-        and _is_option(value)
+        for name in names
+        if _is_option(value := attributes[name])
     )
 
 
@@ -55,23 +59,25 @@ def state_of(model: nn.Module) -> int:
 
     Weights count by their address and by how often they were written to, so that none is read.
     """
-    modules = tuple(
-        (
-            id(type(module)),
-            id(vars(module).get("forward")),
-            options_of(module),
-            # Ours are those of interventions, which traces know.
-            tuple(id(hook) for hook in hooks_in(module) if not _is_ours(hook)),
-            tuple((name, id(child)) for name, child in module.named_children()),
-        )
-        for module in model.modules()
+    return hash(tuple(map(_state_of_module, model.modules())))
+
+
+def _state_of_module(module: nn.Module) -> tuple[Any, ...]:
+    # One walk over the model: this is computed in every trace.
+    tensors = (*module._parameters.values(), *module._buffers.values())  # noqa: SLF001 - `parameters()` walks again
+    return (
+        id(type(module)),
+        id(vars(module).get("forward")),
+        options_of(module),
+        # Hooks of this package are those of interventions, which traces know.
+        tuple(id(hook) for hook in hooks_in(module) if not _is_ours(hook)),
+        tuple((name, id(child)) for name, child in module._modules.items()),  # noqa: SLF001
+        tuple(
+            (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)  # noqa: SLF001 - torch has no public name
+            for tensor in tensors
+            if tensor is not None and not tensor.is_meta
+        ),
     )
-    weights = tuple(
-        (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)  # noqa: SLF001 - torch has no public name
-        for tensor in (*model.parameters(), *model.buffers())
-        if not tensor.is_meta
-    )
-    return hash((modules, weights))
 
 
 def _is_ours(hook: Any) -> bool:

@@ -131,8 +131,8 @@ class BlockLog:
         """Return the blocks of the one list that mixes tokens, if no block of the model attends; else ()."""
         lists = self._other_lists(set(), set()).values()
         mixing = [blocks for blocks in lists if _kinds(blocks) - {UNKNOWN}]
-        attends = any(ATTENTION in _kinds(blocks) for blocks in lists)
-        return mixing[0] if len(mixing) == 1 and not attends else ()
+        has_attention = any(ATTENTION in _kinds(blocks) for blocks in lists)
+        return mixing[0] if len(mixing) == 1 and not has_attention else ()
 
     def _runs_around(self, indices: Sequence[int]) -> list[Run]:
         """Return the runs of the elements of the lists in which calls of a stack were made; [] if in none."""

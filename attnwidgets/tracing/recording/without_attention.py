@@ -93,23 +93,16 @@ def trace_without_attention(
         return _of_text(model, given_model, tokenizer, sample, inputs, memory, refusal)
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
-    config: Any = getattr(model, "config", None)
     kind = Trace if _PIXELS in forward_parameters(model) else PlainPictureTrace
-    attends = any(map(is_attention, model.modules()))
-    why = _reason(refusal) if attends else f"no module of {type(model).__name__} attends"
-    if attends and kind is PlainPictureTrace:
+    has_attention = any(map(is_attention, model.modules()))
+    why = _reason(refusal) if has_attention else f"no module of {type(model).__name__} attends"
+    if has_attention and kind is PlainPictureTrace:
         why = f"{type(model).__name__} is no model of transformers, whose attention could be recorded"
     trace = kind(
         {"self": Stack((), grid_axis((1, 1)), grid_axis((1, 1)))},
-        model=given_model,
-        tokenizer=tokenizer,
-        model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
-        inputs=inputs,
-        warning=sample.warning,
-        memory=memory,
         picture=sample.picture,
-        state=state_of(unwrap(given_model)),
         no_attention=why,
+        **_common(model, given_model, tokenizer, sample, inputs, memory),
     )
     with watching_maps(model, size) as maps:
         outputs = trace.call(model, inputs, {"return_dict": True}, {})
@@ -140,8 +133,7 @@ def _of_text(
     refusal: UnsupportedModelError,
 ) -> Trace:
     """Return the trace of a text by a model that never attends; see `trace_without_attention`."""
-    config: Any = getattr(model, "config", None)
-    if not hasattr(config, "to_dict") or any(map(attends, model.modules())):
+    if not hasattr(getattr(model, "config", None), "to_dict") or any(map(attends, model.modules())):
         raise refusal
     log = BlockLog(model)
     options: dict[str, Any] = {"return_dict": True}
@@ -160,19 +152,29 @@ def _of_text(
     answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
     return Trace(
         {"self": Stack((), axis, axis, blocks)},
-        model=given_model,
-        tokenizer=tokenizer,
-        model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
         input_ids=ids,
         logits=logits,
-        inputs=inputs,
-        warning=sample.warning,
-        memory=memory,
         answer=answer,
         predicted=predict(answer, logits, reader, ids),
-        state=state_of(unwrap(given_model)),
         no_attention=f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}",
+        **_common(model, given_model, tokenizer, sample, inputs, memory),
     )
+
+
+def _common(
+    model: nn.Module, given_model: Any, tokenizer: Any, sample: Sample, inputs: dict[str, Any], memory: int
+) -> dict[str, Any]:
+    """Return what a trace of a picture and one of a text are made with alike."""
+    config: Any = getattr(model, "config", None)
+    return {
+        "model": given_model,
+        "tokenizer": tokenizer,
+        "model_id": getattr(config, "_name_or_path", "") or type(model).__name__,
+        "inputs": inputs,
+        "warning": sample.warning,
+        "memory": memory,
+        "state": state_of(unwrap(given_model)),
+    }
 
 
 def _reason(refusal: UnsupportedModelError) -> str:
