@@ -70,7 +70,10 @@ def predict(
     values = answer.probabilities(widened(row))
     if answer.names:
         return _most_probable(values, lambda index: answer.names[index])
-    return _most_probable(values, lambda index: spelled(tokenizer, index))
+    from attnwidgets.tracing.recording.inputs import special_ids
+
+    specials = None if tokenizer is None else special_ids(tokenizer)
+    return _most_probable(values, lambda index: spelled(tokenizer, index, specials))
 
 
 def _spans(answer: Answer, logits: Tensor, tokenizer: Any, ids: Tensor | None) -> tuple[Prediction, ...]:
@@ -106,10 +109,13 @@ def _most_probable(probabilities: Tensor, label: Callable[[int], str]) -> tuple[
     )
 
 
-def spelled(tokenizer: Any, token: int) -> str:
-    """Return the display string of a token id; without a tokenizer, the id itself."""
+def spelled(tokenizer: Any, token: int, specials: frozenset[int] | None = None) -> str:
+    """Return the display string of a token id; without a tokenizer, the id itself.
+
+    `specials` are the tokenizer's special ids, which take longer to list than a token to spell.
+    """
     if tokenizer is None:
         return str(token)
     from attnwidgets.tracing.recording.inputs import display_tokens
 
-    return display_tokens(tokenizer, [token])[0] or visible(str(token))
+    return display_tokens(tokenizer, [token], specials)[0] or visible(str(token))

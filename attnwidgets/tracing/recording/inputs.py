@@ -72,12 +72,20 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(ids - (inside - ends))
 
 
-def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    """Return display strings of ids."""
-    return text_of_ids(tokenizer, ids).tokens
+def display_tokens(
+    tokenizer: Any, ids: Sequence[int], specials: frozenset[int] | None = None
+) -> tuple[str, ...]:
+    """Return display strings of ids; `specials` as `special_ids` returns them, for many calls."""
+    return text_of_ids(tokenizer, ids, specials=specials).tokens
 
 
-def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None) -> Text:
+def text_of_ids(
+    tokenizer: Any,
+    ids: Sequence[int],
+    boundary: int | None = None,
+    *,
+    specials: frozenset[int] | None = None,
+) -> Text:
     """Return ids as text with spans, spelled from the tokens themselves; without a tokenizer, as numbers."""
     special: tuple[bool, ...]
     if tokenizer is None:
@@ -89,7 +97,7 @@ def text_of_ids(tokenizer: Any, ids: Sequence[int], boundary: int | None = None)
         known = tokenizer.convert_ids_to_tokens(list(ids))
         # A model may have more ids than its tokenizer has tokens: rows that pad a matrix.
         tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, known, strict=True)]
-        specials = special_ids(tokenizer)
+        specials = special_ids(tokenizer) if specials is None else specials
         special = tuple(i in specials for i in ids)
         scheme = scheme_of(tokenizer, tokens)
         pieces = pieces_of(tokens, special, scheme)
