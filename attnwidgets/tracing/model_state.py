@@ -9,7 +9,7 @@ from torch import nn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _LEFT_OUT = frozenset(
     {
         *vars(nn.Module()),  # of every module: weights, hooks, and whether it trains, which a twin never does
@@ -23,28 +23,26 @@ _LONGEST = 64
 
 
 def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
-    """Return a module's own options by name: its numbers and strings, and lists and mappings of these.
+    """Return a module's options by name: its numbers and strings, and lists and mappings of these.
 
     An adapter's scaling, a norm's epsilon, which adapter is active, that a layer is causal.
     """
-    attributes = vars(module)
-    names = sorted(attributes.keys() - _LEFT_OUT)
-    if hasattr(type(module), "config_class"):
-        names = [name for name in names if not name.startswith("_")]
+    is_model = hasattr(type(module), "config_class")
     return tuple(
         (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
-        for name in names
-        if _is_option(value := attributes[name])
+        for name, value in vars(module).items()
+        if name not in _LEFT_OUT
+        and (type(value) in _PLAIN or _is_short(value))
+        and not (is_model and name.startswith("_"))
     )
 
 
-def _is_option(value: Any) -> bool:
-    if isinstance(value, _PLAIN):
-        return True
+def _is_short(value: Any) -> bool:
+    """Return whether a value is a short list or mapping of numbers and strings."""
     if not isinstance(value, (dict, list, tuple, set, frozenset)) or len(value) > _LONGEST:
         return False
     parts = (*value, *value.values()) if isinstance(value, dict) else value
-    return all(isinstance(part, _PLAIN) for part in parts)
+    return all(type(part) in _PLAIN for part in parts)
 
 
 def hooks_in(module: nn.Module) -> Iterator[Any]:

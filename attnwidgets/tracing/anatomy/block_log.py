@@ -43,14 +43,16 @@ class BlockLog:
         self._elements: dict[int, tuple[str, str]] = {}
         self._modules: dict[int, nn.Module] = {}
         self._named = dict(model.named_modules())
+        self._attentions = []
         for path, part in self._named.items():
+            if attends(part):
+                self._attentions.append(part)
             if isinstance(part, LISTS):
                 for child, element in part.named_children():
                     # Modules without parts are no blocks.
                     if next(element.children(), None) is not None:
                         self._elements.setdefault(id(element), (path, child))
                         self._modules[id(element)] = element
-        self._attentions = [part for part in model.modules() if attends(part)]
         self._ran: set[nn.Module] = set()
         self._open: list[Run] = []
         self._runs: list[Run] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,11 @@ def _kind(module: nn.Module) -> str:
         return "recurrence"
     if isinstance(module, (nn.Conv1d, nn.Conv2d)):
         return "convolution" if max(module.kernel_size) > 1 else ""
-    name = type(module).__name__.lower()
+    return _kind_named(type(module).__name__.lower())
+
+
+@functools.lru_cache
+def _kind_named(name: str) -> str:
     if _PARTS.search(name):
         return ""
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), "")

@@ -35,13 +35,9 @@ def by_stack(model: nn.Module, names: Sequence[str]) -> dict[str, list[int]]:
     Returns:
         By stack, indices of names, in order.
     """
-    ids = {id(module): name for name, module in model.named_modules()}
     encoder = _encoder_of(unpeft(model))
-    inside = (
-        {ids[id(module)] for module in encoder.modules() if id(module) in ids}
-        if encoder is not None
-        else set()
-    )
+    parts = set() if encoder is None else set(encoder.modules())
+    inside = {name for name, module in model.named_modules() if module in parts} if parts else set()
     stacks: dict[str, list[int]] = {}
     outside = [name for name in names if name not in inside]
     if encoder is not None and outside and len(outside) < len(names):

@@ -70,7 +70,7 @@ def configs_of(model: nn.Module) -> list[Any]:
             add(getattr(config, name, None))
 
     for module in model.modules():
-        add(getattr(module, "config", None))
+        add(vars(module).get("config"))
     return list(configs.values())
 
 

@@ -25,18 +25,23 @@ def attention_of(model: nn.Module) -> Hashable | None:
     trace in the config. Hooks and replaced methods may do anything, also something else in the next pass;
     but for the hooks that transformers leaves on a model whose attentions or hidden states were asked for.
     """
-    files: set[Any] = set()
-    flags: set[Any] = set()
+    flags: set[tuple[type, float | None, float | None]] = set()
     for module in model.modules():
         attributes = vars(module)
         hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
-        if "forward" in attributes or not all(_is_of_transformers(hook) for hook in hooks):
+        if "forward" in attributes or not all(map(_is_of_transformers, hooks)):
             return None
-        file = sys.modules.get(type(module).__module__)
-        files.add(getattr(file, "eager_attention_forward", None))
-        settings = (attributes.get(name) for name in ("is_causal", "scaling"))
-        flags.add((type(module), *(value if isinstance(value, (int, float)) else None for value in settings)))
-    return frozenset(functions_of(model).items()), frozenset(files), frozenset(flags)
+        causal, scaling = attributes.get("is_causal"), attributes.get("scaling")
+        flags.add(
+            (
+                type(module),
+                causal if isinstance(causal, (int, float)) else None,
+                scaling if isinstance(scaling, (int, float)) else None,
+            )
+        )
+    files = (sys.modules.get(name) for name in {kind.__module__ for kind, *_ in flags})
+    eager = frozenset(getattr(file, "eager_attention_forward", None) for file in files)
+    return frozenset(functions_of(model).items()), eager, frozenset(flags)
 
 
 def functions_of(model: nn.Module) -> dict[str, Any]:

@@ -485,11 +485,10 @@ def _run(
 
 def _require_weights(model: nn.Module) -> None:
     """Raise a ValueError if weights were never loaded; offloaded ones are loaded when needed."""
-    modules = list(model.modules())
-    if any(hasattr(module, "_hf_hook") for module in modules):
+    if not any(weights.is_meta for weights in model.parameters()):
         return
-    empty = next((name for name, weights in model.named_parameters() if weights.is_meta), None)
-    if empty is not None:
+    if not any(hasattr(module, "_hf_hook") for module in model.modules()):
+        empty = next(name for name, weights in model.named_parameters() if weights.is_meta)
         raise ValueError(
             f"{type(model).__name__} has no weights: {empty} is on the meta device, which keeps shapes only. "
             "Load the model with from_pretrained, outside torch.device('meta'); a model of nnsight loads its "

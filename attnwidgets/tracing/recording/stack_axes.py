@@ -146,11 +146,8 @@ def _config_of(model: nn.Module, call: Any) -> Any:
     config: Any = getattr(model, "config", None)
     if isinstance(call, torch.Tensor):
         return getattr(config, "vision_config", None) or config
-    modules = dict(model.named_modules())
-    path = call.name
-    while path:
-        own = getattr(modules.get(path), "config", None)
-        if own is not None:
-            return own
-        path = path.rpartition(".")[0]
+    module: Any = model
+    for name in call.name.split("."):
+        module = getattr(module, name, None)
+        config = getattr(module, "config", None) or config
     return config

@@ -118,9 +118,12 @@ class _Copy:
         for name, value in list(vars(module).items()):  # another thread may add a name
             if type(value) in _PLAIN:
                 held[name] = value
+            elif name in _TABLES:
+                held[name] = table = value.copy()
+                if value and isinstance(value, dict):
+                    table.update((key, self.of(item)) for key, item in value.items())
             elif name != COMPILED and not (compiled and name == "forward"):
-                own = self.of(value)
-                held[name] = own.copy() if name in _TABLES and own is value else own
+                held[name] = self.of(value)
         held.setdefault("training", False)
         held[_ORIGIN] = origin(module)
         held[_MADE_FROM] = module
