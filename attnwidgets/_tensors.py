@@ -62,6 +62,11 @@ def is_half(x: Tensor) -> bool:
     return x.is_floating_point() and x.element_size() < np.dtype(np.float32).itemsize
 
 
+def widened(x: Tensor) -> Tensor:
+    """Return half precision as float32, anything else as it is."""
+    return x.float() if is_half(x) else x
+
+
 def kept_dtype(dtype: Any) -> np.dtype[np.float64] | np.dtype[np.float32]:
     """Return the precision in which numbers of torch's or numpy's `dtype` are kept: float64 or float32."""
     return np.dtype(np.float64) if str(dtype).endswith("float64") else np.dtype(np.float32)

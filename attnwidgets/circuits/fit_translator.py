@@ -12,7 +12,7 @@ from attnwidgets._progress import progress
 from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.preview import pass_options
-from attnwidgets.tracing.algebra.output_heads import head_of
+from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.block_replay import captured, first_tensor
 from attnwidgets.tracing.content import sampled_fingerprint_of
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap

@@ -19,8 +19,8 @@ from attnwidgets.explanations.targets.resolve import spell, token_id
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.modules import Norm, read_affine
-from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.text.units import TokenAxis
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.blocks import Block
-    from attnwidgets.tracing.algebra.output_heads import Head
+    from attnwidgets.tracing.anatomy.output_heads import Head
     from attnwidgets.tracing.trace import Trace
 
 _NAME = "head_circuits"

@@ -13,15 +13,15 @@ from attnwidgets.circuits.translator import Translator
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.explanations.targets.resolve import TOKENS, spell
-from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import apply_steps
+from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.block_replay import captured
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.tracing.algebra.output_heads import Head
+    from attnwidgets.tracing.anatomy.output_heads import Head
     from attnwidgets.tracing.trace import Trace
 
 PAPER = "nostalgebraist 2020, interpreting GPT: the logit lens"

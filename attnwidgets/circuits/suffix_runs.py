@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from attnwidgets._gradients import grad_mode, no_grad
-from attnwidgets._tensors import is_half
+from attnwidgets._tensors import is_half, widened
 from attnwidgets.circuits.prefix_cache import cache_copies, prefix_in
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.intervene.activation_sites import (
@@ -25,11 +25,10 @@ from attnwidgets.intervene.activation_sites import (
     reading_activations,
 )
 from attnwidgets.intervene.preview import copies_of, returning
+from attnwidgets.tracing.anatomy.answer import Prediction
 from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.gradients.differentiable import gradients
-from attnwidgets.tracing.precision import widened
-from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache_names import cache_parameter

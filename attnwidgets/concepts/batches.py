@@ -13,11 +13,10 @@ from torch import nn
 from attnwidgets._errors import quoted
 from attnwidgets._gradients import grad_mode
 from attnwidgets._progress import progress
-from attnwidgets._tensors import is_half
+from attnwidgets._tensors import is_half, widened
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.pass_memory import room_for_pass, together
-from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenizer

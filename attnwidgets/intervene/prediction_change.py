@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from attnwidgets._tensors import widened
 from attnwidgets.intervene.preview import Replay
-from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.rerun_trace import own_logits
 from attnwidgets.tracing.top_logits import label_of, probabilities
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from attnwidgets._tensors import is_half
+from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.layers import RecordedLayer, is_trace
-from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_cache, is_hidden, watching
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tensors import is_module, is_tensor, loaded
-from attnwidgets.tracing.architecture import WRITTEN_ON_SAVING
+from attnwidgets.tracing.model_state import WRITTEN_ON_SAVING
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 
 if TYPE_CHECKING:

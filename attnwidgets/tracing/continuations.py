@@ -11,7 +11,7 @@ import torch
 
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._progress import progress
-from attnwidgets.tracing.precision import widened
+from attnwidgets._tensors import widened
 from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.anatomy.attention_modules import sites
+from attnwidgets.tracing.anatomy.stack_axes import with_registers
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import RecordedLayer, Stack
 from attnwidgets.tracing.model_state import state_of
@@ -15,14 +16,13 @@ from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import Call, record
-from attnwidgets.tracing.recording.stack_axes import with_registers
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.tracing.prediction import Prediction
+    from attnwidgets.tracing.anatomy.answer import Prediction
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 

@@ -210,7 +210,7 @@ class _TestTimeRegisters(Intervention):
 
 
 def _require_absolute(model: Any, trace: Trace, stack: str) -> None:
-    from attnwidgets.tracing.recording.stack_axes import config_of_stack
+    from attnwidgets.tracing.anatomy.stack_axes import config_of_stack
 
     family = str(getattr(config_of_stack(trace, stack), "model_type", ""))
     if family not in _ABSOLUTE.split():

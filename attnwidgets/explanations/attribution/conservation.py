@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.architecture import architecture
+from attnwidgets.tracing.model_state import architecture
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

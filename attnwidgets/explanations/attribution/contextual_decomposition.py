@@ -153,8 +153,8 @@ def logit_parts_in_two(trace: Trace, logits: TargetLogits, parts: TwoParts, meth
     """
     import torch
 
-    from attnwidgets.tracing.algebra.output_heads import head_of
     from attnwidgets.tracing.algebra.two_parts import TwoParts, through_head_in_two
+    from attnwidgets.tracing.anatomy.output_heads import head_of
 
     cells = dict.fromkeys((*logits.cells, *logits.foil_cells))
     of: dict[Any, TwoParts] = {}

@@ -181,8 +181,8 @@ def _require_memory(propagation: Propagation, chunk_size: int | None, *, force: 
 
 def _scores(propagation: Propagation, logits: TargetLogits, chunk_size: int | None) -> Float:
     """Return the contributions to the targets, minus those to their foils [target, source]."""
-    from attnwidgets.tracing.algebra.output_heads import head_of
     from attnwidgets.tracing.algebra.propagation import through_head
+    from attnwidgets.tracing.anatomy.output_heads import head_of
 
     cells = list(dict.fromkeys((*logits.cells, *logits.foil_cells)))
     heads = {

@@ -235,7 +235,7 @@ def _push(blocks: RecordedBlocks, layer: int, tangents: Tensor) -> Tensor:
 
 
 def _start(blocks: RecordedBlocks, layer: int) -> Tensor:
-    from attnwidgets.tracing.precision import widened
+    from attnwidgets._tensors import widened
 
     return widened(blocks.layers[layer].hidden)
 

@@ -315,7 +315,7 @@ def span_target(trace: Trace, bounds: tuple[int, int], name: str, method: str) -
     def score(outputs: Any) -> Tensor:
         import torch
 
-        from attnwidgets.tracing.precision import widened
+        from attnwidgets._tensors import widened
 
         log_p = torch.log_softmax(widened(head_of(outputs)[:, start - 1 : stop - 1]), dim=-1)
         index = torch.tensor(chosen, device=log_p.device).expand(len(log_p), -1).unsqueeze(-1)

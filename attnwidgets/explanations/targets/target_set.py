@@ -111,7 +111,7 @@ class TargetSet:
 def _loss(target: Target, outputs: Any) -> Tensor:
     if target.index is None:
         return -target.score(outputs)
-    from attnwidgets.tracing.precision import widened
+    from attnwidgets._tensors import widened
 
     logits = head_of(outputs)
     logits = logits if target.position is None else logits[:, target.position]

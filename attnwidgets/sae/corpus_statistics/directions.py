@@ -9,8 +9,8 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets.sae.corpus_statistics.top_examples import NONE
 from attnwidgets.tracing.algebra.modules import Norm
-from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import Affine, Pointwise, Scale
+from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -11,11 +11,11 @@ import torch
 
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
+from attnwidgets._tensors import widened
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.steering.steer import Steering, steer
 from attnwidgets.tracing.hooks.hook import reading
-from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.generation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer

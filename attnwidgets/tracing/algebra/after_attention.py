@@ -20,7 +20,6 @@ from torch import nn
 from attnwidgets.tracing.algebra.block_runs import structure_of
 from attnwidgets.tracing.algebra.blocks import resolve_path
 from attnwidgets.tracing.algebra.modules import is_norm
-from attnwidgets.tracing.algebra.product import Product
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, apply_steps, read_steps
 from attnwidgets.tracing.recording.twin import origin
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -289,3 +288,30 @@ def _normalize(norm: Norm | None, x: Tensor) -> tuple[Tensor, Tensor]:
     inverse = (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1] + norm.eps).rsqrt()
     normed = x * inverse * norm.gain
     return normed if norm.shift is None else normed + norm.shift, inverse
+
+
+class Product:
+    """x matrix + bias, by the fastest of torch's kernels.
+
+    In single precision on a CPU, torch multiplies with MKL, which leaves half of an AMD CPU idle. Inputs in
+    oneDNN's layout are multiplied with oneDNN, which uses all of it.
+
+    Args:
+        matrix: [input, output].
+        bias: [output], or None.
+    """
+
+    def __init__(self, matrix: Tensor, bias: Tensor | None = None) -> None:
+        self._weight, self._bias = matrix.T.contiguous(), bias
+        single = matrix.device.type == "cpu" and matrix.dtype == torch.float32
+        backend = torch.backends.mkldnn
+        self._by_onednn = single and backend.is_available() and backend.enabled
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return x matrix + bias [..., output] for x [..., input]."""
+        rows = x.reshape(-1, x.shape[-1])
+        if self._by_onednn and len(rows) and not torch.is_autocast_enabled("cpu"):
+            product = nn.functional.linear(rows.to_mkldnn(), self._weight, self._bias).to_dense()
+        else:
+            product = nn.functional.linear(rows, self._weight, self._bias)
+        return product.reshape(*x.shape[:-1], product.shape[-1])

@@ -16,8 +16,8 @@ import torch
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.algebra.block_runs import chain_of
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block
-from attnwidgets.tracing.algebra.output_heads import Head, head_of
 from attnwidgets.tracing.algebra.steps import Affine, Gated, Pointwise, Scale, Step
+from attnwidgets.tracing.anatomy.output_heads import Head, head_of
 from attnwidgets.tracing.recording.attention_function import attention_weights, repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.decomposed_layer import Chunk
-    from attnwidgets.tracing.algebra.output_heads import Head
+    from attnwidgets.tracing.anatomy.output_heads import Head
     from attnwidgets.tracing.trace import Trace
 
 # Memory limit above which sources are propagated in groups, if they can be.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer
-    from attnwidgets.tracing.algebra.output_heads import Head
     from attnwidgets.tracing.algebra.steps import Step
+    from attnwidgets.tracing.anatomy.output_heads import Head
 
     # Takes the copies in hand and a component's parts; returns its parts to go on with.
     Change = Callable[[slice, "TwoParts"], "TwoParts"]

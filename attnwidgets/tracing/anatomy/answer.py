@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,14 @@ ANSWER_SPAN = "answer"
 
 _TOKENS = 2  # dimensions of logits [token, column]
 _WHOLE = 1  # and of [class]
+
+
+class Prediction(NamedTuple):
+    """One possible output: its label, its probability, and its id among tokens or classes."""
+
+    label: str
+    probability: float
+    id: int
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._gradients import grad_mode
-from attnwidgets._tensors import is_half
+from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.block_names import block_names, recorded, word_embeddings
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
-from attnwidgets.tracing.precision import widened
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.same_model import require_same_model

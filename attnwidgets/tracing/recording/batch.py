@@ -9,6 +9,7 @@ import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.blocks import caveats
+from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, RecordedLayer, Stack
 from attnwidgets.tracing.model_state import state_of
@@ -16,7 +17,6 @@ from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
-from attnwidgets.tracing.recording.stack_axes import StackAxes
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -14,9 +14,9 @@ from attnwidgets._progress import report
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.stacks import by_stack
-from attnwidgets.tracing.architecture import architecture
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
     LONG_BYTES,

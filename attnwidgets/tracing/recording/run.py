@@ -17,7 +17,6 @@ from attnwidgets._selecting import listed
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
-from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
 from attnwidgets.tracing.recording.continuation import with_continuation
@@ -38,6 +37,7 @@ from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
+from attnwidgets.tracing.retrace import TEXT, Asked
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError

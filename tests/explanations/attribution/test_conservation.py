@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.explanations.attribution import conservation
 from attnwidgets.explanations.attribution.conservation import check_conservation, made_up
 from attnwidgets.relevance import operations, rules
-from attnwidgets.tracing.architecture import architecture
+from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.families import FAMILIES, MORE

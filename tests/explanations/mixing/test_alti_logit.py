@@ -15,8 +15,8 @@ from attnwidgets.explanations.mixing.direct_logit_attribution import direct_logi
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.archive import load
 from attnwidgets.tracing.algebra.block_runs import block_of
-from attnwidgets.tracing.algebra.output_heads import head_of
 from attnwidgets.tracing.algebra.steps import Affine, Pointwise
+from attnwidgets.tracing.anatomy.output_heads import head_of
 from attnwidgets.tracing.from_attentions import from_attentions
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
