@@ -215,17 +215,19 @@ class Trace:
 
     @property
     def anatomy(self) -> Anatomy:
-        """The blocks of every stack, numbered as in the model, and what mixes tokens in each.
+        """The blocks of every stack, numbered as in the model, what mixes tokens in each, and its positions.
 
         Example:
             >>> aw.trace(*aw.demo_model("encoder"), "The cat sat.").anatomy
             self: 6 blocks: 0 to 5 attention (12 heads)
+              positions: special tokens 0 and 5; tokens 1 to 4
         """
         recorded = {
             name: stack.blocks or attention_blocks([layer.shape[0] for layer in stack.layers], name)
             for name, stack in self.stack_table.items()
         }
-        return Anatomy({**recorded, **self.unrecorded})
+        positions = {name: stack.key.kinds for name, stack in self.stack_table.items()}
+        return Anatomy({**recorded, **self.unrecorded}, positions)
 
     def left_out(self, stack: str | None = None) -> str:
         """Return what mixes tokens of a stack and is in none of its maps, in words; "" if nothing."""

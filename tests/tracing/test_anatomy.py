@@ -98,13 +98,14 @@ def traced(make: Callable[[], Any]) -> Trace:
     ],
 )
 def test_every_block_is_named_with_what_mixes_tokens_in_it(make: Callable[[], Any], printed: str) -> None:
-    assert repr(traced(make).anatomy) == printed
+    lines = repr(traced(make).anatomy).splitlines()
+    assert "\n".join(line for line in lines if not line.startswith(" ")) == printed
 
 
 def test_a_trace_of_given_numbers_has_a_block_a_layer() -> None:
     found = aw.from_attentions(torch.full((2, 3, 2, 2), 0.5), ["a", "b"])
     assert found.layers() == (0, 1)
-    assert repr(found.anatomy) == "self: 2 blocks: 0 to 1 attention (3 heads)"
+    assert repr(found.anatomy) == ("self: 2 blocks: 0 to 1 attention (3 heads)\n  positions: tokens 0 to 1")
     assert found.left_out() == ""
 
 
@@ -308,7 +309,7 @@ def test_a_text_is_traced_by_a_model_that_never_attends(make: Callable[[], Any])
             expected = model(torch.tensor([ids])).logits[0]
         torch.testing.assert_close(trace.logits, expected, atol=1e-5, rtol=1e-4)
         assert trace.predictions(1)[0].id == int(expected[-1].argmax())
-        assert repr(trace.anatomy) == f"self: 2 blocks: 0 to 1 {kind}"
+        assert repr(trace.anatomy).startswith(f"self: 2 blocks: 0 to 1 {kind}\n")
         assert trace.no_attention == f"{type(model).__name__} mixes tokens by {kind}"
     leaf = model.get_input_embeddings()(torch.tensor([IDS])).detach().requires_grad_()
     target = traces[0].predictions(1)[0].id

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from attnwidgets._errors import require_choice
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
@@ -25,11 +27,12 @@ from attnwidgets.explanations.targets.target_set import TargetSet, resolve_targe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.tracing.gradients.differentiable import Graph, Runner
+    from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 
 Reduce = Literal["l2", "l1", "sum", "mean", "mean_abs", "mean_square"]
@@ -306,6 +309,18 @@ def _input_attributions(
     return plane_attributions(trace, plane, np.concatenate(rows), targets, common, unit)
 
 
+def _without_relevance(axis: TokenAxis, values: NDArray[Any]) -> str:
+    """Return which pieces of a picture, sound or soft prompt are all 0 in [target, token], in words."""
+    is_zero = (values == 0).all(0)
+    kinds = np.asarray(axis.kinds)
+    zero = [
+        kind for kind in ("patch", "frame", "soft prompt") if kind in kinds and is_zero[kinds == kind].all()
+    ]
+    if not zero or is_zero.all():
+        return ""
+    return f"the values of every {' and '.join(zero)} are exactly 0: the target does not depend on them"
+
+
 def target_attributions(
     trace: Trace,
     stack: str,
@@ -319,8 +334,10 @@ def target_attributions(
 ) -> Attributions:
     """Return values [target, token] as Attributions in a unit, with what `provenance_of` returned."""
     axis = trace.axes(stack)[0]
+    numbers = values.to("cpu").double().numpy() if hasattr(values, "detach") else np.asarray(values)
+    common["warning"] = "; ".join(filter(None, (common["warning"], _without_relevance(axis, numbers))))
     result = Attributions(
-        targets.of(values.to("cpu").double().numpy() if hasattr(values, "detach") else values),
+        targets.of(numbers),
         axis=axis,
         unit=next(iter(axis.units)),
         residual=residual,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from attnwidgets._selecting import spoken_range
@@ -15,6 +15,15 @@ DIFFERENTIAL = "differential attention"
 """The kind of a block that subtracts the maps of half its heads from those of the others."""
 
 UNKNOWN = "unknown"
+_PLURALS = {
+    "token": "tokens",
+    "special": "special tokens",
+    "soft prompt": "soft prompt",
+    "patch": "patches",
+    "frame": "frames",
+    "padding": "padding",
+    "query": "learned queries",
+}
 NO_MIXING = "no mixing"
 """The kind of a block that works on every token alone: a feed-forward network, experts."""
 
@@ -85,13 +94,16 @@ def attention_blocks(heads: Sequence[int], stack: str) -> tuple[Block, ...]:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The blocks of every stack of a traced model, as `trace.anatomy` prints them.
+    """The blocks and positions of every stack of a traced model, as `trace.anatomy` prints them.
 
     Attributes:
         stacks: By name, the blocks in the order in which they ran.
+        positions: By name of a recorded stack, what every position [key] is: "token", "special",
+            "soft prompt", "patch", "frame", "padding" of a sound or "query" (it reads a picture).
     """
 
     stacks: Mapping[str, tuple[Block, ...]]
+    positions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def unrecorded(self) -> dict[str, tuple[Block, ...]]:
@@ -107,15 +119,21 @@ class Anatomy:
     def _lines(self) -> Iterable[str]:
         for name, blocks in self.stacks.items():
             count = f"{len(blocks)} block{'' if len(blocks) == 1 else 's'}"
-            yield f"{name}: {count}: {'; '.join(_runs(blocks))}"
+            mixing = _by_kind((block.number, block.said) for block in blocks)
+            parts = (f"{spoken_range(numbers)} {said}" for said, numbers in mixing.items())
+            yield f"{name}: {count}: {'; '.join(parts)}"
+            if self.positions.get(name):
+                kinds = _by_kind(enumerate(self.positions[name]))
+                parts = (f"{_PLURALS[kind]} {spoken_range(indices)}" for kind, indices in kinds.items())
+                yield f"  positions: {'; '.join(parts)}"
 
 
-def _runs(blocks: Sequence[Block]) -> list[str]:
-    """Return what the blocks are, blocks of one kind together."""
-    kinds: dict[str, list[int]] = {}
-    for block in blocks:
-        kinds.setdefault(block.said, []).append(block.number)
-    return [f"{spoken_range(numbers)} {said}" for said, numbers in kinds.items()]
+def _by_kind(kinds: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """Return the numbers of each kind."""
+    numbers: dict[str, list[int]] = {}
+    for number, kind in kinds:
+        numbers.setdefault(kind, []).append(number)
+    return numbers
 
 
 def left_out(blocks: Sequence[Block], stack: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attnwidgets.tracing.text.units import TokenAxis, Unit
+from attnwidgets.tracing.text.units import TokenAxis, Unit, soft_prompt_label
 from attnwidgets.tracing.text.words import (
     GIVEN,
     STANDARD,
@@ -109,7 +109,7 @@ def _each(n: int) -> tuple[tuple[int, ...], ...]:
 
 def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     """Return an axis with `extra` positions before it that have no token (a PEFT prefix)."""
-    names = tuple(f"[P{i}]" for i in range(extra))
+    names = tuple(map(soft_prompt_label, range(extra)))
     units = {}
     for name, unit in axis.units.items():
         spans = (*_each(extra), *(tuple(i + extra for i in span) for span in unit.spans))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,6 +13,14 @@ from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+_SOFT_PROMPT = re.compile(r"\[P\d+\]")
+
+
+def soft_prompt_label(index: int) -> str:
+    """Return the label of a position of a soft prompt or a prefix, which has no token."""
+    return f"[P{index}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +93,24 @@ class TokenAxis:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What every position is: "token", "special", "soft prompt", "patch", "frame", "padding", "query"."""
+        if "query" in self.units:
+            return ("query",) * len(self)
+        if "frame" in self.units:
+            return tuple("padding" if padding else "frame" for padding in self.units["frame"].special)
+        special = self.units["token"].special if "token" in self.units else (False,) * len(self)
+        kinds = [
+            ("soft prompt" if _SOFT_PROMPT.fullmatch(label) else "special") if is_special else "token"
+            for label, is_special in zip(self.tokens, special, strict=True)
+        ]
+        for unit in self.units.values():
+            for cell, span in zip(unit.cells or (), unit.spans, strict=False):
+                if cell is not None:
+                    kinds[span[0]] = "patch"
+        return tuple(kinds)
 
     def __repr__(self) -> str:
         return f"<TokenAxis of {len(self)} tokens; read by {', '.join(self.units)}>"

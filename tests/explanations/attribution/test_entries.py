@@ -77,6 +77,7 @@ def at_entry(model: Any, blocks: Any, run: Any, target: int) -> np.ndarray:
 
 def test_patches_inside_a_text_have_the_gradient_of_what_is_put_there() -> None:
     trace = seen()
+    assert trace.anatomy.positions["text"] == ("token", *["patch"] * 4, "token", "token")
     target = trace.predictions(1)[0].id
     language = trace.model.model.language_model
     expected = at_entry(trace.model, language.layers, lambda model: model(**trace.inputs).logits, target)
@@ -86,6 +87,10 @@ def test_patches_inside_a_text_have_the_gradient_of_what_is_put_there() -> None:
     assert np.abs(patches).min() > 0
     for method in (aw.lrp, aw.integrated_gradients, aw.saliency):
         assert np.abs(method(trace).values[1:5]).min() > 0
+    # Before the picture nothing depends on it.
+    before = aw.saliency(trace, aw.targets.token(5, position=0))
+    assert "the values of every patch are exactly 0" in before.warning
+    assert "patch" not in found.warning
 
 
 @pytest.mark.parametrize("family", ["Llama", "GPT-2"])
@@ -110,6 +115,7 @@ def test_a_soft_prompt_is_read_with_its_text(family: str, kind: str) -> None:
     found = aw.input_x_gradient(trace)
     np.testing.assert_allclose(found.values, expected, atol=1e-5)
     assert found.labels[:3] == ("[P0]", "[P1]", "[P2]")
+    assert "positions: soft prompt 0 to 2; tokens 3 to 10" in repr(trace.anatomy)
     # The word's logit is read in its own row, after the prompt.
     named = aw.saliency(trace, aw.targets.token(7, position=5))
     own = aw.saliency(trace, lambda out: out.logits[:, 5, 7])
