@@ -16,7 +16,7 @@ TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
 # Processes for the tests, each with a browser and servers of its own. Two cores have time for a third: browser tests wait.
-WORKERS     ?= 3
+WORKERS     ?= $(if $(filter test-fast pytest,$(MAKECMDGOALS)),2,3)
 FUZZ_SECONDS ?= 60
 MATRIX_TORCH ?= no
 MATRIX_WHOLE ?= no
@@ -240,7 +240,6 @@ PYTEST  = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(P
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NEEDS_BROWSER = $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
 
-test-fast pytest: WORKERS = 2
 test-fast: $(STAMP)/dev
 	@echo "== the fast tests, in $(WORKERS) processes"
 	@$(PYTEST) --fast --ignore=tests/browser --durations=10 --durations-min=0.1 $(SPREAD) $(CHOSEN)
