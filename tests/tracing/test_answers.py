@@ -198,6 +198,18 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     assert trace.predictions_title == ("number" if count == 1 else "numbers")
     assert [float(one.label.split()[-1]) for one in trace.predictions()] == pytest.approx(numbers, rel=1e-3)
     assert all(np.isnan(one.probability) for one in trace.predictions())
+    changed = trace.rerun(aw.ablate_heads(trace, {0: range(4), 1: range(4)}))
+    moved = trace.diff(changed)
+    assert changed.logits is not None
+    assert {one.id: one.before for one in moved.predictions} == pytest.approx(
+        dict(enumerate(numbers)), abs=1e-5
+    )
+    after = dict(enumerate(changed.logits.tolist()))
+    assert {one.id: one.after for one in moved.predictions} == pytest.approx(after, abs=1e-5)
+    assert moved.predictions[0].label in trace.answer.names
+    assert not moved.flipped
+    assert f"{moved.predictions[0].before:.4g} to {moved.predictions[0].after:.4g}" in repr(moved)
+    assert trace.predictions(1)[0].name == trace.answer.names[0]
     options: dict[str, Any] = {"operator": "mask", "thresholds": [1.0], "oracle": None, "draws": 1}
     card = aw.evaluate.faithfulness(trace, "saliency", 0, metrics="comprehensiveness", **options)
     hidden = trace.inputs["input_ids"].clone()

@@ -25,8 +25,8 @@ class Answer:
     """What a model's logits mean.
 
     Attributes:
-        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "answer"; "" if nothing is
-            without naming a row.
+        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "score" (of a choice),
+            "answer"; "" if nothing is without naming a row.
         names: Names of the columns: classes, "start" and "end" of an answer; () for a vocabulary.
         reading: How a probability comes about: "softmax" over the columns of a row, "sigmoid" of each logit
             alone, or "none": logits are numbers, or only decide together with other rows.
@@ -50,6 +50,16 @@ class Answer:
         return bool(self.title) and self.reading != "none"
 
     @property
+    def is_numbers(self) -> bool:
+        """Whether numbers without probabilities are predicted, as by a regression."""
+        return bool(self.title) and self.reading == "none" and self.title != ANSWER_SPAN
+
+    @property
+    def predicts(self) -> bool:
+        """Whether outcomes with probabilities, or numbers, are predicted, of one row."""
+        return self.is_distribution or self.is_numbers
+
+    @property
     def several(self) -> bool:
         """Whether several outcomes may be true at once, so that probabilities need not sum to one."""
         return self.reading == "sigmoid"
@@ -57,6 +67,10 @@ class Answer:
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probabilities [..., outcome] of rows of logits [..., outcome]."""
         return logits.sigmoid() if self.several else logits.softmax(-1)
+
+    def values(self, logits: Tensor) -> Tensor:
+        """Return what is predicted by rows of logits [..., outcome]: probabilities, or the numbers."""
+        return logits if self.is_numbers else self.probabilities(logits)
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Return the log probabilities [..., outcome] of rows of logits [..., outcome]."""
@@ -92,7 +106,7 @@ def answer_of(
     if logits.dim() == _WHOLE:
         return _of_whole(model, config, len(logits))
     count = logits.shape[-1]
-    if is_a(model, "ForQuestionAnswering") and count == _TOKENS:
+    if is_a(model, "ForQuestionAnswering", "ForQuestionAnsweringSimple") and count == _TOKENS:
         places, compared = _places(text, tokenizer, ids, len(logits))
         return Answer(ANSWER_SPAN, ("start", "end"), "none", None, "token", places, compared)
     if generates:
@@ -137,6 +151,8 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
     problem = _problem(config)
     if is_a(model, "ForNextSentencePrediction"):
         return Answer("class", ("next sentence", "another sentence"))
+    if is_a(model, "ForMultipleChoice"):
+        return Answer("score", ("choice",), "none")
     if problem == "regression":
         title = "number" if count == 1 else "numbers"
         return Answer(title, names_of(config, count, "number"), "none")
@@ -146,13 +162,13 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
     return Answer("class", names_of(config, count), "sigmoid" if multiple else "softmax")
 
 
-def is_a(model: Any, ending: str) -> bool:
-    """Return whether a model's class, or one that it was made from, is named with an ending."""
+def is_a(model: Any, *endings: str) -> bool:
+    """Return whether a model's class, or one that it was made from, is named with one of some endings."""
     from attnwidgets.tracing.recording.borrow import (
         unpeft,  # imports torch, which a loaded trace does without
     )
 
-    return any(kind.__name__.endswith(ending) for kind in type(unpeft(model)).__mro__)
+    return any(kind.__name__.endswith(endings) for kind in type(unpeft(model)).__mro__)
 
 
 def _problem(config: Any) -> str | None:
