@@ -84,11 +84,10 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
 def target_label(explanation: Any) -> str:
     """Return the label of the target that an explanation is of; "" if it is of none.
 
-    Vectors of a map are labelled by their layers, and a map like rollout's is of no target.
+    Vectors of a map are labelled by their layers, and say in their provenance what the map explains.
     """
-    label, method = getattr(explanation, "target", None), explanation.method
-    takes_target = method not in methods() or "target" in methods()[method].options
-    return label if takes_target and isinstance(label, str) else ""
+    label = explanation.provenance.get("target", getattr(explanation, "target", None))
+    return label if isinstance(label, str) else ""
 
 
 def as_list(given: Any) -> list[Any]:
