@@ -221,6 +221,33 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
         aw.evaluate.faithfulness(trace, "saliency", 0, score="probability", **options)
 
 
+@pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
+def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> None:
+    numbers = {"num_labels": 3, "problem_type": "regression"} if head.startswith("Sequence") else {}
+    trace = traced("Bert", head, "who sat", "the unbelievable cat sat.", **numbers)
+    removal: dict[str, Any] = {"operator": "mask", "oracle": None, "draws": 1}
+    for card in (
+        aw.evaluate.fidelity(trace, "saliency", **removal),
+        aw.evaluate.performance_loss([trace], "saliency", [None], **removal),
+    ):
+        assert np.isnan(card.values).all()
+        assert 'faithfulness(..., score="number") scores its number' in card.warning
+    swapped = aw.evaluate.attention_permutation(trace, permutations=1)
+    assert np.isnan(swapped.values).all()
+    assert "numbers without probabilities" in swapped.warning
+    with pytest.raises(ValueError, match="numbers without probabilities"):
+        aw.evaluate.adversarial_attention(trace, steps=1)
+    with pytest.raises(ValueError, match='take loss="change"'):
+        aw.evaluate.effective_complexity(
+            trace, "saliency", operator="mask", loss="log_loss", oracle="leave_one_out", draws=1
+        )
+    # Where nothing but the number counts, a feature matters as much as it moves the number.
+    occluded = aw.occlusion(trace, baseline="mask")
+    moved = aw.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
+    card = aw.evaluate.importance_correlation(trace, moved, operator="mask", draws=1)
+    assert card.select(metric="leave_one_out_variation_tau").values.flat[0] == pytest.approx(1)
+
+
 def test_labels_that_do_not_exclude_each_other_are_read_alone_everywhere() -> None:
     trace = traced(
         "Bert", "SequenceClassification", id2label=MOODS, problem_type="multi_label_classification"
@@ -273,21 +300,6 @@ def test_one_logit_a_token_is_a_probability_of_its_own() -> None:
     assert aw.saliency(trace, aw.targets.label("replaced", position=2)).target == "replaced"
 
 
-def test_whether_a_sentence_follows_is_named() -> None:
-    trace = traced("Bert", "NextSentencePrediction", "the cat sat.", "a new york cat.")
-    expected = plain(trace).logits[0].softmax(-1)
-    assert shown(trace) == pytest.approx(
-        {"next sentence": float(expected[0]), "another sentence": float(expected[1])}, abs=1e-6
-    )
-
-
-def test_a_masked_word_is_read_from_a_head_among_others() -> None:
-    trace = traced("Bert", "PreTraining", "the [MASK] sat.")
-    expected = plain(trace).prediction_logits[0, 2].softmax(-1)
-    assert trace.predictions_title == "[MASK] at 2"
-    assert trace.predictions(1)[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
-
-
 def test_an_answer_is_what_it_was_in_traces_pickled_before() -> None:
     trace = traced("Bert", "MaskedLM", "the [MASK] sat.")
     state = pickle.loads(pickle.dumps(trace)).__getstate__()
@@ -334,6 +346,15 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
     card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, **options)
     assert card.methods[:2] == ("rollout", "lrp")
+    # One of Chefer's map, or of the relevances of a layer, is of the map's target.
+    for vector in (
+        aw.chefer(trace, other).map.to_attributions("row", query=0),
+        given.map.to_attributions("row", query=0),
+    ):
+        row = vector.select(-1)
+        found = aw.evaluate.faithfulness(trace, row, **options)
+        expected = aw.evaluate.faithfulness(trace, row, other, **options)
+        np.testing.assert_array_equal(found.values, expected.values)
     margin = aw.saliency(
         trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
     )
