@@ -346,15 +346,14 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
     card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, **options)
     assert card.methods[:2] == ("rollout", "lrp")
-    # One of Chefer's map, or of the relevances of a layer, is of the map's target.
+    # A row of Chefer's map, or of the relevances of a layer, has the target of the map.
     for vector in (
         aw.chefer(trace, other).map.to_attributions("row", query=0),
         given.map.to_attributions("row", query=0),
     ):
         row = vector.select(-1)
-        found = aw.evaluate.faithfulness(trace, row, **options)
-        expected = aw.evaluate.faithfulness(trace, row, other, **options)
-        np.testing.assert_array_equal(found.values, expected.values)
+        by_map, by_label = (aw.evaluate.faithfulness(trace, row, label, **options) for label in (None, other))
+        np.testing.assert_array_equal(by_map.values, by_label.values)
     margin = aw.saliency(
         trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
     )

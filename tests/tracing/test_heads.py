@@ -38,19 +38,19 @@ TEXT, OTHER = "the unbelievable cat sat.", "a new york cat."
 
 @dataclass(frozen=True)
 class Case:
-    """What a model with a head predicts.
+    """A model with a head, and its prediction.
 
     Attributes:
         logits: Takes the model's outputs for one text and returns the predicted row [outcome].
         target: The name of a target.
         index: Its number.
         reading: Of the logits: torch.softmax, torch.sigmoid, or None for numbers.
-        title: What is predicted; "" if a position must be named.
+        title: Title of the prediction; "" if a position must be named.
         text: The text.
         pair: The second text.
         options: Options of the config.
         score: Takes the outputs and returns the target's number; None: `logits` at `index`.
-        kept: Token at which the target is read, which no metric removes.
+        position: The token at which the target is read, which no metric removes.
         names: Names of the outcomes; () for tokens.
     """
 
@@ -63,7 +63,7 @@ class Case:
     pair: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     score: Callable[[Any], torch.Tensor] | None = None
-    kept: int | None = None
+    position: int | None = None
     names: tuple[str, ...] = ()
 
     def number(self, out: Any) -> torch.Tensor:
@@ -71,7 +71,7 @@ class Case:
         return self.logits(out)[self.index] if self.score is None else self.score(out)
 
     def shares(self, out: Any) -> torch.Tensor:
-        """Return what is predicted: probabilities, or numbers."""
+        """Return the predicted probabilities, or numbers."""
         row = self.logits(out)
         return row if self.reading is None else self.reading(row, *[-1] * (self.reading is torch.softmax))
 
@@ -112,7 +112,7 @@ CASES = {
             2,
             title="",
             options={"id2label": TAGS},
-            kept=4,
+            position=4,
             names=tuple(TAGS.values()),
         )
     ],
@@ -180,22 +180,22 @@ def test_what_a_head_predicts_and_how_it_is_explained_and_scored(family: str, he
 
     assert trace.predictions_title == case.title
     assert trace.answer.names == case.names
-    found = trace.predictions(100)
+    predicted = trace.predictions(100)
     if not case.title:
-        assert found == ()
+        assert predicted == ()
     elif case.title == "answer":
         inside = range(9, 14)  # the second text; [CLS] stands for no answer
         begin, end = (side[0, [*inside, 0]].softmax(-1)[:-1] for side in (out.start_logits, out.end_logits))
         both = (begin[:, None] * end).triu()
         first, last = divmod(int(both.argmax()), len(inside))
-        assert divmod(found[0].id, len(trace.tokens)) == (inside[first], inside[last])
-        assert found[0].probability == pytest.approx(float(both.max()), abs=1e-6)
+        assert divmod(predicted[0].id, len(trace.tokens)) == (inside[first], inside[last])
+        assert predicted[0].probability == pytest.approx(float(both.max()), abs=1e-6)
     elif case.reading is None:
-        numbers = {one.id: float(one.label.rpartition(" ")[2]) for one in found}
+        numbers = {one.id: float(one.label.rpartition(" ")[2]) for one in predicted}
         assert numbers == pytest.approx(dict(enumerate(case.shares(out).tolist())), rel=1e-3, abs=1e-6)
-        assert [one.name for one in found] == list(case.names)
+        assert [one.name for one in predicted] == list(case.names)
     else:
-        shares = {one.id: one.probability for one in found}
+        shares = {one.id: one.probability for one in predicted}
         assert shares == pytest.approx(dict(enumerate(case.shares(out).tolist())), abs=1e-6)
 
     explained = aw.input_x_gradient(trace, case.target)
@@ -217,8 +217,8 @@ def test_what_a_head_predicts_and_how_it_is_explained_and_scored(family: str, he
 
     hidden = inputs["input_ids"].clone()
     stays = torch.isin(hidden, torch.tensor([CLS, SEP]))
-    if case.kept is not None:
-        stays[0, case.kept] = True
+    if case.position is not None:
+        stays[0, case.position] = True
     hidden[~stays] = MASK
     with torch.no_grad():
         after = outputs(model, inputs | {"input_ids": hidden}, case)

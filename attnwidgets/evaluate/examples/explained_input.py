@@ -84,7 +84,7 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
 def target_label(explanation: Any) -> str:
     """Return the label of the target that an explanation is of; "" if it is of none.
 
-    Vectors of a map are labelled by their layers, and say in their provenance what the map explains.
+    Vectors of a map are labelled by their layers; their provenance names the target of the map.
     """
     label = explanation.provenance.get("target", getattr(explanation, "target", None))
     return label if isinstance(label, str) else ""

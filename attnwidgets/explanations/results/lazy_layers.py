@@ -407,7 +407,7 @@ class LazyLayers(Explanation):
         rows = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
         several = len(rows) > 1
         common = self._common(vector.step)
-        # Vectors are labelled by their layers; what they explain is the map's target, or its row's.
+        # Vectors are labelled by their layers; their target is that of the map, or of the row.
         about = vector.query if axis_words(self).row == TARGETS.row else self.provenance.get("target", "")
         common["provenance"] = {**common["provenance"], "target": about}
         return Attributions(

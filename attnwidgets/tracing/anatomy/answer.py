@@ -69,7 +69,7 @@ class Answer:
         return logits.sigmoid() if self.several else logits.softmax(-1)
 
     def values(self, logits: Tensor) -> Tensor:
-        """Return what is predicted by rows of logits [..., outcome]: probabilities, or the numbers."""
+        """Return the probabilities of rows of logits [..., outcome], or the logits where they are numbers."""
         return logits if self.is_numbers else self.probabilities(logits)
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
 
 
 def is_a(model: Any, *endings: str) -> bool:
-    """Return whether a model's class, or one that it was made from, is named with one of some endings."""
+    """Return whether a model's class, or one that it was made from, is named with any of some endings."""
     from attnwidgets.tracing.recording.borrow import (
         unpeft,  # imports torch, which a loaded trace does without
     )

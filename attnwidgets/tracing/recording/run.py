@@ -165,9 +165,9 @@ def trace(
             `aw.trace("gpt2", "The cat")`.
         text: The text to read; a list of texts, or of pairs of them, returns a list of traces, run in
             batches. Token ids, chat messages, and a pipeline's dictionary of two texts are accepted as well.
-        text_pair: The second text of a pair. A model that compares choices reads a question with one of them:
+        text_pair: The second text of a pair. A model that compares choices reads a question with each:
             `aw.trace(model, tokenizer, [(question, choice), ...])` gives a trace of each, whose logit is its
-            score; the softmax over the scores of all is what the model says.
+            score; the softmax over all scores is the model's answer.
         words: The text split into words, instead of `text` or (for scripts without spaces) together with it;
             a tuple of two lists for a pair. Or the rule by which words are found: "standard" (by default;
             "don't" and "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and

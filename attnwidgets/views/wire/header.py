@@ -67,7 +67,7 @@ def predictions_of(explanation: Any) -> dict[str, Any]:
 
 
 def prediction_of(item: Any, title: str) -> dict[str, Any]:
-    """Return one prediction: `Prediction` of wire.ts; a number without the title that it stands under."""
+    """Return a prediction: `Prediction` of wire.ts; a number without the title that stands before it."""
     share = float(item.probability)
     if isnan(share):
         label = item.label.replace(" -", " −").removeprefix(f"{title} ")
