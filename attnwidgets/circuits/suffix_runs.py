@@ -33,7 +33,7 @@ from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache_names import cache_parameter
 from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
-from attnwidgets.tracing.top_logits import label_of, probabilities
+from attnwidgets.tracing.top_logits import label_of, predicted_values
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class SuffixRuns:
         trace = self._pair.sides[base]
         if logits is None or not trace.answer.is_distribution:
             return score, ()
-        shares = probabilities(trace, logits[0])
+        shares = predicted_values(trace, logits[0])
         best = shares.topk(min(_NAMED, len(shares)))
         items = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return score, tuple(Prediction(label_of(trace, index), share, index) for share, index in items)

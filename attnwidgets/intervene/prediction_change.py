@@ -10,7 +10,7 @@ import torch
 from attnwidgets._tensors import widened
 from attnwidgets.intervene.preview import Replay
 from attnwidgets.tracing.rerun_trace import own_logits
-from attnwidgets.tracing.top_logits import label_of, probabilities
+from attnwidgets.tracing.top_logits import label_of, predicted_values
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,10 +26,10 @@ class Changed:
     """Predictions before and after an intervention.
 
     Attributes:
-        kind: "distribution" over classes or tokens; "several", independent classes; "score", one number;
+        kind: "distribution" over classes or tokens; "several", independent classes; "score", numbers;
             "states", for a model without predictions; "" if there is nothing to compare.
         title: What is predicted: "class", "next token", ..., or "".
-        before: Recorded probabilities, or the score [outcome]; empty for states [0].
+        before: Recorded probabilities, or numbers [outcome]; empty for states [0].
         after: The same under the intervention.
         distance: For a distribution the total variation distance, 0 to 1: half the sum of |p' - p|. For
             several classes and for a score the largest difference; for states |h' - h| / |h| over all tokens.
@@ -63,17 +63,18 @@ def changed(trace: Trace, *interventions: Intervention) -> Changed:
         outputs = replay.run(interventions)
         logits = own_logits(trace, outputs)
         states = None if trace.answer.is_distribution else _states(outputs)
-        is_score = logits is not None and logits.numel() == 1
+        is_score = logits is not None and (trace.answer.is_numbers or logits.numel() == 1)
         recorded = None if states is None or is_score else _states(replay.run())
     if trace.answer.is_distribution and logits is not None and trace.logits is not None:
-        before, after = probabilities(trace, trace.logits), probabilities(trace, logits)
+        before, after = predicted_values(trace, trace.logits), predicted_values(trace, logits)
         gap = (after - before).abs()
         if trace.answer.several:
             return Changed("several", trace.predictions_title, before, after, float(gap.max()))
         return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
     if logits is not None and trace.logits is not None and is_score:
-        before, after = (widened(score).reshape(1).double() for score in (trace.logits, logits))
-        return Changed("score", "score", before, after, float((after - before).abs()))
+        before, after = (widened(score).reshape(-1).double() for score in (trace.logits, logits))
+        title = trace.predictions_title or "score"
+        return Changed("score", title, before, after, float((after - before).abs().max()))
     if states is None or recorded is None:
         return Changed("", "", nothing, nothing, float("nan"))
     length = float(recorded.norm())

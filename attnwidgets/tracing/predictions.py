@@ -59,11 +59,9 @@ def predict(
     if answer.title == ANSWER_SPAN:
         return _spans(answer, widened(logits), tokenizer, ids)
     if answer.reading == "none":
-        numbers = logits.tolist()
-        names = answer.names if len(numbers) > 1 else ("",)
         return tuple(
-            Prediction(f"{name} {number:.4g}".strip(), float("nan"), index)
-            for index, (name, number) in enumerate(zip(names, numbers, strict=True))
+            Prediction(f"{name} {number:.4g}", float("nan"), index)
+            for index, (name, number) in enumerate(zip(answer.names, logits.tolist(), strict=True))
         )
     row = logits if answer.row is None else logits[answer.row]
     values = answer.probabilities(widened(row))

@@ -78,14 +78,14 @@ def outcomes(trace: Trace, position: int | None = None, *, most: int = MOST) -> 
     return _largest(logits[position - 1], name, most, lambda i: spelled(reader, i), actual=actual)
 
 
-def probabilities(trace: Trace, logits: Tensor) -> Tensor:
-    """Return the probabilities [outcome] of a trace's prediction by given logits, in float64.
+def predicted_values(trace: Trace, logits: Tensor) -> Tensor:
+    """Return the probabilities [outcome] of a trace's prediction by given logits, or its numbers, in float64.
 
     Args:
-        trace: A trace that predicts tokens or classes.
+        trace: A trace that predicts tokens, classes or numbers.
         logits: Its own logits, or others for the same input.
     """
-    return trace.answer.probabilities(predicted_logits(trace, logits).double())
+    return trace.answer.values(predicted_logits(trace, logits).double())
 
 
 def predicted_logits(trace: Trace, logits: Tensor) -> Tensor:

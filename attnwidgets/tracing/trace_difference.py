@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnwidgets._selecting import spoken_range
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.row_selection import blocks
 from attnwidgets.tracing.text.alignment import align
-from attnwidgets.tracing.top_logits import label_of, predicted_logits, probabilities
+from attnwidgets.tracing.top_logits import label_of, predicted_logits, predicted_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ class Moved(NamedTuple):
 
     Attributes:
         label: The token or class.
-        before: Its probability, 0 to 1.
+        before: Its probability, 0 to 1; of a regression its number.
         after: The same in the other trace.
         id: Its number among tokens or classes.
     """
@@ -54,7 +55,7 @@ class Difference:
         title: What the model predicts: "class", "next token", ..., or "".
         predictions: The most probable outputs of both and those that moved most, by how far they moved.
         total_variation: Half the sum of |p - p'| over all outputs at the predicted position, 0 to 1; NaN
-            without logits.
+            without probabilities.
         largest_logit_change: The largest |difference| of any logit; NaN without logits. Of two texts, of the
             logits at the predicted positions.
         attention: How far attention rows moved, by stack [layer, head]: half the sum of |a - a'| over a
@@ -83,8 +84,8 @@ class Difference:
 
     @property
     def flipped(self) -> bool:
-        """Whether the most probable output differs."""
-        if not self.predictions:
+        """Whether the most probable output differs; numbers of a regression are no rivals."""
+        if np.isnan(self.total_variation):
             return False
         before = max(self.predictions, key=lambda output: output.before)
         after = max(self.predictions, key=lambda output: output.after)
@@ -95,7 +96,8 @@ class Difference:
         more = ["..."] if len(changes) > SAID else []
         texts = ", ".join([*changes[:SAID], *more])
         head = "; ".join([*self.interventions, *([texts] if texts else [])]) or "the same interventions"
-        rows = [f"  {out.label!r}: {out.before:.1%} to {out.after:.1%}" for out in self.predictions[:5]]
+        form = ".4g" if np.isnan(self.total_variation) else ".1%"
+        rows = [f"  {out.label!r}: {out.before:{form}} to {out.after:{form}}" for out in self.predictions[:5]]
         for stack, moved in self.attention.items():
             shares = " ".join(f"{share:.3f}" for share in np.nanmean(moved, axis=1))
             line = f"{stack} attention, share of a row that moved, by layer: {shares}"
@@ -134,6 +136,8 @@ def difference(first: Trace, other: Trace) -> Difference:
         else:
             is_one_text = not any(part.differing for both in alignments.values() for part in both)
             moved, variation, largest = _outputs(first, other, everywhere=is_one_text)
+    elif first.answer.title == ANSWER_SPAN:
+        missing.append("predictions: answers are parts of the text; see .predictions() of both")
     in_force = set(first.interventions) ^ set(other.interventions)
     return Difference(
         first.predictions_title,
@@ -157,8 +161,8 @@ def aligned_by(first: Trace, other: Trace) -> By:
 
 
 def predict(trace: Trace) -> bool:
-    """Return whether a trace has predictions, and the logits that they come from."""
-    return trace.answer.is_distribution and trace.logits is not None
+    """Return whether a trace predicts tokens, classes or numbers, and has the logits that they come from."""
+    return trace.answer.predicts and trace.logits is not None
 
 
 def why_other_outputs(first: Trace, other: Trace) -> str:
@@ -172,6 +176,8 @@ def why_other_outputs(first: Trace, other: Trace) -> str:
         return f"{counts[0]} {kinds[0]} and {counts[1]} {kinds[1]}"
     if kinds[0] == "tokens":
         return "" if aligned_by(first, other) == "element" else "the tokens of two tokenizers"
+    if first.answer.is_numbers != other.answer.is_numbers:
+        return "probabilities and numbers"
     names = [[label_of(trace, number) for number in range(counts[0])] for trace in (first, other)]
     return "" if names[0] == names[1] else "classes with other names"
 
@@ -191,6 +197,8 @@ def _heads(trace: Trace, stack: str) -> str:
 def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Moved, ...], float, float]:
     """Return the outputs by how far they moved, half the sum of that, and the largest change of a logit.
 
+    Numbers of a regression have no total variation: NaN.
+
     Args:
         first: A trace that predicts.
         other: Another, with the same outputs.
@@ -198,13 +206,13 @@ def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Mov
     """
     logits = [trace.logits for trace in (first, other) if trace.logits is not None]
     before, after = (
-        probabilities(trace, own).numpy() for trace, own in zip((first, other), logits, strict=True)
+        predicted_values(trace, own).numpy() for trace, own in zip((first, other), logits, strict=True)
     )
     gap = np.abs(after - before)
     if not everywhere or logits[0].shape != logits[1].shape:
         logits = [predicted_logits(trace, own) for trace, own in zip((first, other), logits, strict=True)]
     largest = float((logits[0].double() - logits[1].double()).abs().max())
-    labels = {output.id: output.label for trace in (first, other) for output in trace.predictions(SHOWN)}
+    labels = {output.id: output.name for trace in (first, other) for output in trace.predictions(SHOWN)}
     for number in np.argsort(-gap, kind="stable")[:SHOWN].tolist():
         labels.setdefault(number, label_of(first, number))
     moved = [
@@ -212,7 +220,8 @@ def _outputs(first: Trace, other: Trace, *, everywhere: bool) -> tuple[tuple[Mov
     ]
     # Of two classes both move as far, up to rounding, which is not to decide which of them comes first.
     moved.sort(key=lambda output: (-round(abs(output.after - output.before), 6), output.id))
-    return tuple(moved), float(gap.sum() / 2), largest
+    variation = float("nan") if first.answer.is_numbers else float(gap.sum() / 2)
+    return tuple(moved), variation, largest
 
 
 def _attention(

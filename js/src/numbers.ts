@@ -57,3 +57,16 @@ export function roundUp(value: number): number {
   const step = [1, 1.5, 2, 3, 5, 7].find((m) => m * power >= value * (1 - 1e-9)) ?? 10;
   return Number((step * power).toPrecision(2));
 }
+
+/** The sign stays on the line of its number. */
+const PERCENT = "\u00a0%";
+
+/** A probability with three digits, never rounded to 0 % or 100 %; nothing for a number without one. */
+export function percent(probability: number | null): string {
+  if (probability === null) return "";
+  if (!Number.isFinite(probability)) return "–";
+  const share = 100 * probability;
+  if (share > 0 && share < 0.1) return `< 0.1${PERCENT}`;
+  if (share < 100 && share > 99.9) return `> 99.9${PERCENT}`;
+  return share.toFixed(1) + PERCENT;
+}

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
+import { percent } from "../src/numbers.ts";
 import { fitting } from "../src/views/base/foldRow.ts";
 import { typedItem } from "../src/views/base/menu.ts";
 import {
@@ -15,7 +16,6 @@ import {
 } from "../src/views/base/navigation.ts";
 import { createPlayer } from "../src/views/base/player.ts";
 import { besideIn } from "../src/views/base/popover.ts";
-import { percent } from "../src/views/text/predictions/percent.ts";
 import type { Tile } from "../src/wire/tile.ts";
 import type { Header, HeadKey, Offer, Source } from "../src/wire/wire.ts";
 import { SOURCE } from "./fake.ts";

@@ -190,7 +190,15 @@ test("tiles and thumbnails are read back by the views", () => {
 test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", () => {
   const model = llama();
   const predicts: Predicts = {
-    ...{ what: "next token", several: false, labels: [..."abcde"], mask: null, written: [..."abcde"], ends: [] },
+    ...{
+      what: "next token",
+      numbers: false,
+      several: false,
+      labels: [..."abcde"],
+      mask: null,
+      written: [..."abcde"],
+      ends: [],
+    },
   };
   const pass = forward(model, [1, 4]);
   const how = { how: "sample", n: 1, length: 6, temperature: 1, top_k: 0, top_p: 1, seed: 7 };

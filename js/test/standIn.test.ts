@@ -38,7 +38,15 @@ const MODEL: PackedLive["model"] = {
 const RECORDED = forward(unpackModel(MODEL, BYTES), IDS);
 const PACKED = {
   ...{ name: "Small", parameters: 140, model: MODEL, reader: LETTERS, longest: 6 },
-  predicts: { what: "next token", several: false, labels: [..."abc"], mask: null, written: [..."abc"], ends: [] },
+  predicts: {
+    what: "next token",
+    numbers: false,
+    several: false,
+    labels: [..."abc"],
+    mask: null,
+    written: [..."abc"],
+    ends: [],
+  },
   check: { text: "abca", ids: IDS, logits: [...RECORDED.logits.slice(-3)] },
 };
 const AXIS = {

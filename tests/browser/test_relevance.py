@@ -79,7 +79,7 @@ def test_the_keyboard_does_the_same(asked, lab):
 
 def test_a_map_gives_way_to_the_best_method_and_the_next_one_keeps_the_target(asked, lab):
     lab.do("explorer.selection.method = 'attention'")
-    asked.get_by_text("click a class to explain it").wait_for(state="attached")
+    asked.get_by_text("click a prediction to explain it").wait_for(state="attached")
     outcome(asked, "negative").click()
     lab.until(ASKED, ["lrp@0", [0, "negative"], None])
     choose(asked, "method", "input x gradient")

@@ -43,6 +43,26 @@ def cell(heatmap, query, key, shown):
     return box["x"] + at["x"], box["y"] + at["y"]
 
 
+def test_a_regression_shows_its_numbers_before_and_after_a_change(page_of):
+    import transformers as hf
+
+    from tests.tracing import tiny
+
+    names = {0: "valence", 1: "arousal"}
+    config = hf.BertConfig(vocab_size=27, id2label=names, problem_type="regression", **tiny.SMALL)
+    model = tiny.build(lambda: hf.BertForSequenceClassification(config))
+    trace = aw.trace(model, tiny.wordpiece(), "the cat sat.")
+    view = aw.Explorer(trace)
+    labels = [one["label"] for one in view.store.header["predictions"]["items"]]
+    chips = drawn(page_of(view)).locator(".aw-chips .aw-chip")
+    assert chips.all_inner_texts() == labels
+    assert chips.first.locator(".aw-chip-is").bounding_box()["width"] == 0
+    view.selection.interventions = [{"kind": "ablate", "layer": 0, "head": 0}]
+    chips = drawn(page_of(view)).locator(".aw-chips .aw-chip")
+    assert [text.split(" → ")[0] for text in chips.all_inner_texts()] == labels
+    assert all(" → " in text for text in chips.all_inner_texts())
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
     page = drawn(page_of(explorer, color_scheme=scheme))

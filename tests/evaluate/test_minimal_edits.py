@@ -154,3 +154,13 @@ def test_bad_input_is_named() -> None:
         minimal_edits(model, tokenizer, None, WORDS)
     with pytest.raises(ValueError, match="one of several classes"):
         minimal_edits(*aw.demo_model("encoder"), "Good", WORDS)
+
+
+@pytest.mark.parametrize("problem", ["regression", "multi_label_classification"])
+def test_numbers_and_labels_that_may_all_be_true_turn_into_no_other_class(problem):
+    import transformers as hf
+
+    config = hf.BertConfig(vocab_size=27, num_labels=3, problem_type=problem, **tiny.SMALL)
+    model = tiny.build(lambda: hf.BertForSequenceClassification(config))
+    with pytest.raises(ValueError, match="one of several classes, which exclude each other"):
+        minimal_edits(model, tiny.wordpiece(), "the cat sat.", ["york"])

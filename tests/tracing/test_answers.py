@@ -198,6 +198,18 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     assert trace.predictions_title == ("number" if count == 1 else "numbers")
     assert [float(one.label.split()[-1]) for one in trace.predictions()] == pytest.approx(numbers, rel=1e-3)
     assert all(np.isnan(one.probability) for one in trace.predictions())
+    changed = trace.rerun(aw.ablate_heads(trace, {0: range(4), 1: range(4)}))
+    moved = trace.diff(changed)
+    assert changed.logits is not None
+    assert {one.id: one.before for one in moved.predictions} == pytest.approx(
+        dict(enumerate(numbers)), abs=1e-5
+    )
+    after = dict(enumerate(changed.logits.tolist()))
+    assert {one.id: one.after for one in moved.predictions} == pytest.approx(after, abs=1e-5)
+    assert moved.predictions[0].label in trace.answer.names
+    assert not moved.flipped
+    assert f"{moved.predictions[0].before:.4g} to {moved.predictions[0].after:.4g}" in repr(moved)
+    assert trace.predictions(1)[0].name == trace.answer.names[0]
     options: dict[str, Any] = {"operator": "mask", "thresholds": [1.0], "oracle": None, "draws": 1}
     card = aw.evaluate.faithfulness(trace, "saliency", 0, metrics="comprehensiveness", **options)
     hidden = trace.inputs["input_ids"].clone()
@@ -207,6 +219,33 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     assert card.to_rows()[0]["mean"] == pytest.approx(numbers[0] - float(after), abs=1e-5)
     with pytest.raises(ValueError, match='is a number without a probability; take score="number"'):
         aw.evaluate.faithfulness(trace, "saliency", 0, score="probability", **options)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
+def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> None:
+    numbers = {"num_labels": 3, "problem_type": "regression"} if head.startswith("Sequence") else {}
+    trace = traced("Bert", head, "who sat", "the unbelievable cat sat.", **numbers)
+    removal: dict[str, Any] = {"operator": "mask", "oracle": None, "draws": 1}
+    for card in (
+        aw.evaluate.fidelity(trace, "saliency", **removal),
+        aw.evaluate.performance_loss([trace], "saliency", [None], **removal),
+    ):
+        assert np.isnan(card.values).all()
+        assert 'faithfulness(..., score="number") scores its number' in card.warning
+    swapped = aw.evaluate.attention_permutation(trace, permutations=1)
+    assert np.isnan(swapped.values).all()
+    assert "numbers without probabilities" in swapped.warning
+    with pytest.raises(ValueError, match="numbers without probabilities"):
+        aw.evaluate.adversarial_attention(trace, steps=1)
+    with pytest.raises(ValueError, match='take loss="change"'):
+        aw.evaluate.effective_complexity(
+            trace, "saliency", operator="mask", loss="log_loss", oracle="leave_one_out", draws=1
+        )
+    # Where nothing but the number counts, a feature matters as much as it moves the number.
+    occluded = aw.occlusion(trace, baseline="mask")
+    moved = aw.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
+    card = aw.evaluate.importance_correlation(trace, moved, operator="mask", draws=1)
+    assert card.select(metric="leave_one_out_variation_tau").values.flat[0] == pytest.approx(1)
 
 
 def test_labels_that_do_not_exclude_each_other_are_read_alone_everywhere() -> None:
@@ -261,21 +300,6 @@ def test_one_logit_a_token_is_a_probability_of_its_own() -> None:
     assert aw.saliency(trace, aw.targets.label("replaced", position=2)).target == "replaced"
 
 
-def test_whether_a_sentence_follows_is_named() -> None:
-    trace = traced("Bert", "NextSentencePrediction", "the cat sat.", "a new york cat.")
-    expected = plain(trace).logits[0].softmax(-1)
-    assert shown(trace) == pytest.approx(
-        {"next sentence": float(expected[0]), "another sentence": float(expected[1])}, abs=1e-6
-    )
-
-
-def test_a_masked_word_is_read_from_a_head_among_others() -> None:
-    trace = traced("Bert", "PreTraining", "the [MASK] sat.")
-    expected = plain(trace).prediction_logits[0, 2].softmax(-1)
-    assert trace.predictions_title == "[MASK] at 2"
-    assert trace.predictions(1)[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
-
-
 def test_an_answer_is_what_it_was_in_traces_pickled_before() -> None:
     trace = traced("Bert", "MaskedLM", "the [MASK] sat.")
     state = pickle.loads(pickle.dumps(trace)).__getstate__()
@@ -322,6 +346,14 @@ def test_an_explanation_is_scored_for_what_it_is_of() -> None:
     row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
     card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, **options)
     assert card.methods[:2] == ("rollout", "lrp")
+    # A row of Chefer's map, or of the relevances of a layer, has the target of the map.
+    for vector in (
+        aw.chefer(trace, other).map.to_attributions("row", query=0),
+        given.map.to_attributions("row", query=0),
+    ):
+        row = vector.select(-1)
+        by_map, by_label = (aw.evaluate.faithfulness(trace, row, label, **options) for label in (None, other))
+        np.testing.assert_array_equal(by_map.values, by_label.values)
     margin = aw.saliency(
         trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
     )

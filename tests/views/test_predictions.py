@@ -121,3 +121,54 @@ def test_a_text_of_several_paragraphs_is_offered_by_them(minilm):
     one = aw.TokenStrip(aw.trace(*minilm, "One day. It rained.\nThe end."))
     assert {source.unit for source in several.sources()} == {"token", "word", "sentence", "paragraph"}
     assert {source.unit for source in one.sources()} == {"token", "word", "sentence"}
+
+
+@pytest.fixture
+def regression(request):
+    """Two texts read by a model that predicts numbers of these names."""
+    import torch
+    import transformers as hf
+
+    config = hf.BertConfig(
+        vocab_size=27, id2label=dict(enumerate(request.param)), problem_type="regression", **tiny.SMALL
+    )
+    model = tiny.build(lambda: hf.BertForSequenceClassification(config))
+    with torch.no_grad():
+        model.classifier.weight.normal_()
+        model.bert.pooler.dense.weight.mul_(20)
+    return [aw.trace(model, tiny.wordpiece(), text) for text in ("the unbelievable cat sat.", "a cat!")]
+
+
+@pytest.mark.parametrize("regression", [("LABEL_0",), ("valence", "arousal")], indirect=True)
+def test_numbers_of_a_regression_are_shown_without_probabilities(regression, tmp_path):
+    trace = regression[0]
+    numbers = [f"{number:.4g}".replace("-", "−") for number in trace.logits.tolist()]
+    names = [f"{name} " for name in ("valence", "arousal")] if len(numbers) > 1 else [""]
+    # The first number is explained by default, so that its explanation is the menu's.
+    explanation = aw.saliency(trace)
+    assert aw.TokenStrip(explanation).store.sources()[-1].method == "saliency"
+    if len(numbers) > 1:
+        assert aw.TokenStrip(aw.saliency(trace, 1)).store.sources()[-1].method != "saliency"
+    explorer = aw.Explorer(regression)
+    assert "removal" in explorer.PARTS
+    shown = explorer.store.header["predictions"]
+    assert shown["title"] == trace.predictions_title == ("numbers" if len(numbers) > 1 else "number")
+    assert [one["label"] for one in shown["items"]] == [
+        f"{name}{number}" for name, number in zip(names, numbers, strict=True)
+    ]
+    assert {one["probability"] for one in shown["items"]} == {None}
+    spec = {"kind": "ablate", "layer": 0, "head": 0, "how": "zero", "stack": "self"}
+    answer, _ = explorer._changed([spec])
+    after = trace.rerun(aw.ablate_heads(trace, (0, 0))).logits.tolist()
+    assert answer["rows"] == [
+        [i, trace.answer.names[i], pytest.approx(trace.logits[i].item()), pytest.approx(after[i])]
+        for i in range(len(numbers))
+    ]
+    explanation.save(tmp_path / "saved.npz")
+    assert aw.load(tmp_path / "saved.npz").predictions.items[0].label == trace.predictions()[0].label
+    pair = aw.TwoTexts(regression)
+    told, _ = pair._predictions(None, None)
+    assert [row[2:] for row in told["rows"]] == [
+        [pytest.approx(one.logits[i].item()) for one in regression] for i in range(len(numbers))
+    ]
+    assert f"{trace.logits[0].item():.4g} and" in pair.describe()

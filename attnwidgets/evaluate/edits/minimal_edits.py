@@ -17,6 +17,7 @@ from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.edits.edits_result import MinimalEdits
 from attnwidgets.explanations.targets.resolve import head_of
+from attnwidgets.tracing.anatomy.answer import Answer, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -97,7 +98,7 @@ def minimal_edits(
     words = text.split(" ")
     edits = _edits(words, candidates)
     texts = [text, *(edited for _, _, edited in edits)]
-    logits = _logits(model, tokenizer, texts, batch_size)
+    names, logits = _logits(model, tokenizer, texts, batch_size)
     original = int(logits[0].argmax())
     others = np.delete(logits, original, axis=1)
     margins = others.max(axis=1) - logits[:, original]
@@ -117,7 +118,7 @@ def minimal_edits(
         classes=[int(classes[number]) for number in (*order, *rest)],
         original=original,
         margin=float(margins[0]),
-        labels=_labels(model, logits.shape[1]),
+        labels=names,
         by=ranked,
         judge="" if fluency is None else type(fluency[0]).__name__,
     )
@@ -168,11 +169,13 @@ def _batches(
     return batches
 
 
-def _logits(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -> Float:
-    """Return the logits of every text [text, class].
+def _logits(
+    model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int
+) -> tuple[tuple[str, ...], Float]:
+    """Return the names of the classes, and the logits of every text [text, class].
 
     Raises:
-        ValueError: If the model does not classify whole texts.
+        ValueError: If the model does not give whole texts one of several classes.
     """
     import torch
 
@@ -180,17 +183,20 @@ def _logits(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -
 
     inner = unwrap(model)
     rows: dict[int, Float] = {}
+    answer = Answer()
     with borrowed(inner) as twin, no_grad():
         for numbers, ids in progress(_batches(tokenizer, texts, batch_size), "editing"):
             outputs = twin(input_ids=torch.tensor(ids, device=_device(inner)), return_dict=True)
             logits = head_of(outputs) if getattr(outputs, "logits", None) is not None else None
-            if logits is None or logits.dim() != _CLASSES or logits.shape[-1] < _CLASSES:
+            if logits is not None and logits.dim() == _CLASSES:
+                answer = answer_of(inner, logits[0], None, None, generates=False)
+            if logits is None or answer.reading != "softmax" or len(answer.names) < _CLASSES:
                 raise ValueError(
-                    f"minimal_edits needs a model that gives a whole text one of several classes; "
-                    f"{type(inner).__name__} does not."
+                    "minimal_edits needs a model that gives a whole text one of several classes, which "
+                    f"exclude each other; {type(inner).__name__} does not."
                 )
             rows |= dict(zip(numbers, logits.double().cpu().numpy(), strict=True))
-    return np.stack([rows[number] for number in range(len(texts))])
+    return answer.names, np.stack([rows[number] for number in range(len(texts))])
 
 
 def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size: int) -> Float:
@@ -230,8 +236,3 @@ def _device(model: nn.Module) -> Any:
     from attnwidgets.tracing.pass_memory import device_of
 
     return device_of(model)
-
-
-def _labels(model: Any, count: int) -> tuple[str, ...]:
-    names = getattr(getattr(model, "config", None), "id2label", None) or {}
-    return tuple(str(names.get(number, number)) for number in range(count))

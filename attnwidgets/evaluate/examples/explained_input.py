@@ -66,12 +66,12 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     if not labels:
         return resolve_target(trace, None, method=function)
     best = trace.predictions(1)
-    if labels == [best[0].label if best else ""]:
+    if labels == [best[0].name if best else ""]:
         return resolve_target(trace, None, method=function)
     named = f"the explanation{'s are' if len(labels) > 1 else ' is'} of {listed(labels)}"
     if len(labels) > 1:
         raise ValueError(f"{function} scores one target, and {named}: pass target=...")
-    known = [outcome.id for outcome in trace.predictions(MOST) if outcome.label == labels[0]]
+    known = [outcome.id for outcome in trace.predictions(MOST) if outcome.name == labels[0]]
     names = class_names(trace)
     if labels[0] not in names and len(known) != 1:
         raise ValueError(
@@ -84,11 +84,10 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
 def target_label(explanation: Any) -> str:
     """Return the label of the target that an explanation is of; "" if it is of none.
 
-    Vectors of a map are labelled by their layers, and a map like rollout's is of no target.
+    Vectors of a map are labelled by their layers; their provenance names the target of the map.
     """
-    label, method = getattr(explanation, "target", None), explanation.method
-    takes_target = method not in methods() or "target" in methods()[method].options
-    return label if takes_target and isinstance(label, str) else ""
+    label = explanation.provenance.get("target", getattr(explanation, "target", None))
+    return label if isinstance(label, str) else ""
 
 
 def as_list(given: Any) -> list[Any]:

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 EPSILON = 0.01
 """How far Jain and Wallace let the answer of a classifier move (0.05 for answers to questions)."""
-_ONE = "undefined for a model that returns a single number: there are no other answers to move to"
+_ONE = (
+    "undefined for a model that returns a single number, or numbers without probabilities: there are no "
+    "other answers to move to"
+)
 
 
 def total_variation(p: Any, q: Any) -> Float:
@@ -99,7 +102,7 @@ def attention_permutation(
             changed.append(_probabilities(trace, _edited(trace, layers, kind, name, seed + draw)))
         moved = total_variation(np.stack(changed), plain)
         flipped = (np.argmax(changed, axis=-1) != plain.argmax()).astype(float)
-        if len(plain) == 1:
+        if _is_undefined(trace):
             moved, flipped = np.full((2, len(changed)), np.nan)
         samples.append(
             [
@@ -198,7 +201,7 @@ def adversarial_attention(
 
     Raises:
         ValueError: If epsilon is out of range, the stack is unknown, the model gives no gradients, or it
-            returns a single number.
+            returns a single number, or numbers without probabilities.
         IndexError: If there is no such layer.
 
     Source: Jain and Wallace 2019, section 4.2.2, equation 4.
@@ -229,7 +232,7 @@ def adversarial_attention(
 
     target = resolve_target(trace, None, method="adversarial_attention")
     plain = torch.from_numpy(_probabilities(trace, trace.logits))
-    if len(plain) == 1:
+    if _is_undefined(trace):
         raise ValueError(f"adversarial_attention is {_ONE}.")
     best = AdversarialAttention(
         layers, {n: w.double().numpy() for n, w in attention.items()}, 0.0, 0.0, epsilon
@@ -308,6 +311,11 @@ def _divergence(new: Tensor, old: Tensor) -> Tensor:
 
 def _layers(trace: Trace, layer: Any, stack: str) -> tuple[int, ...]:
     return pick(slice(None) if layer is None else layer, trace.layers(stack), "layer")
+
+
+def _is_undefined(trace: Trace) -> bool:
+    """Return whether a model has no probabilities of several answers."""
+    return trace.answer.reading == "none" or trace.logits is None or trace.logits.numel() == 1
 
 
 def _probabilities(trace: Trace, logits: Any) -> Float:

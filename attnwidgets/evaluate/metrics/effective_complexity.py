@@ -12,6 +12,7 @@ from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import explained
 from attnwidgets.evaluate.removals.ordering import ORACLES, steps_removed
 from attnwidgets.evaluate.removals.protocol import RemovalProtocol
+from attnwidgets.evaluate.removals.removal_metrics import default_score
 from attnwidgets.evaluate.scorecards.build import scored_explanations
 from attnwidgets.tracing.free_memory import forceable
 
@@ -135,6 +136,11 @@ def needed_questions(
     variants = [steps_removed(case.n, features, order, ks, keep=keep) for row in rows for order in row]
     answers = yield np.concatenate([np.zeros((1, case.n), dtype=bool), *variants])
     scores = case.read(answers)
+    if log_loss and default_score(case.removal.target) == "number":
+        raise ValueError(
+            f'loss="log_loss": {case.removal.target.label!r} is a number without a probability; take '
+            'loss="change".'
+        )
     losses = -answers.log_p if log_loss else np.abs(scores - scores[0])
     met = losses < epsilon if keep else losses >= epsilon
     firsts = [_first(curve) for curve in met[1:].reshape(-1, len(ks))]

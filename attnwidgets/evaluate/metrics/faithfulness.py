@@ -200,7 +200,10 @@ def removal_questions(
             if values.size:
                 scores[at, row] = values.reshape(-1, len(counts)).mean(axis=0)
     if np.isnan(scores[:, given]).any():
-        notes["undefined where nothing is left to read, or where a target has no probability"] = None
+        notes[
+            "undefined where nothing is left to read, or where a target has no probability; "
+            'faithfulness(..., score="number") scores its number'
+        ] = None
     return scores
 
 

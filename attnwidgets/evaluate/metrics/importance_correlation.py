@@ -57,7 +57,8 @@ def importance_correlation(
         gradient_tau                  Kendall's tau-b of a_i with |gradient . embedding| of i, attention's
                                       weights held fixed
         leave_one_out_variation_tau   Kendall's tau-b of a_i with the total variation of the prediction
-                                      without i, 1/2 sum over all classes of |p(x) - p(x - i)|
+                                      without i, 1/2 sum over all classes of |p(x) - p(x - i)|;
+                                      of a number without a probability, how far it moves
 
     `single_removals` correlates with what the target alone loses, which is signed. For a row of attention,
     pass a function of a trace:
@@ -168,10 +169,19 @@ def _slopes_of_given(given: GivenModel, target: Target) -> Float:
 
 
 def _variations(case: RemovalCase) -> Float:
-    """Return the total variation of the prediction without each feature [feature]."""
+    """Return the total variation of the prediction without each feature [feature].
+
+    Of a number without a probability, it is how far the number moves.
+    """
     import torch
 
     trace = case.removal.trace
+    questions = singles(case.n, case.features)
+    options: dict[str, Any] = {"batch_size": case.protocol.batch_size, "watched": case.watched}
+    if trace.answer.reading == "none":
+        with case.removal.answering(**options) as ask:
+            numbers = ask(questions).number
+        return np.abs(numbers[:-1] - numbers[-1])
     logits = trace.logits
     if logits is None:
         raise ValueError(f"{trace.model_id or 'this model'} returns no logits, so there is no prediction.")
@@ -189,5 +199,5 @@ def _variations(case: RemovalCase) -> Float:
     # A row read at a token moves if tokens are deleted: removal refuses any title but "function".
     prediction = Target("the answer", "function" if row is None else "distribution", variation)
     removal = replace(case.removal, target=prediction)
-    with removal.answering(batch_size=case.protocol.batch_size, watched=case.watched) as ask:
-        return ask(singles(case.n, case.features)[:-1]).number
+    with removal.answering(**options) as ask:
+        return ask(questions[:-1]).number

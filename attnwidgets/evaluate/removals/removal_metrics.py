@@ -96,6 +96,7 @@ def read_score(answers: Answers, score: Score | None, target: Target) -> Float:
         return answers.number
     if default_score(target) == "number":
         raise ValueError(
-            f'score={score!r}: {target.label!r} is a number without a probability; take score="number".'
+            f'score={score!r}: {target.label!r} is a number without a probability; take score="number" '
+            "of aw.evaluate.faithfulness."
         )
     return np.exp(answers.log_p) if score == "probability" else answers.log_p

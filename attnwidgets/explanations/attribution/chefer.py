@@ -198,6 +198,7 @@ def chefer(
     )
     query, key = trace.axes(source)
     own = next(iter(key.units))
+    of_target = common["provenance"] | {"target": targets.names()["target"]}
     layers = MixingMap(
         np.stack(by_layer),
         query=query,
@@ -205,7 +206,7 @@ def chefer(
         layers=trace.layers(source)[-len(by_layer) :],
         unit=own,
         stochastic=False,
-        **(common | {"stack": source}),
+        **(common | {"stack": source, "provenance": of_target}),
     )
     last = by_layer[-1]
     attributions = Attributions(

@@ -11,6 +11,7 @@ import numpy as np
 from attnwidgets._selecting import listed, position, spoken_range
 from attnwidgets.explanations.explanation import Explanation
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
+from attnwidgets.explanations.results.axis_words import TARGETS, axis_words
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first
 from attnwidgets.explanations.results.vectors import vector_of
 from attnwidgets.tracing.free_memory import require_room
@@ -405,9 +406,13 @@ class LazyLayers(Explanation):
             )
         rows = [vector.read(np.asarray(self.matrix(number), dtype=np.float64)) for number in self.layers]
         several = len(rows) > 1
+        common = self._common(vector.step)
+        # Vectors are labelled by their layers; their target is that of the map, or of the row.
+        about = vector.query if axis_words(self).row == TARGETS.row else self.provenance.get("target", "")
+        common["provenance"] = {**common["provenance"], "target": about}
         return Attributions(
             np.stack(rows) if several else rows[0],
             axis=self.key if vector.side == "key" else self.query,
             target=[f"layer {number}" for number in self.layers] if several else None,
-            **self._common(vector.step),
+            **common,
         )

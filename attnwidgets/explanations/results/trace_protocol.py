@@ -159,7 +159,7 @@ def provenance_of(
         notes: Warnings to add to the trace's own; "" is left out.
         facts: Other entries of the provenance.
     """
-    predicted = trace.predictions_title if trace.answer.is_distribution else ""
+    predicted = trace.predictions_title if trace.answer.predicts else ""
     words = trace.axes(stack)[1].units.get("word")
     left_out = trace.left_out(stack)
     return {

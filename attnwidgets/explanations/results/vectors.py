@@ -46,11 +46,13 @@ class Vector:
         side: The remaining axis.
         read: Takes [query, key] in float64, returns [side].
         step: The operation in words.
+        query: The label of the row that is read; "" if several are.
     """
 
     side: Literal["query", "key"]
     read: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     step: str
+    query: str = ""
 
 
 def vector_of(source: LazyLayers, how: Scheme, query: int | str | None, *, diagonal: bool) -> Vector:
@@ -81,7 +83,8 @@ def row(source: LazyLayers, query: int | str | None, *, diagonal: bool) -> Vecto
         return values
 
     without = "" if diagonal else ", without itself"
-    return Vector("key", read, f"row of {source.query_labels[number]!r}{without} (query {number})")
+    label = source.query_labels[number]
+    return Vector("key", read, f"row of {label!r}{without} (query {number})", label)
 
 
 def reduced(source: LazyLayers, axis: Literal["query", "key"], how: Reduction, *, diagonal: bool) -> Vector:

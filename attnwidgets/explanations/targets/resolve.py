@@ -62,10 +62,11 @@ def logits_of(trace: Trace, name: str, method: str) -> Tensor:
         )
     if trace.logits is None:
         raise ValueError(
-            f"{method} needs a {name}, and {trace.model_id or 'this model'} returns no logits: it has no "
-            "head. Name a number of its last hidden state, as aw.targets.embedding_norm(position), "
-            "aw.targets.embedding_dot(vector, position) or a function of the outputs, or load the model with "
-            "a head (AutoModelForSequenceClassification, AutoModelForCausalLM, ...)."
+            f"{method} needs a {name}, and {trace.model_id or 'this model'} returns no logits of classes or "
+            "tokens: it has no head, or a head with other outputs. Name a number of its last hidden "
+            "state, as aw.targets.embedding_norm(position), aw.targets.embedding_dot(vector, position) or a "
+            "function of the outputs, or load the model with a head (AutoModelForSequenceClassification, "
+            "AutoModelForCausalLM, ...)."
         )
     return trace.logits
 

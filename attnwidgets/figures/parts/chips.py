@@ -25,11 +25,11 @@ class Chips:
     """Outcomes in a line, each with its probability, which its lower edge shows.
 
     Attributes:
-        chips: Name and probability.
+        chips: Name and probability; None for a number, which the name spells.
         chosen: Place of the one that is explained; None without one.
     """
 
-    chips: Sequence[tuple[str, float]]
+    chips: Sequence[tuple[str, float | None]]
     chosen: int | None = None
 
     def height(self, width: float) -> float:
@@ -49,7 +49,7 @@ class Chips:
                     (x, y), wide, 0.2, boxstyle=shape, facecolor="none", edgecolor=edge, linewidth=0.8
                 )
             )
-            share = float(np.clip(np.nan_to_num(self.chips[number][1]), 0, 1))
+            share = float(np.clip(np.nan_to_num(self.chips[number][1] or 0.0), 0, 1))
             axes.add_patch(
                 Rectangle((x + 0.03, y + 0.17), (wide - 0.06) * share, 0.025, color=theme.amount, linewidth=0)
             )
@@ -58,7 +58,9 @@ class Chips:
     def _places(self, width: float) -> tuple[list[tuple[int, float, float, str]], int]:
         """Return line, place, width and words of every chip, and the number of lines."""
         words = [
-            fitting(f"{printable(name)} {share:.2f}", width - 0.14, SMALL, bold=True)
+            fitting(
+                f"{printable(name)}{'' if share is None else f' {share:.2f}'}", width - 0.14, SMALL, bold=True
+            )
             for name, share in self.chips
         ]
         wide = [width_of(text, SMALL, bold=True) + 0.12 for text in words]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,11 +22,19 @@ _WHOLE = 1  # and of [class]
 
 
 class Prediction(NamedTuple):
-    """One possible output: its label, its probability, and its id among tokens or classes."""
+    """One possible output: its label, its probability, and its id among tokens or classes.
+
+    A number of a regression has no probability (NaN); its label is its name and the number: "number 0.73".
+    """
 
     label: str
     probability: float
     id: int
+
+    @property
+    def name(self) -> str:
+        """The label, of a number without its digits: what a target is called."""
+        return self.label.rpartition(" ")[0] if isnan(self.probability) else self.label
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,8 @@ class Answer:
     """What a model's logits mean.
 
     Attributes:
-        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "answer"; "" if nothing is
-            without naming a row.
+        title: What is predicted: "class", "next token", "[MASK] at 6", "number", "score" (of a choice),
+            "answer"; "" if nothing is without naming a row.
         names: Names of the columns: classes, "start" and "end" of an answer; () for a vocabulary.
         reading: How a probability comes about: "softmax" over the columns of a row, "sigmoid" of each logit
             alone, or "none": logits are numbers, or only decide together with other rows.
@@ -58,6 +67,16 @@ class Answer:
         return bool(self.title) and self.reading != "none"
 
     @property
+    def is_numbers(self) -> bool:
+        """Whether numbers without probabilities are predicted, as by a regression."""
+        return bool(self.title) and self.reading == "none" and self.title != ANSWER_SPAN
+
+    @property
+    def predicts(self) -> bool:
+        """Whether outcomes with probabilities, or numbers, are predicted, of one row."""
+        return self.is_distribution or self.is_numbers
+
+    @property
     def several(self) -> bool:
         """Whether several outcomes may be true at once, so that probabilities need not sum to one."""
         return self.reading == "sigmoid"
@@ -65,6 +84,10 @@ class Answer:
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probabilities [..., outcome] of rows of logits [..., outcome]."""
         return logits.sigmoid() if self.several else logits.softmax(-1)
+
+    def values(self, logits: Tensor) -> Tensor:
+        """Return the probabilities of rows of logits [..., outcome], or the logits where they are numbers."""
+        return logits if self.is_numbers else self.probabilities(logits)
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Return the log probabilities [..., outcome] of rows of logits [..., outcome]."""
@@ -100,7 +123,7 @@ def answer_of(
     if logits.dim() == _WHOLE:
         return _of_whole(model, config, len(logits))
     count = logits.shape[-1]
-    if is_a(model, "ForQuestionAnswering") and count == _TOKENS:
+    if is_a(model, "ForQuestionAnswering", "ForQuestionAnsweringSimple") and count == _TOKENS:
         places, compared = _places(text, tokenizer, ids, len(logits))
         return Answer(ANSWER_SPAN, ("start", "end"), "none", None, "token", places, compared)
     if generates:
@@ -145,6 +168,8 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
     problem = _problem(config)
     if is_a(model, "ForNextSentencePrediction"):
         return Answer("class", ("next sentence", "another sentence"))
+    if is_a(model, "ForMultipleChoice"):
+        return Answer("score", ("choice",), "none")
     if problem == "regression":
         title = "number" if count == 1 else "numbers"
         return Answer(title, names_of(config, count, "number"), "none")
@@ -154,13 +179,13 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
     return Answer("class", names_of(config, count), "sigmoid" if multiple else "softmax")
 
 
-def is_a(model: Any, ending: str) -> bool:
-    """Return whether a model's class, or one that it was made from, is named with an ending."""
+def is_a(model: Any, *endings: str) -> bool:
+    """Return whether a model's class, or one that it was made from, is named with any of some endings."""
     from attnwidgets.tracing.recording.borrow import (
         unpeft,  # imports torch, which a loaded trace does without
     )
 
-    return any(kind.__name__.endswith(ending) for kind in type(unpeft(model)).__mro__)
+    return any(kind.__name__.endswith(endings) for kind in type(unpeft(model)).__mro__)
 
 
 def _problem(config: Any) -> str | None:

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.anatomy.answer import is_a
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
 from attnwidgets.tracing.recording.wrappers import inside
@@ -114,6 +116,8 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
         # Rows of one length end in no padding, which -1, the id of no token, says.
         config: Any = twin.config
         config.pad_token_id = -1
+    if is_a(model, "ForMultipleChoice"):
+        twin.register_forward_pre_hook(_of_single_choices, with_kwargs=True)
     twins = twins_in(twin)
     try:
         _held.set((*filter(None, _held.get()), twins))
@@ -122,6 +126,14 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     finally:
         # Emptied rather than taken out: in one step, and from whatever context the generator is closed.
         twins.clear()
+
+
+def _of_single_choices(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Give a model that compares choices inputs [batch, 1, token], where every row is the only choice."""
+    return args, {
+        name: value.unsqueeze(1) if isinstance(value, torch.Tensor) else value
+        for name, value in kwargs.items()
+    }
 
 
 @contextmanager

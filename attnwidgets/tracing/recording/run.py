@@ -53,7 +53,7 @@ BATCH = 8
 @overload
 def trace(
     model: Any,
-    tokenizer: list[str] | tuple[str, ...],
+    tokenizer: list[str] | tuple[str, ...] | list[tuple[str, str]],
     *,
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
@@ -69,7 +69,7 @@ def trace(
 def trace(
     model: Any,
     tokenizer: Any,
-    text: list[str] | tuple[str, ...],
+    text: list[str] | tuple[str, ...] | list[tuple[str, str]],
     *,
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
@@ -85,7 +85,7 @@ def trace(
 def trace(
     model: Any,
     *,
-    text: list[str] | tuple[str, ...],
+    text: list[str] | tuple[str, ...] | list[tuple[str, str]],
     text_pair: Sequence[str] | None = ...,
     words: str | None = ...,
     target_text: str | None = ...,
@@ -163,9 +163,11 @@ def trace(
         tokenizer: Its tokenizer or processor, a hub id or a folder. None takes the one saved with a model
             given by name, or that of a pipeline or wrapper; raw ids need none. May be left out:
             `aw.trace("gpt2", "The cat")`.
-        text: The text to read; a list of texts returns a list of traces, run in batches. Token ids, chat
-            messages, and a pipeline's dictionary of two texts are accepted as well.
-        text_pair: The second text of a pair.
+        text: The text to read; a list of texts, or of pairs of them, returns a list of traces, run in
+            batches. Token ids, chat messages, and a pipeline's dictionary of two texts are accepted as well.
+        text_pair: The second text of a pair. A model that compares choices reads a question with each:
+            `aw.trace(model, tokenizer, [(question, choice), ...])` gives a trace of each, whose logit is its
+            score; the softmax over all scores is the model's answer.
         words: The text split into words, instead of `text` or (for scripts without spaces) together with it;
             a tuple of two lists for a pair. Or the rule by which words are found: "standard" (by default;
             "don't" and "state-of-the-art" are words, "U.S." is "U.S" and "."), "abbreviations" ("U.S." and
@@ -308,6 +310,8 @@ def _follow(settings: PipelineSettings, traced: Trace) -> None:
 
 def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, Any]:
     """Return text, second text and messages, where `text` holds two of them as pipelines take them."""
+    if text_pair is None and isinstance(text, (list, tuple)) and text and all(map(_is_pair, text)):
+        return [first for first, _ in text], [second for _, second in text], messages
     if isinstance(text, Mapping):
         names = next((names for names in _PAIRS if set(text) == set(names)), None)
         if names is not None and text_pair is None:
@@ -316,6 +320,10 @@ def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, An
         isinstance(text, Sequence) and text and all(isinstance(m, Mapping) and "role" in m for m in text)
     )
     return (None, text_pair, text) if is_chat and messages is None else (text, text_pair, messages)
+
+
+def _is_pair(text: Any) -> bool:
+    return isinstance(text, tuple) and [type(part) for part in text] == [str, str]
 
 
 def _require_text(text: Any) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.carrying import carry_over
-from attnwidgets.views.wire.header import model_name
+from attnwidgets.views.wire.header import model_name, prediction_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,14 +122,12 @@ def _text(trace: Any) -> str:
 def _item(trace: Any) -> dict[str, Any]:
     """Return the `TextItem` of wire.ts; no model runs for it."""
     text = _text(trace)
-    best = next(iter(trace.predictions(1)), None) if trace.answer.is_distribution else None
+    best = next(iter(trace.predictions(1)), None) if trace.answer.predicts else None
     return {
         "text": text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…",
         "tokens": len(trace.axes()[0]),
         "model": model_name(trace.model_id),
-        "prediction": None
-        if best is None
-        else {"label": str(best.label), "probability": float(best.probability), "id": int(best.id)},
+        "prediction": None if best is None else prediction_of(best, ""),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from attnwidgets.explanations.results.aligned import Aligned
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.tracing.text.alignment import letters
-from attnwidgets.tracing.top_logits import label_of, probabilities
+from attnwidgets.tracing.top_logits import label_of, predicted_values
 from attnwidgets.tracing.trace_difference import aligned_by, predict, why_other_outputs
 from attnwidgets.views.base.opening import last_content
+from attnwidgets.views.wire.header import prediction_of
 from attnwidgets.views.wire.keys import base_of, method_of, target_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ CHIPS = 8
 """Predictions of each text that are named."""
 MOST = 30
 """Outcomes that are compared."""
+_CHIP = itemgetter("id", "label", "probability")
 
 REDUCTIONS = ("mean", "max")
 
@@ -64,19 +67,17 @@ class TextPair:
         return [trace.predictions(1)[0] for trace in self.traces]
 
     def predictions(self, target: int | None = None, foil: int | None = None) -> dict[str, Any]:
-        """Return the `Outcomes` of js/src/views/compare/twoTexts/outcomes.ts.
+        """Return the `Outcomes` of js/src/views/compare/twoTexts/outcomes.ts: probabilities, or numbers.
 
         Args:
             target: A class or token that is among them in any case.
             foil: Another one.
         """
+        titles = [trace.predictions_title if trace.answer.predicts else "" for trace in self.traces]
         chips = [
-            [[one.id, one.label, one.probability] for one in trace.predictions(CHIPS)]
-            if trace.answer.is_distribution
-            else []
-            for trace in self.traces
+            [[*_CHIP(prediction_of(one, ""))] for one in trace.predictions(CHIPS) if title]
+            for trace, title in zip(self.traces, titles, strict=True)
         ]
-        titles = [trace.predictions_title if trace.answer.is_distribution else "" for trace in self.traces]
         told: dict[str, Any] = {"titles": titles, "chips": chips, "rows": [], "reason": "", "target": None}
         if not all(map(predict, self.traces)):
             return told | {"reason": "the model predicts nothing here" if not any(titles) else ""}
@@ -84,7 +85,7 @@ class TextPair:
         if reason:
             return told | {"reason": f"their outputs are not the same: {reason}"}
         shares = [
-            probabilities(trace, trace.logits).numpy() for trace in self.traces if trace.logits is not None
+            predicted_values(trace, trace.logits).numpy() for trace in self.traces if trace.logits is not None
         ]
         chosen = [number for number in (self._target(target), foil) if number is not None]
         for number in chosen:

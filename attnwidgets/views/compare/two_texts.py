@@ -150,7 +150,8 @@ class TwoTexts(View):
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""  # noqa: PLR2004
         texts = " and ".join(quoted(trace.text) for trace in self._pair.traces)
         predicted = self._pair.predictions()["rows"]
-        top = "".join(f" “{label}”: {one:.0%} and {two:.0%}." for _, label, one, two in predicted[:2])
+        form = ".4g" if self._pair.traces[0].answer.is_numbers else ".0%"
+        top = "".join(f" “{label}”: {one:{form}} and {two:{form}}." for _, label, one, two in predicted[:2])
         return f"Two texts, {texts}: {said or 'no difference'}{more}.{top}"
 
     # -- what the browser asks ---------------------------------------------------------------------

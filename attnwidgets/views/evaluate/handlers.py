@@ -37,7 +37,7 @@ def removal_handlers(view: View, trace: Any) -> dict[str, Handler]:
         view: The view.
         trace: What `aw.trace` returned, or None.
     """
-    if trace is None or getattr(trace, "model", None) is None or not trace.answer.is_distribution:
+    if trace is None or getattr(trace, "model", None) is None or not trace.answer.predicts:
         return {}
     return Removals(view, trace, None, draws=10, seed=0, held=False).handlers()
 

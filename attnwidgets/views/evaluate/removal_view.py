@@ -108,7 +108,7 @@ class RemovalView(View):
         stack = trace.default_stack if explanation is None else stack_of(shown, trace)
         self._given = explanation is not None
         self._operator = resolve_operator(trace, operator, resolved, stack)
-        predicted = [outcome.label for outcome in trace.predictions(1)]
+        predicted = [outcome.name for outcome in trace.predictions(1)]
         # What is predicted follows the selection; another target stays.
         kept = resolved if target is not None or labels not in ([], predicted) else None
         self._removals = Removals(self, trace, kept, draws=draws, seed=seed, held=True)

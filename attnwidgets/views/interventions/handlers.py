@@ -110,7 +110,7 @@ class Intervening(View):
         trace = self._intervened.trace_with_model()
         outcomes = sorted(
             {*_largest(change.before), *_largest(change.after), *([] if target is None else [int(target)])},
-            key=lambda i: -max(float(change.before[i]), float(change.after[i])),
+            key=lambda i: (change.kind != "score") * -max(float(change.before[i]), float(change.after[i])),
         )
         return {
             "kind": change.kind,

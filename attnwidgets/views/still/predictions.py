@@ -13,6 +13,7 @@ from attnwidgets.figures.parts.matrix import Scale
 from attnwidgets.figures.parts.table import Table
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Sheet, Words
+from attnwidgets.tracing.trace_difference import predict
 from attnwidgets.views.still.colours import strip_colours
 
 if TYPE_CHECKING:
@@ -45,8 +46,17 @@ def probabilities_of(trace: Trace) -> tuple[str, list[tuple[int, str, float]]]:
 def _predicting(view: Any) -> Trace | None:
     """Return the trace of a view if its model predicts something."""
     trace: Trace | None = getattr(view, "_predicts", None)
-    is_known = trace is not None and trace.logits is not None and trace.answer.is_distribution
-    return trace if is_known else None
+    return trace if trace is not None and predict(trace) else None
+
+
+def _bars(trace: Trace) -> Bars:
+    """Return the largest outcomes of a trace that predicts, or its numbers in their order."""
+    if trace.logits is not None and trace.answer.is_numbers:
+        numbers = zip(trace.answer.names, trace.logits.tolist(), strict=True)
+        return Bars([Bar(*one) for one in numbers][:_LISTED], title=trace.predictions_title, form="{:.4g}")
+    about, found = probabilities_of(trace)
+    bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
+    return Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}")
 
 
 def chips_of(view: Any) -> list[Part]:
@@ -56,7 +66,10 @@ def chips_of(view: Any) -> list[Part]:
         return []
     if view.selection.interventions:
         return _change(view)
-    _, found = probabilities_of(trace)
+    if trace.answer.is_numbers:
+        found: list[Any] = [(one.id, one.label, None) for one in trace.predictions(_CHIPS)]
+    else:
+        _, found = probabilities_of(trace)
     target = view.selection.target
     chosen = next((i for i, one in enumerate(found[:_CHIPS]) if target and one[0] == target.id), None)
     return [Chips([(name, share) for _, name, share in found[:_CHIPS]], chosen)]
@@ -70,11 +83,7 @@ def predictions_sheet(view: Any, theme: Theme) -> Sheet:
         return Sheet(title, note="The model of this trace predicts neither tokens nor classes.")
     if view.selection.interventions:
         return Sheet(title, _change(view))
-    about, found = probabilities_of(trace)
-    bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
-    return Sheet(
-        title, [Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"), *_surprisal(view, theme)]
-    )
+    return Sheet(title, [_bars(trace), *_surprisal(view, theme)])
 
 
 def _surprisal(view: View, theme: Theme) -> list[Part]:
@@ -100,10 +109,8 @@ def interventions_sheet(view: Any, theme: Theme) -> Sheet:
     if view.selection.interventions:
         return Sheet(title, _change(view))
     parts: list[Part] = [Words("no intervention is active")]
-    if trace is not None and trace.logits is not None and trace.answer.is_distribution:
-        about, found = probabilities_of(trace)
-        bars = [Bar(name, share) for _, name, share in found[:_LISTED]]
-        parts.append(Bars(bars, title=f"{about}, probability", top=1.0, form="{:.3f}"))
+    if trace is not None and predict(trace):
+        parts.append(_bars(trace))
     return Sheet(title, parts)
 
 
@@ -116,7 +123,7 @@ def _change(view: Any) -> list[Part]:
     bars = [Bar(label, after, before=before) for _, label, before, after in meta["rows"][:_LISTED]]
     parts: list[Part] = [Words(names, quiet=False)]
     if bars:
-        top = 1.0 if meta["kind"] != "states" else None
+        top = 1.0 if meta["kind"] in {"distribution", "several"} else None
         parts.append(Bars(bars, title=f"{meta['title']}: before → after", top=top, form="{:.3f}"))
     if meta["distance"] is not None:
         parts.append(Words(f"distance {meta['distance']:.3f}"))

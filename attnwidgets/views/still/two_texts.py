@@ -66,7 +66,7 @@ def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     if outcomes["rows"]:
         shown = [Bar(label, one, before=two) for _, label, one, two in outcomes["rows"][:_MOST_OUTCOMES]]
         heading = f"{outcomes['titles'][0]}: {names[1]} → {names[0]}"
-        left = Beside(left, Bars(shown, top=1.0, title=heading))
+        left = Beside(left, Bars(shown, top=None if pair.traces[0].answer.is_numbers else 1.0, title=heading))
     parts.append(left)
     about = _title(state, found.sides[0], query, found)
     left_out = filter_words(filters, shares=True)

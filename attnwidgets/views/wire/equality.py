@@ -61,7 +61,7 @@ def is_special(explanation: Any) -> bool:
         return False
     if isinstance(explanation, Attributions):
         predictions = explanation.predictions
-        best = predictions.items[0].label if predictions is not None and predictions.items else None
+        best = predictions.items[0].name if predictions is not None and predictions.items else None
         if explanation.foil is not None or (best is not None and explanation.targets != (best,)):
             return True
     options = explanation.provenance.get("options", {})

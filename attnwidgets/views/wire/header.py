@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +63,16 @@ def model_name(name: str) -> str:
 def predictions_of(explanation: Any) -> dict[str, Any]:
     """Return the model's predictions: `Predictions` of wire.ts."""
     title, items = explanation.predictions or ("", ())
-    return {
-        "title": str(title),
-        "items": [
-            {"label": str(item.label), "probability": float(item.probability), "id": int(item.id)}
-            for item in items
-        ],
-    }
+    return {"title": str(title), "items": [prediction_of(item, title) for item in items]}
+
+
+def prediction_of(item: Any, title: str) -> dict[str, Any]:
+    """Return a prediction: `Prediction` of wire.ts; a number without the title that stands before it."""
+    share = float(item.probability)
+    if isnan(share):
+        label = item.label.replace(" -", " −").removeprefix(f"{title} ")
+        return {"label": label, "probability": None, "id": int(item.id)}
+    return {"label": str(item.label), "probability": share, "id": int(item.id)}
 
 
 def _axis_key(axes: dict[str, dict[str, Any]], axis: dict[str, Any]) -> str:

@@ -3,8 +3,8 @@
  * typed, and a continuation.
  */
 import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel } from "../dom.ts";
+import { percent } from "../numbers.ts";
 import { view } from "../views/base/view.ts";
-import { percent } from "../views/text/predictions/percent.ts";
 import { type Answers, createAnswers } from "../wire/answers.ts";
 import type { ViewOptions } from "../wire/wire.ts";
 import type { Preview } from "./session.ts";
@@ -120,7 +120,7 @@ function predictedParts({ title, items, each, ids }: Preview): (HTMLElement | st
   if (items.length === 0) return [`${ids} tokens`];
   const shown = items.slice(0, MOST_OUTCOMES).map(({ label, probability }) => {
     const chip = h("span.live-outcome", h("b", shortLabel(label, 20)), ` ${percent(probability)}`);
-    chip.style.setProperty("--aw-share", String(probability));
+    chip.style.setProperty("--aw-share", String(probability ?? 0));
     return chip;
   });
   return [`${title}: `, ...shown];

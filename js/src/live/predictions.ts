@@ -1,12 +1,15 @@
 /** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
+import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
 import { forward, type Model, type Pass, UNCHANGED } from "./forward.ts";
 import { Unreadable } from "./reader.ts";
 
 /** What of a model's outcomes is a prediction. */
 export interface Predicts {
-  /** "class", "next token", "mask", "classes" (one for every token), or "": nothing. */
+  /** "class", "next token", "mask", "classes" (one for every token), the title of numbers, or "": nothing. */
   what: string;
+  /** Whether logits are numbers without probabilities. */
+  numbers: boolean;
   /** Whether several classes may be true at once. */
   several: boolean;
   /** Names of the outcomes. */
@@ -63,13 +66,19 @@ export function largest(values: ArrayLike<number>, most: number): number[] {
 export function predictionsOf(predicts: Predicts, pass: Pass, most = MOST): { title: string; items: Prediction[] } {
   const found = predicted(predicts, pass);
   if (!found) return { title: "", items: [] };
-  const shares = probabilities(predicts, found.logits);
+  const { title, logits } = found;
+  if (predicts.numbers) {
+    const spelled = (label: string, id: number): string => `${label} ${printed(logits[id] as number, true)}`;
+    const named = predicts.labels.map((label, id) => spelled(label, id).replace(`${title} `, ""));
+    return { title, items: named.map((label, id) => ({ label, probability: null, id })) };
+  }
+  const shares = probabilities(predicts, logits);
   const items = largest(shares, most).map((id) => ({
     label: predicts.labels[id] ?? String(id),
     probability: shares[id] as number,
     id,
   }));
-  return { title: found.title, items };
+  return { title, items };
 }
 
 /** Largest logits, those of all others summed at every temperature, and the token that stands there. */
@@ -83,7 +92,7 @@ export interface Outcomes {
 export function outcomesAt(predicts: Predicts, pass: Pass, position: number | null): Outcomes {
   const found = predicted(predicts, pass);
   if (position === null || predicts.what === "class") {
-    if (!found) throw new Unreadable("the model predicts neither tokens nor classes here");
+    if (!found || predicts.numbers) throw new Unreadable("the model predicts neither tokens nor classes here");
     return { ...found, actual: null };
   }
   const { tokens } = pass;

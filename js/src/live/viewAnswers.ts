@@ -52,17 +52,17 @@ function changed({ live, text, args }: Asked): Answer {
       live.model.reads === "none" ? { ...none, ...moved(before.states, after.states) } : { ...none, kind: "" },
       [],
     ];
-  const [p, q] = [was.logits, is.logits].map((logits) => probabilities(predicts, logits)) as [
-    Float64Array,
-    Float64Array,
-  ];
+  const values = ({ logits }: { logits: Float32Array }): Float64Array =>
+    predicts.numbers ? Float64Array.from(logits) : probabilities(predicts, logits);
+  const [p, q] = [values(was), values(is)];
   const gaps = p.map((share, i) => Math.abs((q[i] as number) - share));
   const target = typeof args.target === "number" ? [args.target] : [];
   const ids = [...new Set([...largest(p, FEW), ...largest(q, FEW), ...target])].sort((a, b) => a - b);
-  const size = (id: number): number => Math.max(p[id] as number, q[id] as number);
+  const size = (id: number): number => (predicts.numbers ? 0 : Math.max(p[id] as number, q[id] as number));
   const rows = ids.sort((a, b) => size(b) - size(a)).map((id) => [id, predicts.labels[id], p[id], q[id]]);
-  const distance = predicts.several ? Math.max(...gaps) : gaps.reduce((sum, gap) => sum + gap, 0) / 2;
-  const kind = predicts.several ? "several" : "distribution";
+  const apart = predicts.several || predicts.numbers;
+  const distance = apart ? Math.max(...gaps) : gaps.reduce((sum, gap) => sum + gap, 0) / 2;
+  const kind = predicts.numbers ? "score" : predicts.several ? "several" : "distribution";
   return [{ kind, title: was.title, count: p.length, distance, likeness: null, rows }, []];
 }
 

@@ -126,7 +126,8 @@ export interface Outcome {
 }
 
 export interface Prediction extends Outcome {
-  probability: number;
+  /** null: a number, which its label spells. */
+  probability: number | null;
 }
 
 /** A method that can be computed on demand, or the reason why it cannot. */

@@ -172,6 +172,8 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
         what = "next token"
     elif reads in {"first", "last"} and trace.answer.is_distribution:
         what = "class"
+    elif reads in {"first", "last"} and trace.answer.is_numbers:
+        what = trace.predictions_title
     elif type(model).__name__.endswith("ForMaskedLM") and isinstance(mask, int):
         what = "mask"
     elif type(model).__name__.endswith("ForTokenClassification"):
@@ -183,6 +185,7 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
         "what": what,
+        "numbers": trace.answer.is_numbers,
         "several": what == "class" and trace.answer.several,
         "labels": [str(names.get(one) or label_of(trace, one)) for one in range(count)],
         "mask": [mask, str(tokenizer.mask_token)] if what == "mask" else None,

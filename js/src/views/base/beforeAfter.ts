@@ -3,7 +3,8 @@ import { h, shortLabel } from "../../dom.ts";
 
 export interface Outcome {
   label: string;
-  before: number;
+  /** Null: a number, which the label spells. */
+  before: number | null;
   /** Null while nothing is changed: then what stands is what is predicted now. */
   after: number | null;
   /** The text beside the label. */
@@ -16,7 +17,7 @@ export interface Outcome {
 export function beforeAfter(
   what: string,
   outcomes: readonly Outcome[],
-  print: (value: number) => string,
+  print: (value: number | null) => string,
   longest = 40,
 ): HTMLElement {
   const isChanged = outcomes.some(({ after }) => after !== null);

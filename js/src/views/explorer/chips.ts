@@ -1,6 +1,7 @@
 /** The predictions as a row of chips. A click explains one; while interventions are active they show before and after. */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
+import { percent, printed } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { methodWithTargets } from "../../wire/keys.ts";
 import type { Outcome } from "../../wire/wire.ts";
@@ -8,12 +9,11 @@ import { shownTargets } from "../base/methodChoice.ts";
 import { type Changed, NOT_HERE } from "../interventions/change.ts";
 import { specsOf } from "../interventions/list.ts";
 import { explainOutcome } from "../text/outcomeChoice.ts";
-import { percent } from "../text/predictions/percent.ts";
 
 const MOST = 10;
 
 interface Shown extends Outcome {
-  before: number;
+  before: number | null;
   after: number | null;
 }
 
@@ -44,8 +44,12 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
         recorded,
         why ? (NOT_HERE.test(why) ? "after the change: needs a running kernel" : why) : "computing what changes …",
       ];
-    if (change.kind !== "distribution" && change.kind !== "several") return [recorded, ""];
-    return [change.rows.slice(0, MOST).map(([id, text, was, is]) => ({ id, label: text, before: was, after: is })), ""];
+    if (change.rows.length === 0) return [recorded, ""];
+    const now = change.rows.slice(0, MOST).map(([id, label, before, after]): Shown => {
+      const numbers = `${label} ${printed(before, true)} → ${printed(after, true)}`;
+      return change.kind === "score" ? { id, label: numbers, before: null, after: null } : { id, label, before, after };
+    });
+    return [now, ""];
   };
 
   const choose = (target: EventTarget | null, asFoil: boolean): void => {
@@ -74,10 +78,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
       const explains = Boolean(methodWithTargets(ctx.header(), ctx.source().method));
       const can = Boolean(methodWithTargets(ctx.header()));
       const stateKey = JSON.stringify([now, target, foil, explains, can, title]);
-      setText(
-        hint,
-        state || (can && !explains ? `click a ${title === "next token" ? "token" : "class"} to explain it` : ""),
-      );
+      setText(hint, state || (can && !explains ? "click a prediction to explain it" : ""));
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;
       shown = now;
@@ -93,7 +94,8 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
             item.after === null
               ? [h("span", percent(item.before))]
               : [h("span.dim", percent(item.before)), h("span.dim", "→"), h("b", percent(item.after))];
-          const width = (share: number): string => `${(100 * Math.max(0, Math.min(1, share))).toFixed(1)}%`;
+          const width = (share: number | null): string =>
+            `${(100 * Math.max(0, Math.min(1, share as number))).toFixed(1)}%`;
           const [was, is] = [h("i.chip-was"), h("i.chip-is")];
           was.style.width = width(item.before);
           is.style.width = width(item.after ?? item.before);

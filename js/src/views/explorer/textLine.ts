@@ -4,12 +4,12 @@
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
+import { percent } from "../../numbers.ts";
 import type { Answers } from "../../wire/answers.ts";
 import type { ExplorerOptions, TextItem, Texts } from "../../wire/wire.ts";
 import { createMenu } from "../base/menu.ts";
 import { BACK, EDIT } from "../base/signs.ts";
 import { drawing } from "../charts/svg.ts";
-import { percent } from "../text/predictions/percent.ts";
 
 export interface TextLine {
   /** Buttons beside the text. */

@@ -1,7 +1,7 @@
 /** A slider for one feature, how far it moves the states, and the predictions before and after. */
 
 import { h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
-import { printed } from "../../numbers.ts";
+import { percent, printed } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
@@ -9,7 +9,6 @@ import { beforeAfter } from "../base/beforeAfter.ts";
 import { createFrame } from "../base/frame.ts";
 import { failed, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
-import { percent } from "../text/predictions/percent.ts";
 import { nameOfFeature, optionsOf } from "./features.ts";
 
 type Kind = "outcomes" | "text" | "sentences";
@@ -162,7 +161,7 @@ export const renderSteerView = view((ctx, root, signal) => {
 
   const outcomes = ({ rows = [] }: Steered): HTMLElement => {
     const far = kind === "sentences";
-    const print = (value: number): string => (far ? value.toFixed(3).replace("-", "−") : percent(value));
+    const print = (value: number | null): string => (far ? (value ?? 0).toFixed(3).replace("-", "−") : percent(value));
     const what = far ? "similarity to (cosine)" : settings().predicted || "prediction";
     return beforeAfter(
       what,

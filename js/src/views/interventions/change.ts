@@ -2,13 +2,12 @@
 
 import type { ViewContext } from "../../context.ts";
 import { h, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
-import { printed } from "../../numbers.ts";
+import { percent, printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
 import type { NumberPlace } from "../base/copyPython.ts";
 import { createProgress, type Missing, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
-import { percent } from "../text/predictions/percent.ts";
 import { specsOf } from "./list.ts";
 
 /** The twin of `Intervening._changed` in attnwidgets/views/interventions/handlers.py. */
@@ -66,14 +65,13 @@ function requestChange(ctx: ViewContext, answers: Answers): { args: Record<strin
 export function distanceWords(change: Changed): string {
   const size = printed(change.distance ?? NaN, false);
   if (change.kind === "states") return `the states moved by |Δh| / |h| = ${size}`;
-  if (change.kind === "score") return `the score changed by ${size}`;
   return `the prediction changed by ${size}`;
 }
 
 const MEANT: Record<string, string> = {
   distribution: "Total variation distance of before and after: NUMBER (0: the same, 1: nothing in common).",
   several: "The largest change of a probability is NUMBER.",
-  score: "The score changed by NUMBER.",
+  score: "The largest change is NUMBER.",
   states: "The model of this trace makes no predictions. Its last states moved by |Δh| / |h| = NUMBER.",
 };
 
@@ -95,8 +93,11 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
         : ` The mean of its tokens has a cosine of ${digits(change.likeness)} with the one before.`;
     setText(distance, (MEANT[kind] ?? "This model has no predictions to compare.").replace("NUMBER", size) + like);
     const [was, is] = [2, 3].map((side) => largest(rows, side as 2 | 3));
-    const [first] = rows;
-    if (kind === "score" && first) setText(best, `score: ${printed(first[2], false)} → ${printed(first[3], false)}`);
+    if (kind === "score")
+      setText(
+        best,
+        rows.map((row) => `${name(row)}: ${printed(row[2], false)} → ${printed(row[3], false)}`).join(" · "),
+      );
     else if (!was || !is) setText(best, "");
     else if (was[0] === is[0]) setText(best, `still ${name(was)}: ${percent(was[2])} → ${percent(was[3])}`);
     else
@@ -149,14 +150,14 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
         return now && isProbability ? { of: "changed", interventions: specsOf(ctx), id: now[0] } : null;
       }
       const [first] = ctx.header().predictions.items;
-      return first ? { of: "outcome", id: first.id } : null;
+      return first?.probability ? { of: "outcome", id: first.id } : null;
     },
     words() {
       const now = last && largest(last.rows, 3);
       if (now && last?.kind !== "states") return `${name(now)} ${now[2].toFixed(4)} → ${now[3].toFixed(4)}`;
       if (last) return distanceWords(last);
       const [first] = specsOf(ctx).length > 0 ? [] : ctx.header().predictions.items;
-      return first ? `${shortLabel(first.label, 30)} ${first.probability.toFixed(4)} · as recorded` : "";
+      return first ? `${shortLabel(first.label, 30)} ${first.probability?.toFixed(4) ?? ""} · as recorded` : "";
     },
     show() {
       if (specsOf(ctx).length === 0) {

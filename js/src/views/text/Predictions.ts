@@ -5,6 +5,7 @@
  */
 
 import { assign, h, keyboard, on, setChildren, setText, shortLabel } from "../../dom.ts";
+import { percent } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
 import { methodWithTargets } from "../../wire/keys.ts";
@@ -17,7 +18,6 @@ import { only, view } from "../base/view.ts";
 import { explainOutcome } from "./outcomeChoice.ts";
 import { createContinuations } from "./predictions/continuations.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
-import { percent } from "./predictions/percent.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
 /** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
@@ -169,7 +169,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     list.ariaLabel = answer?.title ?? named;
     title = (answer?.title ?? named) || "predictions";
     const [logits, others] = buffers;
-    let probabilities: ArrayLike<number> = items.map(({ probability }) => probability);
+    let probabilities: ArrayLike<number | null> = items.map(({ probability }) => probability);
     shown = items;
     setText(remainder, "");
     if (answer && logits && others) {
@@ -194,16 +194,21 @@ export const renderPredictions = view((ctx, root, signal) => {
     setChildren(
       list,
       ...shown.map(({ label }, i) => {
-        const probability = probabilities[i] as number;
+        const probability = probabilities[i] as number | null;
         const bar = h("span");
         bar.hidden = !probability;
-        bar.style.width = `${(100 * Math.max(0, Math.min(1, probability))).toFixed(2)}%`;
+        bar.style.width = `${(100 * Math.max(0, Math.min(1, probability as number))).toFixed(2)}%`;
         const text = shortLabel(label, 60);
         const token = h("bdi.token", { title: text }, text);
         // Only the next token can be a target.
         const target =
           asks && position === null ? h("button.button.outcome", { type: "button" }, token, h("b")) : token;
-        return h("li", target, h("span.bar", bar), h("span.value", probability ? percent(probability) : "–"));
+        return h(
+          "li",
+          target,
+          h(probability === null ? "span" : "span.bar", bar),
+          h("span.value", probability === 0 ? "–" : percent(probability)),
+        );
       }),
     );
   };

@@ -2,12 +2,12 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";
+import { percent, printed } from "../../../numbers.ts";
 import { methodWithTargets } from "../../../wire/keys.ts";
 import { foldRow } from "../../base/foldRow.ts";
 import { explainOutcome } from "../../text/outcomeChoice.ts";
-import { percent } from "../../text/predictions/percent.ts";
 
-/** The answer to "predictions"; probabilities of both texts. */
+/** The answer to "predictions"; probabilities of both texts, or numbers of a regression. */
 export interface Outcomes {
   titles: [string, string];
   chips: [Chip[], Chip[]];
@@ -18,7 +18,8 @@ export interface Outcomes {
   target: number | null;
 }
 
-type Chip = [id: number, label: string, probability: number];
+/** Without a probability it is a number, which the label spells. */
+type Chip = [id: number, label: string, probability: number | null];
 
 /** Ids of the target and of the foil; null: none. */
 export type Chosen = readonly [number | null, number | null];
@@ -61,7 +62,7 @@ export function createChips(
         chips.map(([id, label, probability]) => {
           const role = id === target ? "for" : id === foil ? "foil" : "";
           const bar = h("i");
-          setStyles(bar, { width: `${(100 * probability).toFixed(1)}%` });
+          setStyles(bar, { width: `${(100 * (probability ?? 0)).toFixed(1)}%` });
           const chip = h(
             "button.chip",
             { type: "button", "aria-pressed": String(id === target) },
@@ -89,11 +90,13 @@ export function createBars(): {
   const element = h("div.two-outcomes", heading, grid, reason);
   return {
     element,
-    show({ titles, rows, reason: why }, chosen, names) {
+    show({ titles, chips, rows, reason: why }, chosen, names) {
       const title = titles[0] || titles[1] || "predictions";
       setText(heading, title[0]?.toUpperCase() + title.slice(1));
       setText(reason, why);
       const shown = rows.slice(0, MOST);
+      const isNumber = chips[0][0]?.[2] === null;
+      const words = (value: number): string => (isNumber ? printed(value, true) : percent(value));
       const top = Math.max(...shown.flatMap(([, , one, two]) => [one, two]), 1e-9);
       const bar = (share: number, side: string): HTMLElement => {
         const el = h("i", { "data-side": side });
@@ -108,9 +111,9 @@ export function createBars(): {
           setFlag(name, "data-chosen", chosen.includes(id));
           return [
             name,
-            h("span.two-pair", bar(one, "first"), bar(two, "second")),
-            h("span", percent(one)),
-            h("span.dim", percent(two)),
+            h("span.two-pair", ...(isNumber ? [] : [bar(one, "first"), bar(two, "second")])),
+            h("span", words(one)),
+            h("span.dim", words(two)),
           ];
         }),
       );

@@ -1,11 +1,10 @@
 /** The prediction without the top k tokens, or with these alone, for every k, as answered by Python. */
 
 import { shortLabel } from "../../../dom.ts";
-import { printed } from "../../../numbers.ts";
+import { percent, printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { doublesOf } from "../../../wire/buffers.ts";
 import { plural } from "../../base/navigation.ts";
-import { percent } from "../../text/predictions/percent.ts";
 
 /** The top k are removed, or kept alone. */
 export type Mode = "gone" | "kept";

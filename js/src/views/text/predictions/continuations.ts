@@ -2,10 +2,9 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { assign, h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
-import { tickText } from "../../../numbers.ts";
+import { percent, tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { SamplingOptions } from "./decoding.ts";
-import { percent } from "./percent.ts";
 
 interface ContinuationsAnswer {
   items: { tokens: string[]; logs: number[]; ended: boolean }[];

@@ -2,13 +2,12 @@
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, quoted, setChildren, setText } from "../../../dom.ts";
-import { printed, tickText } from "../../../numbers.ts";
+import { percent, printed, tickText } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { Axis } from "../../../wire/wire.ts";
 import { peak } from "../rowValues.ts";
 import { createStrip, type Strip } from "../strip.ts";
 import { fills, gradient } from "../stripColour.ts";
-import { percent } from "./percent.ts";
 
 interface SurprisalAnswer {
   labels: string[];
