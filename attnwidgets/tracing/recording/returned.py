@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.attention_sources import OUTPUTS
+from attnwidgets.tracing.attention_sources import OUTPUTS, weights_in
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.borrow import implementation
@@ -64,7 +64,7 @@ def returned_weights(
             if "output_attentions" not in str(error):
                 raise
             raise UnsupportedModelError(f"{why} it takes no output_attentions. {ELSEWHERE}") from error
-    given = _weights_in(outputs)
+    given = _weights_in(outputs, inputs.get("attention_mask"))
     if not given:
         function = "by its own attention function" if is_custom else "under eager attention"
         raise UnsupportedModelError(f"{why} it returned none {function}. {ELSEWHERE}")
@@ -94,11 +94,11 @@ def returned_weights(
     return plain, given, note
 
 
-def _weights_in(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+def _weights_in(outputs: Any, real: Tensor | None) -> dict[str, tuple[Tensor, ...]]:
     """Return the weights [batch, head, query, key] of every layer that an output holds, by stack."""
     given: dict[str, tuple[Tensor, ...]] = {}
-    for stack, attribute in OUTPUTS.items():
-        layers = getattr(outputs, attribute, None)
+    for stack in OUTPUTS:
+        layers = weights_in(outputs, stack, real)
         if isinstance(layers, torch.Tensor):
             layers = (layers,)
         if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
