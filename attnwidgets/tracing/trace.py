@@ -144,11 +144,14 @@ class Trace:
         parameters: Mapping[str, Tensor],
     ) -> Any:
         """Return what a model returns for inputs, with some of its parameters replaced by name."""
-        if parameters:
-            import torch
+        from attnwidgets.tracing.failed_pass import told_of_pass
 
-            return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
-        return model(**inputs, **options)
+        with told_of_pass(model, inputs):
+            if parameters:
+                import torch
+
+                return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
+            return model(**inputs, **options)
 
     @property
     def stacks(self) -> tuple[str, ...]:
