@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 _PICTURES = 4  # dimensions of a batch of pictures
 
 
+class FailedPassError(ValueError):
+    """A model raised an error when it was run; the message says on which inputs."""
+
+
 @contextmanager
 def told_of_pass(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Raise a ValueError with the shapes of a pass's inputs where the model fails at them.
+    """Raise a FailedPassError with the shapes of a pass's inputs where the model fails at them.
 
     Errors of this package or a hook, of other classes than Python's, and for want of memory stay as they are.
     """
@@ -31,12 +35,12 @@ def told_of_pass(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
         said = str(error).rstrip(".")
         if isinstance(pixels, torch.Tensor) and pixels.dim() == _PICTURES and "input_ids" not in takes:
             channels, high, wide = pixels.shape[1:]
-            raise ValueError(
+            raise FailedPassError(
                 f"{name} cannot read this picture of {wide} x {high} pixels and {channels} channels: {said}. "
                 "Pass the processor that was saved with the model"
             ) from error
         given = [f"{key} {list(value.shape)}" for key, value in inputs.items() if hasattr(value, "shape")]
-        raise ValueError(
+        raise FailedPassError(
             f"{name} raised {type(error).__name__} when it was run on {', '.join(given)}: {said}"
         ) from error
 
