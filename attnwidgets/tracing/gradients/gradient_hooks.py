@@ -59,7 +59,7 @@ class BlockHooks:
         """Keep a block's hidden states and its other inputs from the graph: a forward pre-hook."""
         states = self.graph.states[self.stack]
         beside: list[Tensor] = []
-        entering = args[0] if args else kwargs.get("hidden_states")
+        entering: Any = args[0] if args else kwargs.get("hidden_states")
         hidden_seen = isinstance(entering, Tensor) and entering.dim() > HIDDEN_DIMS
         if hidden_seen and self.ends and self.stack not in self.graph.inputs:
             raise UnsupportedModelError(
