@@ -57,7 +57,7 @@ help:
 	@echo "make course  the assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
-	@echo "make format  ruff format              make clean   remove what make made"
+	@echo "make format  ruff format              make clean   remove what these made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
 
 # --- environments -----------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ def prefix_in(outputs: Any, first: int, behind: int = 0) -> Any:
         and hasattr(cache, "layers")
         and hasattr(cache, "batch_repeat_interleave")
         and cache.get_seq_length() == first
+        # A recurrent state is not copied with the keys and values.
+        and not any(hasattr(layer, "recurrent_states") for layer in cache.layers)
     )
     return cache if is_prefix else None
 

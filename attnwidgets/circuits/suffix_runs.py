@@ -7,6 +7,7 @@ reads the later tokens alone, from the first patched block on, in as many copies
 
 from __future__ import annotations
 
+from collections import UserDict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -131,6 +132,7 @@ class SuffixRuns:
         self._stack = ExitStack()
         self._wide: dict[str, Tensor] = {}
         self._cache: Any = None
+        self._must_run = False
         self._before: Tensor | None = None
         self.first = 0
         self.recorded: tuple[Recorded, ...] = ()  # until it is entered
@@ -303,12 +305,15 @@ class SuffixRuns:
             # The model may write into what it is given.
             return given.clone()
 
-        def store(*given: Any) -> None:
-            blocks.append(copies_of(_detached(given[-1]), 1))
+        def store(_: Any, args: Any, kwargs: Any, output: Any) -> None:
+            blocks.append(copies_of(_detached(output), 1))
+            # Gemma's later blocks read keys and values that earlier blocks write there.
+            self._must_run |= any(isinstance(given, (dict, UserDict)) for given in (*args, *kwargs.values()))
 
         with ExitStack() as exits:
             for name in self._blocks:
-                exits.callback(self._twin.get_submodule(name).register_forward_hook(store).remove)
+                block = self._twin.get_submodule(name)
+                exits.callback(block.register_forward_hook(store, with_kwargs=True).remove)
             exits.enter_context(self._reading(keep))
             exits.enter_context(grad_mode(enabled=is_differentiated))
             outputs = self._call(side, 1, keeps_cache=leaves_prefix)
@@ -351,7 +356,7 @@ class SuffixRuns:
                 if place not in changes:
                     changes[place] = _FromOther(source[place], len(patches))
                 changes[place].add(copied, cell, self.first)
-        start = min((layer for _, layer in changes), default=0)
+        start = 0 if self._must_run else min((layer for _, layer in changes), default=0)
         names, outputs = self._blocks[:start], self.recorded[base].blocks
         try:
             for place, change in changes.items():

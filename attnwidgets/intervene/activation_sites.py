@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.anatomy.block_names import block_lists
 from attnwidgets.tracing.hooks.hook import Hook
@@ -16,6 +17,7 @@ from attnwidgets.tracing.hooks.running_pass import PassWatch
 from attnwidgets.tracing.interventions import Intervention
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -75,9 +77,25 @@ def points_of(
     """Return the hook points of sites in layers of a model, or of a trace's model; heads have none."""
     inner = unwrap(model.model if is_trace(model) else model)
     lists = block_lists(inner)
-    return {
-        (site, layer): site_of(inner, site, layer, stack, lists) for site, layer in wanted if site != "head"
-    }
+    try:
+        return {
+            (site, layer): site_of(inner, site, layer, stack, lists)
+            for site, layer in wanted
+            if site != "head"
+        }
+    except UnsupportedModelError as error:
+        known = [site for site in SITES if _is_known(inner, site, stack, lists)]
+        raise UnsupportedModelError(
+            f"{str(error).rstrip('.')}. Known in this model: {listed(known)}; name them in sites=."
+        ) from error
+
+
+def _is_known(model: nn.Module, site: Site, stack: str, lists: Mapping[str, nn.ModuleList]) -> bool:
+    """Return whether a site is known in the first layer of a model."""
+    try:
+        return site == "head" or bool(site_of(model, site, 0, stack, lists))
+    except UnsupportedModelError:
+        return False
 
 
 class ActivationIntervention(Intervention):
@@ -141,6 +159,11 @@ def _hooks(
     shape: list[int] = []
 
     def remember(states: Tensor) -> None:
+        if states.dim() != HIDDEN_DIMS:
+            raise UnsupportedModelError(
+                f"the states of blocks of {type(model).__name__} are {list(states.shape)}, and not [batch, "
+                "token, width]: activations there cannot be replaced."
+            )
         shape[:] = states.shape[:-1]
 
     lists = tuple(block_lists(model))  # walks all modules: once, not for every point

@@ -13,7 +13,7 @@ from attnwidgets._progress import progress
 from attnwidgets.relevance.activations import single_activations
 from attnwidgets.relevance.rules import Rules
 from attnwidgets.tracing.gradients.differentiable import differentiable, gradients
-from attnwidgets.tracing.gradients.gradient_checks import diagnosis, usable
+from attnwidgets.tracing.gradients.gradient_checks import cut_of, diagnosis, usable
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def propagate(
             hidden_states=hidden_states,
             during=lambda: Rules(rule, bias, insist=insist),
         )
+        if cut := cut_of(graph):
+            raise UnsupportedModelError(f"{purpose}: {cut}")
         values = [score.sum() for score in scores(graph.outputs)]
         tensors = graph.tensors() | {("hooks", name, 0, 0): tensor for name, tensor in passing.items()}
         kept: dict[At, list[Tensor]] = {at: [] for at in tensors}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
 from attnwidgets.tracing.recording.wrappers import is_table
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OUTPUTS = {
     "self": "attentions",
@@ -49,7 +52,7 @@ def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
             pattern, or an output without weights.
     """
     if any(hasattr(attentions, name) for name in OUTPUTS.values()):
-        weights = {stack: getattr(attentions, name, None) for stack, name in OUTPUTS.items()}
+        weights = {stack: weights_in(attentions, stack) for stack in OUTPUTS}
         return _present(weights, no_weights)
     table = _table(attentions)
     if table is None:
@@ -67,6 +70,21 @@ def stacks_of(attentions: Any, no_weights: str) -> dict[str, Any]:
                 f"(blocks.0.attn.hook_pattern, ...).{suggest(str(name), stacks)}"
             )
     return _present({stacks[name]: values for name, values in table.items()}, no_weights)
+
+
+def weights_in(output: Any, stack: str, real: Tensor | None = None) -> Any:
+    """Return the weights of a stack in a model's output, those in windows as maps over tokens; None without.
+
+    An output with a second field for tokens with global attention has windows in the first. `real` is
+    [batch, token], 0 where tokens are padding.
+    """
+    layers = getattr(output, OUTPUTS[stack], None)
+    field = OUTPUTS[stack].replace("attentions", "global_attentions")
+    if not hasattr(output, field) or not layers:
+        return layers
+    from attnwidgets.tracing.attention_windows import over_tokens
+
+    return over_tokens(layers, getattr(output, field), real)
 
 
 def _present(weights: Mapping[str, Any], no_weights: str) -> dict[str, Any]:

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.recording.inputs import TEXT, Asked
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from attnwidgets.tracing.trace import Trace
-
-TEXT = "a text"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a trace was made of.
-
-    Attributes:
-        kind: `TEXT`, or what was given instead, in words.
-        text: The text as it was given, without a continuation; "" for other kinds.
-        options: The options of `aw.trace` that another text can be traced with.
-    """
-
-    kind: str
-    text: str
-    options: Mapping[str, Any]
 
 
 def refusal(trace: Any) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
-    from attnwidgets.tracing.retrace import Asked
+    from attnwidgets.tracing.recording.inputs import Asked
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference
@@ -144,11 +144,14 @@ class Trace:
         parameters: Mapping[str, Tensor],
     ) -> Any:
         """Return what a model returns for inputs, with some of its parameters replaced by name."""
-        if parameters:
-            import torch
+        from attnwidgets.tracing.failed_pass import told_of_pass
 
-            return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
-        return model(**inputs, **options)
+        with told_of_pass(model, inputs):
+            if parameters:
+                import torch
+
+                return torch.func.functional_call(model, dict(parameters), (), {**inputs, **options})
+            return model(**inputs, **options)
 
     @property
     def stacks(self) -> tuple[str, ...]:

@@ -16,8 +16,10 @@ from attnwidgets.circuits.estimate import estimated
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.suffix_runs import SuffixRuns
 from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.intervene.made import logits, t5
 from tests.tracing import tiny
+from tests.tracing.test_anatomy import falcon_h1, gemma4
 
 from .made import CLEAN, CORRUPT, counted, induction, pair, planted
 
@@ -465,3 +467,36 @@ def test_sets_that_are_empty_are_refused() -> None:
             aw.circuits.patch_sets(clean, corrupt, sets, 7)
     with pytest.raises(ValueError, match="batch_size"):
         aw.circuits.patch_sets(clean, corrupt, [[("state", 0, 1)]], 7, batch_size=0)
+
+
+def test_every_site_of_a_model_whose_last_blocks_share_keys_and_values() -> None:
+    model = tiny.build(gemma4)
+    clean, corrupt = (aw.trace(model, None, input_ids=[5, 17, seen, 9, 44]) for seen in (31, 32))
+    found = aw.circuits.patch(clean, corrupt, 7, foil=9)
+    block = model.model.layers[-1]
+    of = {"attention": block.post_attention_layernorm, "mlp": block.post_feedforward_layernorm}
+    for site, module in of.items():
+        kept: list[torch.Tensor] = []
+        handle = module.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output.clone()))
+        with torch.no_grad():
+            model(clean.input_ids[None])
+        handle.remove()
+
+        def patched(_: Any, __: Any, output: torch.Tensor, kept: Any = kept) -> torch.Tensor:
+            return torch.cat([output[:, :-1], kept[0][:, -1:]], dim=1)
+
+        handle = module.register_forward_hook(patched)
+        with torch.no_grad():
+            row = model(corrupt.input_ids[None]).logits[0, -1].double()
+        handle.remove()
+        assert found.raw[site][-1, -1] == pytest.approx(float(row[7] - row[9]) - found.base, abs=1e-5)
+    for site in ("state", "head"):
+        np.testing.assert_allclose(found.raw[site], by_interventions(corrupt, clean, site), atol=1e-5)
+
+
+def test_sites_that_work_are_named_where_one_is_not_described() -> None:
+    model = tiny.build(falcon_h1)
+    clean, corrupt = (aw.trace(model, None, input_ids=[5, 17, seen, 9]) for seen in (31, 32))
+    with pytest.raises(UnsupportedModelError, match=r"not described.* Known in this model: 'state', 'head'"):
+        aw.circuits.patch(clean, corrupt, 7)
+    assert aw.circuits.patch(clean, corrupt, 7, sites=("state", "head")).values["state"].shape == (2, 4)

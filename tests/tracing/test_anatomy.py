@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from transformers.modeling_outputs import MaskedLMOutput
 
 import attnwidgets as aw
 from attnwidgets.tracing.anatomy.blocks import Anatomy, Block, Mixer
@@ -258,10 +259,18 @@ def test_a_block_without_anything_that_mixes_is_said_to_mix_nothing() -> None:
     assert anatomy.unrecorded == {"self": anatomy.stacks["self"][:1]}
 
 
+class InWindows(hf.LongformerForMaskedLM):
+    """Returns weights in windows, without saying so."""
+
+    def forward(self, input_ids: Any, attention_mask: Any = None, **options: Any) -> Any:
+        output = super().forward(input_ids, attention_mask, **options)
+        return MaskedLMOutput(logits=output.logits, attentions=output.attentions)
+
+
 def test_columns_that_are_no_tokens_of_the_text_are_not_named_after_them() -> None:
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     found = traced(
-        lambda: hf.LongformerForMaskedLM(
+        lambda: InWindows(
             hf.LongformerConfig(vocab_size=120, **sizes, attention_window=[8, 8], max_position_embeddings=66)
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from transformers.masking_utils import eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import attnwidgets as aw
+from attnwidgets.tracing.recording.returned import returned_weights
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing.families import needs
 
@@ -225,3 +227,37 @@ def test_nan_is_not_said_to_be_scores() -> None:
     trace = aw.trace(model, None, input_ids=IDS)
     assert bool(trace.attention_layer(1).isnan().all())
     assert bool(trace.attention_layer(0).isfinite().all())
+
+
+def masked_autoencoder() -> Any:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    decoder = {f"decoder_{name}": number for name, number in sizes.items()}
+    return hf.ViTMAEForPreTraining(hf.ViTMAEConfig(**sizes, **decoder, image_size=28, patch_size=7)).eval()
+
+
+def test_a_model_that_draws_in_every_pass_is_told_from_one_that_recording_changes() -> None:
+    model, picture = masked_autoencoder(), torch.rand(3, 28, 28)
+    says = r"draws at random in every pass, and two passes on the same input differ by .*, noise=\.\.\.\)"
+    with pytest.raises(ValueError, match=says):
+        aw.trace(model, None, image=picture)
+    model.forward = functools.partial(model.forward, noise=torch.arange(16.0)[None])
+    found = aw.trace(model, None, image=picture)
+    with torch.no_grad():
+        expected = model(picture[None]).logits[0]
+    torch.testing.assert_close(found.logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_patches_in_another_order_in_every_pass_are_told() -> None:
+    config = {**SMALL, "image_size": 28, "patch_size": 7}
+    del config["num_key_value_heads"]
+    inputs = {"pixel_mask": torch.ones(1, 28, 28, dtype=torch.long), "pixel_values": torch.rand(1, 3, 28, 28)}
+
+    def read(model: Any) -> Any:
+        ids = torch.tensor([IDS])
+        return returned_weights(model.eval(), {"input_ids": ids, **inputs}, {}, "it draws")
+
+    with torch.no_grad():
+        note = read(hf.ViltForQuestionAnswering(hf.ViltConfig(**config)))[2]
+        assert "the weights and places of two passes differ" in note
+        with pytest.raises(ValueError, match="takes no noise or generator that would fix it"):
+            read(hf.ViltModel(hf.ViltConfig(**config)))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import attnwidgets as aw
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
@@ -195,12 +196,98 @@ def test_sinks_are_never_ignored() -> None:
     assert float(rows[0, 0]) < 0.99, "a sink takes part of every row"
 
 
-def test_windowed_attention_is_refused_by_name() -> None:
+def windowed(head: str) -> Any:
     import transformers as hf
 
-    config = hf.LongformerConfig(vocab_size=tiny.VOCAB, **tiny.SMALL, attention_window=4, pad_token_id=1)
-    with pytest.raises(ValueError, match=r"LongformerModel cannot be traced.*windows"):
-        trace(hf.LongformerModel(config).eval(), None, IDS)
+    windows = {"attention_window": [8, 4], "pad_token_id": 1, "sep_token_id": 2, "initializer_range": 0.4}
+    config = hf.LongformerConfig(vocab_size=tiny.VOCAB, **tiny.SMALL, **windows, max_position_embeddings=66)
+    return tiny.build(lambda: getattr(hf, f"LongformerFor{head}")(config))
+
+
+def softmax_in_windows(module: Any, states: torch.Tensor, reach: int, seen: list[int]) -> torch.Tensor:
+    """Return attention [head, query, key]: of a window, and from and to tokens that attend everywhere."""
+
+    def heads(layer: Any) -> torch.Tensor:
+        return layer(states).unflatten(-1, (4, -1)).transpose(0, 1)
+
+    places = torch.arange(len(states))
+    near = (places[:, None] - places).abs() <= reach
+    near[:, seen] = True
+    scale = module.head_dim**-0.5
+    scores = heads(module.query) @ heads(module.key).mT * scale
+    weights = scores.masked_fill(~near, float("-inf")).softmax(-1)
+    to_all = (heads(module.query_global) @ heads(module.key_global).mT * scale).softmax(-1)
+    weights[:, seen] = to_all[:, seen]
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("head", "n_global"), [("MaskedLM", 0), ("SequenceClassification", 1), ("QuestionAnswering", 3)]
+)
+@pytest.mark.parametrize("length", [7, 10, 23])
+def test_attention_in_windows_is_shown_from_token_to_token(head: str, n_global: int, length: int) -> None:
+    # In a classifier's window of 8 beside one token that all see, 10 tokens have 10 columns.
+    model = windowed(head)
+    ids = [0, 5, 6, 2, 2, 8, *range(20, 20 + length - 7), 2]
+    found = trace(model, None, ids)
+    assert [axis.tokens for axis in found.axes()] == [tuple(map(str, ids))] * 2
+    assert "numbered" not in found.warning
+    layers = model.longformer.encoder.layer
+    states: list[torch.Tensor] = []
+    hooks = [
+        layer.attention.register_forward_pre_hook(lambda _, args: states.append(args[0][0, :length]))
+        for layer in layers
+    ]
+    with torch.no_grad():
+        model(torch.tensor([ids]))
+        for hook in hooks:
+            hook.remove()
+        for number, (reach, state) in enumerate(zip((4, 2), states, strict=True)):
+            module = layers[number].attention.self
+            expected = softmax_in_windows(module, state, reach, list(range(n_global)))
+            torch.testing.assert_close(found.attention_layer(number), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_texts_of_several_lengths_in_windows_equal_each_alone() -> None:
+    model = windowed("QuestionAnswering")
+    rows = [[0, 5, 6, 2, 2, 8, 9, 2], [0, 5, 2, 2, *range(20, 31), 2]]
+    padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=1)
+    together = aw.trace(model, None, input_ids=padded, attention_mask=padded != 1)
+    for row, found in zip(rows, together, strict=True):
+        alone = trace(model, None, row)
+        for layer in range(2):
+            torch.testing.assert_close(
+                found.attention_layer(layer), alone.attention_layer(layer), atol=1e-6, rtol=1e-5
+            )
+
+
+def test_an_encoder_that_attends_in_windows_has_maps_over_its_text() -> None:
+    import transformers as hf
+
+    options = tiny._seq2seq_options() | {"attention_window": 4, "max_encoder_position_embeddings": 64}
+    model = tiny.build(lambda: hf.LEDForConditionalGeneration(hf.LEDConfig(**options)))
+    found = trace(model, None, IDS)
+    assert [len(axis) for axis in found.axes("encoder")] == [len(IDS)] * 2
+    weights = found.attention_layer(0, "encoder")
+    torch.testing.assert_close(weights.sum(-1), torch.ones(4, len(IDS)))
+    assert float(weights.triu(3).sum() + weights.tril(-3).sum()) == 0, "beyond the window"
+    seen = torch.zeros(1, len(IDS), dtype=torch.long)
+    seen[0, [0, 6]] = 1
+    inputs = {"input_ids": torch.tensor([IDS]), "decoder_input_ids": torch.tensor([[0]])}
+    with torch.no_grad():
+        output = model(**inputs, global_attention_mask=seen, output_attentions=True)
+    given = aw.from_attentions(output, query_tokens=["<s>"], key_tokens=list(map(str, IDS)))
+    weights = given.attention_layer(0, "encoder")
+    assert bool((weights[:, :, [0, 6]] > 0).all())
+    assert bool((weights[:, [0, 6]] > 0).all())
+    assert float(weights[:, 2, 5].sum()) == 0
+
+
+def test_windows_whose_columns_are_not_clear_are_refused() -> None:
+    from attnwidgets.tracing.attention_windows import over_tokens
+
+    with pytest.raises(UnsupportedModelError, match=r"rows sum to 0\.5 to 1, not to one"):
+        over_tokens([torch.full((1, 2, 6, 4), 0.25)], None)
 
 
 @pytest.mark.parametrize("family", ["BERT", "RoBERTa", "GPT-2", "Llama", "ModernBERT"])

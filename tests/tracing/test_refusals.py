@@ -11,6 +11,7 @@ import transformers as hf
 from torch import nn
 
 import attnwidgets as aw
+from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
@@ -199,6 +200,25 @@ def test_a_type_error_of_the_models_own_comes_through() -> None:
     model.model.layers[0].register_forward_hook(lambda *_: int([]))
     with pytest.raises(TypeError, match="int"):
         trace(model, None, IDS)
+
+
+def test_an_error_of_transformers_is_preceded_by_the_inputs() -> None:
+    model = tiny.clip()
+    says = r"CLIPModel raised AttributeError when it was run on input_ids \[1, 3\], attention_mask \[1, 3\]: "
+    with pytest.raises(ValueError, match=says) as raised:
+        trace(model, None, IDS)
+    assert isinstance(raised.value.__cause__, AttributeError)
+    with pytest.raises(ValueError, match=r"was run on pixel_values \[1, 3, 24, 24\]: You have to"):
+        trace(model, None, image=torch.zeros(3, 24, 24))
+    with pytest.raises(ValueError, match="give one input, not image and input_ids"):
+        trace(model, None, image=torch.zeros(3, 24, 24), input_ids=IDS)
+
+
+def test_a_pass_that_runs_out_of_memory_or_is_interrupted_is_not_blamed_on_its_inputs() -> None:
+    for error in (KeyboardInterrupt(), torch.OutOfMemoryError("full"), MemoryError()):
+        with pytest.raises(type(error)) as raised, told_of_pass(tiny.clip(), {}):
+            raise error
+        assert raised.value is error
 
 
 # -- half characters ---------------------------------------------------------------------------------------

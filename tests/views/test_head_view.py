@@ -188,3 +188,11 @@ def test_a_page_tells_what_the_pinned_token_reads(pair):
         assert (args["side"], args["index"], meta["heads"]) == ("query", 3, [0, 1, 2])
         rows = np.frombuffer(data, "<f4").reshape(3, 5)
         np.testing.assert_array_equal(rows, aw.attention(pair).layer(args["layer"])[:, 3])
+
+
+def test_a_negative_layer_counts_from_the_last() -> None:
+    trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
+    last = trace.layers()[-1]
+    assert aw.HeadView(trace, layer=-1).selection.layer == last
+    with pytest.raises(IndexError, match=f"layer=-{last + 2} is out of range"):
+        aw.HeadView(trace, layer=-last - 2)

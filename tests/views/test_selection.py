@@ -49,7 +49,7 @@ def test_numbers_of_nobodys_trace_are_linked_to_nothing(softmax):
     ("name", "value", "error", "words"),
     [
         ("layer", 3, IndexError, "0 to 2"),
-        ("layer", -1, IndexError, "0 to 2"),
+        ("layer", -4, IndexError, "0 to 2"),
         ("head", 4, IndexError, "0 to 3"),
         ("head", "men", ValueError, "'mean'"),
         ("head", 1.5, ValueError, "'mean'"),

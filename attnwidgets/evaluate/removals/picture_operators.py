@@ -71,15 +71,12 @@ class PictureRemoval:
         """
         import torch
 
+        from attnwidgets.tracing.recording.batch import in_copies
+
         plane = _plane(self.trace)
         if plane is None:
             raise ValueError("the model reads no picture by patches")
-        inputs = {
-            name: value.expand(len(gone), *value.shape[1:])
-            if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
-            else value
-            for name, value in self.trace.inputs.items()
-        }
+        inputs = in_copies(self.trace.inputs, len(gone))
         pixels: Tensor = self.trace.inputs[plane.name]
         known = plane.part >= 0
         without = gone[:, plane.part] & known  # [variant, row, column]

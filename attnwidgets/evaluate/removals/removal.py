@@ -201,18 +201,14 @@ class Removal:
         """Return the model's inputs with tokens removed [variant, token]; not for operators on embeddings."""
         import torch
 
+        from attnwidgets.tracing.recording.batch import in_copies
         from attnwidgets.tracing.recording.recorder import forward_parameters
 
         if self.operator in PICTURE_OPERATORS:
             return PictureRemoval(self.trace, self.operator).inputs(gone)
         if self.operator in SOUND_OPERATORS:
             return silenced_inputs(self.trace, self.stack, gone)
-        inputs = {
-            name: value.expand(len(gone), *value.shape[1:])
-            if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
-            else value
-            for name, value in self.trace.inputs.items()
-        }
+        inputs = in_copies(self.trace.inputs, len(gone))
         name, mask_name = _input_names(self.trace, self.stack)
         ids: Tensor = inputs[name]
         where = torch.from_numpy(gone).to(ids.device)

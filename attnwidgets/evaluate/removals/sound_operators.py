@@ -40,15 +40,12 @@ def silenced_inputs(trace: Trace, stack: str, gone: Bools) -> dict[str, Any]:
     """
     import torch
 
+    from attnwidgets.tracing.recording.batch import in_copies
+
     frames = _frames(trace, stack)
     if frames is None or trace.sound is None:
         raise ValueError(refusal_of(trace, stack))
-    inputs = {
-        name: value.expand(len(gone), *value.shape[1:])
-        if isinstance(value, torch.Tensor) and value.dim() and len(value) == 1
-        else value
-        for name, value in trace.inputs.items()
-    }
+    inputs = in_copies(trace.inputs, len(gone))
     name = "input_features" if "input_features" in inputs else "input_values"
     read = [_read(trace, silenced(trace, frames, one)) for one in gone]
     before: Any = trace.inputs[name]

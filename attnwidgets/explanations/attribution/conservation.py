@@ -252,6 +252,7 @@ def _largest_output(outputs: Any) -> list[Tensor]:
 
 def _short_trace(model: nn.Module, trace: Any) -> Any:
     """Return a short trace: the given one, its first tokens, or one of a made-up input."""
+    from attnwidgets.tracing.failed_pass import FailedPassError
     from attnwidgets.tracing.recording.run import trace as run
 
     if trace is not None:
@@ -260,7 +261,7 @@ def _short_trace(model: nn.Module, trace: Any) -> Any:
         return run(model, None, ids[:_ENOUGH]) if plain and len(ids) > _ENOUGH else trace
     try:
         return run(model, None, **made_up(model))
-    except (AttributeError, TypeError, KeyError) as error:
+    except (AttributeError, TypeError, KeyError, FailedPassError) as error:
         raise ValueError(
             f"check_conservation cannot make up an input for {type(model).__name__}; give it a trace "
             "instead of the model: aw.check_conservation(aw.trace(model, processor, ...))"

@@ -119,6 +119,7 @@ def _pseudo_surprisals(trace: Trace, batch_size: int) -> NDArray[np.float64]:
     """Return -log p of every token from all others, in nats [token]; 0 for special tokens."""
     import torch
 
+    from attnwidgets.tracing.recording.batch import in_copies
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.inputs import text_tokenizer
 
@@ -138,10 +139,7 @@ def _pseudo_surprisals(trace: Trace, batch_size: int) -> NDArray[np.float64]:
     with borrowed(unwrap(trace.model)) as model:
         for start in progress(range(0, len(wanted), batch_size), desc="masking one token after the other"):
             positions = wanted[start : start + batch_size]
-            inputs = {
-                name: value.expand(len(positions), *value.shape[1:]) if hasattr(value, "expand") else value
-                for name, value in trace.inputs.items()
-            }
+            inputs = in_copies(trace.inputs, len(positions))
             masked = inputs["input_ids"].clone()
             cells = torch.arange(len(positions)), torch.tensor(positions)
             tokens = masked[cells].clone()[:, None]

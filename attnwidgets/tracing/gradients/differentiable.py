@@ -21,6 +21,7 @@ from attnwidgets.tracing.anatomy.block_names import block_names, recorded, word_
 from attnwidgets.tracing.gradients.differentiability import differentiable_model, traced_model
 from attnwidgets.tracing.gradients.gradient_hooks import AttentionHooks, BlockHooks, EmbeddingHook
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
+from attnwidgets.tracing.recording.batch import in_copies
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
 from attnwidgets.tracing.recording.recorder import forward_parameters, recording
 from attnwidgets.tracing.same_model import require_same_model
@@ -132,7 +133,7 @@ class Runner:
         """
         replace = dict(replace or {})
         batch = next((len(states) for states in replace.values()), 1)
-        inputs = {name: self._input(value, batch) for name, value in self.trace.inputs.items()}
+        inputs = in_copies({name: self._input(value) for name, value in self.trace.inputs.items()}, batch)
         graph = Graph()
         bare = not any(table.layers for table in self.trace.stack_table.values())
         if self.place == "input" or bare:
@@ -159,16 +160,13 @@ class Runner:
             )
         return graph
 
-    def _input(self, value: Any, batch: int) -> Any:
+    def _input(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
         if self.wide:
             value = widened(value)
         # Traces made under inference mode have tensors that autograd cannot keep.
-        value = value.clone() if value.is_inference() else value
-        return (
-            value.expand(batch, *value.shape[1:]) if batch > 1 and value.dim() and len(value) == 1 else value
-        )
+        return value.clone() if value.is_inference() else value
 
     def _hook(
         self,

@@ -24,6 +24,19 @@ def usable(grads: Sequence[Tensor], graph: Graph) -> bool:
     return not graph.states or any(bool(gradient.any()) for gradient in grads)
 
 
+def cut_of(graph: Graph) -> str:
+    """Return a clause on states that the model itself computes without gradients; "" if it has none."""
+    for stack, states in graph.states.items():
+        reached = [state.requires_grad for state in states]
+        cut = [layer for layer, reaches in enumerate(reached) if not reaches and any(reached[:layer])]
+        if cut:
+            return (
+                f"the model computes the states before layer {cut[0]} of stack {stack!r} without gradients "
+                "(torch.no_grad() or detach() in its code), so that none pass through earlier layers"
+            )
+    return ""
+
+
 def diagnosis(score: Tensor, graph: Graph, stack: str, method: str) -> str:
     """Return a message that says why a gradient cannot be used, and at which layer it failed."""
     states = graph.states.get(stack, [])
@@ -36,6 +49,9 @@ def diagnosis(score: Tensor, graph: Graph, stack: str, method: str) -> str:
             )
     if not score.isfinite().all():
         return f"{method}: the target is {float(score.flatten()[0])}; there is nothing to explain."
+    cut = cut_of(graph)
+    if cut:
+        return f"{method}: {cut}."
     backwards = list(enumerate(gradients(score, states, again=True) if states else []))[::-1]
     for layer, gradient in backwards:
         last = layer == len(states) - 1

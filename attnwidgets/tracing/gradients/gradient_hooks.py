@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnwidgets.tracing.anatomy.attention_modules import Turns
 from attnwidgets.tracing.block_replay import first_tensor
-from attnwidgets.tracing.recording.module_calls import is_hidden
+from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_hidden
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -54,12 +54,18 @@ class BlockHooks:
     ends: bool
 
     def before(
-        self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Keep a block's hidden states and its other inputs from the graph: a forward pre-hook."""
         states = self.graph.states[self.stack]
         beside: list[Tensor] = []
-        hidden_seen = False
+        entering: Any = args[0] if args else kwargs.get("hidden_states")
+        hidden_seen = isinstance(entering, Tensor) and entering.dim() > HIDDEN_DIMS
+        if hidden_seen and self.ends and self.stack not in self.graph.inputs:
+            raise UnsupportedModelError(
+                f"the states that {type(block).__name__} reads are {list(entering.shape)}, and not [batch, "
+                "token, width], at which gradients can end"
+            )
 
         def keep(value: Any) -> Any:
             nonlocal hidden_seen

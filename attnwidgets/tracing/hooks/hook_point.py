@@ -233,6 +233,12 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
     """Return a module of a block and its side, by the layouts that fit the block."""
     fits = _layouts(model, path)
     if not fits:
+        # Blocks that read the keys and values of an earlier block (Gemma 4) run the same code as that.
+        parent = path.rpartition(".")[0]
+        blocks = model.get_submodule(parent).named_children()
+        first = next(child for child, other in blocks if type(other) is type(block))
+        fits = _layouts(model, f"{parent}.{first}")
+    if not fits:
         # Some blocks are groups of one (ALBERT).
         inner = [child for child, module in block.named_modules() if isinstance(module, nn.ModuleList)]
         for child in inner:

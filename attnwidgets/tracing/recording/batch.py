@@ -80,6 +80,22 @@ def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict
     return inputs
 
 
+def in_copies(inputs: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return the inputs of one sample for a batch of copies of it.
+
+    Patches and their grids may be listed without a batch axis, picture after picture; then so are the copies.
+    """
+
+    def copied(value: Any) -> Any:
+        if count == 1 or not isinstance(value, torch.Tensor) or not value.dim():
+            return value
+        if len(value) == 1:
+            return value.expand(count, *value.shape[1:])
+        return value.repeat(count, *(1 for _ in value.shape[1:]))
+
+    return {name: copied(value) for name, value in inputs.items()}
+
+
 def _vocabulary(model: Any, name: str) -> int | None:
     """Return the vocabulary size of the side of a model that reads `name`; None if it has no embeddings."""
     try:

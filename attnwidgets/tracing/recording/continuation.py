@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets.tracing.anatomy.answer import is_a
+from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import quietly
 from attnwidgets.tracing.recording.generation import greedy
@@ -75,8 +76,10 @@ def _read_by_decoder(model: Any, reader: Any, sample: Sample) -> list[int]:
             read.append(ids[0].tolist())
 
     handle = model.get_decoder().register_forward_pre_hook(keep, with_kwargs=True)
+    inputs = collate(model, reader, [sample])
     try:
-        model(**collate(model, reader, [sample]))
+        with told_of_pass(model, inputs):
+            model(**inputs)
     finally:
         handle.remove()
     return read[0] if read else list(sample.ids or ())
@@ -124,7 +127,7 @@ def _generate(model: Any, reader: Any, sample: Sample, new: int) -> tuple[list[i
     options.return_dict_in_generate = True
     # There are as many logits as new tokens; only the model knows how many tokens its decoder starts with.
     options.output_logits = "decoder_input_ids" in forward_parameters(model)
-    with quietly():
+    with quietly(), told_of_pass(model, inputs):
         produced = model.generate(**inputs, generation_config=options)
     ids = [int(i) for i in produced.sequences[0]]
     return ids, len(ids) - len(produced.logits or ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from importlib.util import find_spec
 from math import gcd
 from os import PathLike
@@ -12,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.free_memory import out_of_memory
 from attnwidgets.tracing.media.frames import convolutions_of
 from attnwidgets.tracing.media.picture import as_given, seen_by, seen_pixels
 from attnwidgets.tracing.media.sound import Sound
 from attnwidgets.tracing.recording.inputs import Sample, text_of_ids, text_tokenizer
-from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -253,24 +248,6 @@ def _require_fit(model: Any, reader: Any, read: Mapping[str, Any]) -> None:
     else:
         return
     raise ValueError(f"audio cannot be read: {fault}. Pass the processor that was saved with the model")
-
-
-@contextmanager
-def told_of_picture(model: Any, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Raise ValueError with the picture's size and what to do, where a model fails at a picture alone."""
-    pixels = inputs.get("pixel_values")
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        alone = isinstance(pixels, torch.Tensor) and pixels.dim() == _PICTURES and "input_ids" not in inputs
-        if not alone or isinstance(error, UnsupportedModelError) or out_of_memory(error):
-            raise
-        channels, high, wide = pixels.shape[1:]  # type: ignore[union-attr]  # a tensor, see above
-        raise ValueError(
-            f"{type(model).__name__} cannot read this picture of {wide} x {high} pixels and "
-            f"{channels} channels: "
-            f"{str(error).rstrip('.')}. Pass the processor that was saved with the model"
-        ) from error
 
 
 def _require_reader(processor: Any, kind: str, part: str) -> None:

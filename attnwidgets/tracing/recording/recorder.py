@@ -38,7 +38,7 @@ from attnwidgets.tracing.recording.comparison import (
     main_output,
     tolerance,
 )
-from attnwidgets.tracing.recording.returned import ELSEWHERE, returned_weights
+from attnwidgets.tracing.recording.returned import ELSEWHERE, require_repeatable, returned_weights
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -243,6 +243,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any]) -> Pass:
     Raises:
         UnsupportedModelError: If the model computes attention outside transformers' interface and does not
             return it either, or if recording would change its output.
+        ValueError: If two passes of it on the same input differ.
     """
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
@@ -341,6 +342,7 @@ def _proof(
             "model.set_attn_implementation('eager') they are the same"
         )
     if difference:
+        require_repeatable(model, inputs, options)
         return f"recording would change its output by {difference:.2g}", ""
     # NaN on both sides proves nothing.
     recorded = main_output(outputs)

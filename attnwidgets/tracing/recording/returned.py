@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.attention_sources import OUTPUTS
+from attnwidgets.tracing.attention_sources import OUTPUTS, weights_in
 from attnwidgets.tracing.free_memory import less_of, require_room
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.borrow import implementation
@@ -22,7 +23,7 @@ from attnwidgets.tracing.recording.comparison import (
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -46,6 +47,7 @@ def returned_weights(
 
     Raises:
         UnsupportedModelError: If it returns none, or what it returns cannot be attention weights.
+        ValueError: If two passes on the same input differ.
     """
     name = type(model).__name__
     require_room(
@@ -57,6 +59,7 @@ def returned_weights(
     # A function of the user's own is asked for its weights; transformers' fused ones have none.
     is_custom = not is_transformers_own(model)
     why = f"The attention of {name} cannot be traced: {reason}, and"
+    real, before = inputs.get("attention_mask"), torch.get_rng_state()
     with nullcontext() if is_custom else implementation(model, "eager"):
         try:
             outputs = model(**inputs, **options, output_attentions=True)
@@ -64,7 +67,9 @@ def returned_weights(
             if "output_attentions" not in str(error):
                 raise
             raise UnsupportedModelError(f"{why} it takes no output_attentions. {ELSEWHERE}") from error
-    given = _weights_in(outputs)
+        draws = not torch.equal(before, torch.get_rng_state())
+        again = _weights_in(model(**inputs, **options, output_attentions=True), real) if draws else {}
+    given = _weights_in(outputs, real)
     if not given:
         function = "by its own attention function" if is_custom else "under eager attention"
         raise UnsupportedModelError(f"{why} it returned none {function}. {ELSEWHERE}")
@@ -77,6 +82,9 @@ def returned_weights(
         f"{name}: {reason}; its attention is what it returned itself, so methods that edit attention or need "
         "queries and keys are not available"
     )
+    if draws:
+        require_repeatable(model, inputs, options)
+        note += _of_draws(given, again)
     for stack, layers in given.items():
         # Over one token, every head's map is 1.
         if all(
@@ -90,20 +98,46 @@ def returned_weights(
     plain = model(**inputs, **options)
     difference = _difference(plain, outputs, inputs)
     if difference:
+        require_repeatable(model, inputs, options)
         note += f"; these are the weights of eager attention, which changes its output by {difference:.2g}"
     return plain, given, note
 
 
-def _weights_in(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
+def require_repeatable(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise a ValueError if two passes of a model on the same input differ."""
+    first, second = (model(**inputs, **options) for _ in range(2))
+    difference = _difference(first, second, inputs)
+    if difference:
+        takes = {"noise", "generator"}.intersection(inspect.signature(model.forward).parameters)
+        fixed = (
+            f"Fix it by model.forward = functools.partial(model.forward, {min(takes)}=...)"
+            if takes
+            else "Its forward() takes no noise or generator that would fix it"
+        )
+        raise ValueError(
+            f"{type(model).__name__} cannot be traced: it draws at random in every pass, and two passes on "
+            f"the same input differ by {difference:.2g}. {fixed}."
+        )
+
+
+def _weights_in(outputs: Any, real: Tensor | None) -> dict[str, tuple[Tensor, ...]]:
     """Return the weights [batch, head, query, key] of every layer that an output holds, by stack."""
     given: dict[str, tuple[Tensor, ...]] = {}
-    for stack, attribute in OUTPUTS.items():
-        layers = getattr(outputs, attribute, None)
+    for stack in OUTPUTS:
+        layers = weights_in(outputs, stack, real)
         if isinstance(layers, torch.Tensor):
             layers = (layers,)
         if layers and all(isinstance(layer, torch.Tensor) for layer in layers):
             given[stack] = tuple(layer.detach() for layer in layers)
     return given
+
+
+def _of_draws(given: Mapping[str, Sequence[Tensor]], again: Mapping[str, Sequence[Tensor]]) -> str:
+    """Return a clause on a model whose weights change from pass to pass; "" if they do not."""
+    pairs = (pair for stack in given for pair in zip(given[stack], again[stack], strict=True))
+    if all(apart(first, second) <= tolerance(first) for first, second in pairs):
+        return ""
+    return "; it draws at random in every pass, so that the weights and places of two passes differ"
 
 
 def _are_weights(layer: Tensor) -> bool:
@@ -113,9 +147,9 @@ def _are_weights(layer: Tensor) -> bool:
     return not bool((layer < 0).any()) and not bool((sums > 1 + tolerance(layer)).any())
 
 
-def _difference(plain: Any, eager: Any, inputs: Mapping[str, Any]) -> float:
-    """Return by how much eager attention changes an output, by its largest number; 0 for rounding."""
-    first, second = main_output(plain), main_output(eager)
+def _difference(plain: Any, other: Any, inputs: Mapping[str, Any]) -> float:
+    """Return by how much two outputs differ, by the largest number of the first; 0 for rounding."""
+    first, second = main_output(plain), main_output(other)
     if first is None or second is None or first.shape != second.shape:
         return 0.0
     keep = kept_positions(inputs, first)

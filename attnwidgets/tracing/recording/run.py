@@ -14,6 +14,7 @@ from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
@@ -22,6 +23,8 @@ from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
 from attnwidgets.tracing.recording.continuation import with_continuation
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
+    TEXT,
+    Asked,
     Sample,
     encode,
     id_rows,
@@ -32,12 +35,11 @@ from attnwidgets.tracing.recording.inputs import (
     words_text,
 )
 from attnwidgets.tracing.recording.loading import load_named
-from attnwidgets.tracing.recording.media import audio_sample, image_sample, told_of_picture
+from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.own_tokenizer import own_tokenizer
 from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
-from attnwidgets.tracing.retrace import TEXT, Asked
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -195,7 +197,8 @@ def trace(
 
     Raises:
         ValueError: If the text is empty, too long (the message names both lengths), or does not fit the
-            model or the free memory (names the memory needed and the memory free).
+            model or the free memory (names the memory needed and the memory free); if the model fails at the
+            input (names its shapes), or draws at random in every pass.
         UnsupportedModelError: If the model's attention cannot be recorded (a ValueError; says what still
             works). A picture is traced all the same, without attention (`trace.no_attention` says why), and
             so is a text by a model that never attends (Mamba, RWKV): gradients, removal and, for pictures,
@@ -374,7 +377,9 @@ def _samples(
     `most` is the number of tokens to which a pipeline cuts a text, if it does.
     """
     image, audio, rate = media
-    kinds = {"text or words": (text, words), "messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
+    kinds: dict[str, tuple[Any, ...]] = {"text or words": (text, words)}
+    kinds = kinds if image is None else {"image": (image,), "words": (words,)}
+    kinds |= {"messages": (messages,), "input_ids": (ids,), "audio": (audio,)}
     inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
     if len(inputs) > 1:
         raise ValueError(f"give one input, not {' and '.join(inputs)}")
@@ -478,7 +483,7 @@ def _run(
             ]
             inputs = collate(twin, reader, part)
             try:
-                with room_to_record(twin, inputs), told_of_picture(twin, inputs):
+                with room_to_record(twin, inputs), told_of_pass(twin, inputs):
                     recorded = record(twin, inputs)
                 traces += traces_of(twin, given, tokenizer, part, inputs, recorded, budget)
             except UnsupportedModelError as error:

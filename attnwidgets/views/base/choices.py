@@ -49,8 +49,10 @@ class Choices:
     # -- layers, heads and names -------------------------------------------------------------------
 
     def layer(self, name: str, layer: int) -> int:
-        """Check the number of a layer, given as `name`."""
+        """Check the number of a layer, given as `name`; a negative one counts from the last."""
         known = sorted({number for source in self._sources() for number in source.layers})
+        if known and _is_index(layer) and -len(known) <= layer < 0:
+            return known[layer]
         if known and layer not in known:
             raise IndexError(f"{name}={layer} is out of range: the layers are {span(tuple(known))}.")
         return layer

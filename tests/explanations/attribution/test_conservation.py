@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from torch import nn
 
 import attnwidgets as aw
@@ -15,8 +16,9 @@ from attnwidgets.explanations.attribution.conservation import check_conservation
 from attnwidgets.relevance import operations, rules
 from attnwidgets.tracing.model_state import architecture
 from attnwidgets.tracing.recording.run import trace
+from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
-from tests.tracing.families import FAMILIES, MORE
+from tests.tracing.families import FAMILIES, IDS, MORE
 from tests.tracing.test_borrow import state_of
 
 NAMED = ("Qwen2", "Mistral", "OLMo 2", "Phi-3", "SmolLM3", "StableLM", "Qwen3 MoE")
@@ -176,3 +178,31 @@ def test_weights_that_say_nothing_without_biases_are_checked_with_random_ones(na
     part = "mlp" if name == "dyck" else "dense"
     setattr(block, part, Widened(getattr(block, part)))
     assert not check_conservation(model, again=True)
+
+
+def gemma_3n() -> Any:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "head_dim": 8, "intermediate_size": [48, 48], "laurel_rank": 4}
+    sizes |= {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 120, "num_kv_shared_layers": 0}
+    kinds = {"layer_types": ["full_attention"] * 2, "activation_sparsity_pattern": [0.0, 0.0]}
+    return hf.Gemma3nForCausalLM(hf.Gemma3nTextConfig(**sizes, **kinds, pad_token_id=0))
+
+
+def test_states_in_several_versions_are_not_taken_for_something_else() -> None:
+    found = trace(tiny.build(gemma_3n), None, IDS)
+    says = r"the states that Gemma3nTextDecoderLayer .* are \[4, 1, 8, 32\], and not \[batch, token, width\]"
+    with pytest.raises(UnsupportedModelError, match=says):
+        aw.lrp(found)
+    assert aw.saliency(found).shape == (8,), "a gradient of the embeddings needs no states"
+
+
+def test_states_that_a_model_computes_without_gradients_are_told() -> None:
+    sizes = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    cycles = {"num_layers_per_stack": 1, "H_cycles": 2, "L_cycles": 3, "L_bp_cycles": [2]}
+    model = tiny.build(
+        lambda: hf.HrmTextForCausalLM(hf.HrmTextConfig(**sizes, **cycles, head_dim=8, pad_token_id=0))
+    )
+    found = trace(model, None, IDS)
+    for method in (aw.lrp, aw.saliency):
+        with pytest.raises(ValueError, match=r"computes the states before layer .* without gradients"):
+            method(found)

@@ -40,8 +40,11 @@ def seen() -> Any:
         "input_ids": torch.tensor([[21, *[IMAGE] * 4, 34, 55]]),
         "pixel_values": torch.randn(1, 3, 28, 28, generator=generator),
     }
-    with torch.no_grad():
-        model(**inputs)
+    return traced(model, inputs)
+
+
+def traced(model: Any, inputs: dict[str, torch.Tensor]) -> Any:
+    """Return the trace of inputs that a processor made of a text and a picture."""
 
     class Reader:
         """A processor that reads this picture."""
@@ -144,3 +147,56 @@ def test_a_class_activation_map_is_of_the_last_layer_that_counts() -> None:
     assert found.provenance["layer"] == aw.vision.grad_cam(trace, layer=-2).provenance["layer"]
     with pytest.raises(ValueError, match="it does not depend on this layer's output"):
         aw.vision.grad_cam(trace, layer=-1)
+
+
+def qwen_vl() -> Any:
+    text = {
+        **READS,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
+    }
+    del text["head_dim"]
+    sees = {"hidden_size": 32, "intermediate_size": 48, "depth": 2, "num_heads": 4, "out_hidden_size": 32}
+    sees |= {"patch_size": 7, "temporal_patch_size": 1, "fullatt_block_indexes": [1], "window_size": 28}
+    config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=sees, image_token_id=IMAGE)
+    return hf.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def test_a_picture_given_as_one_list_of_patches_is_read_at_every_point_of_a_path() -> None:
+    model = tiny.build(qwen_vl)
+    ids = torch.tensor([[21, *[IMAGE] * 4, 34, 55]])
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "pixel_values": torch.randn(16, 3 * 7 * 7, generator=torch.Generator().manual_seed(0)),
+        "image_grid_thw": torch.tensor([[1, 4, 4]]),
+        "mm_token_type_ids": (ids == IMAGE).int(),
+    }
+    trace = traced(model, inputs)
+    target, steps = 40, 8
+    found = aw.integrated_gradients(
+        trace, aw.targets.token(target), steps=steps, baseline="zero", batch_size=3
+    )
+    block = model.model.language_model.layers[0]
+    states: list[Any] = []
+
+    def score(replaced: torch.Tensor | None) -> torch.Tensor:
+        def enter(_: Any, args: Any, kwargs: Any) -> Any:
+            states.append(args[0])
+            return None if replaced is None else ((replaced, *args[1:]), kwargs)
+
+        handle = block.register_forward_pre_hook(enter, with_kwargs=True)
+        logits = model(**inputs).logits[0, -1, target]
+        handle.remove()
+        return logits
+
+    change = float(score(None).detach() - score(torch.zeros_like(states[0])).detach())
+    end = states[0].detach()
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    expected = np.zeros(ids.shape[1])
+    for node, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        leaf = (float(node) * end).requires_grad_()
+        gradient = torch.autograd.grad(score(leaf), leaf)[0]
+        expected += float(weight) * (gradient * end).sum(-1)[0].numpy()
+    np.testing.assert_allclose(found.values, expected, atol=1e-5)
+    assert found.values.sum() + found.residual == pytest.approx(change, abs=1e-4)
+    assert aw.occlusion(trace, baseline="zero", batch_size=4).shape == (ids.shape[1],)
