@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from attnwidgets.tracing.recording.wrappers import is_a
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -177,15 +179,6 @@ def _of_whole(model: Any, config: Any, count: int) -> Answer:
     if count == 1 and not multiple:
         return Answer("", names_of(config, count), "none")
     return Answer("class", names_of(config, count), "sigmoid" if multiple else "softmax")
-
-
-def is_a(model: Any, *endings: str) -> bool:
-    """Return whether a model's class, or one that it was made from, is named with any of some endings."""
-    from attnwidgets.tracing.recording.borrow import (
-        unpeft,  # imports torch, which a loaded trace does without
-    )
-
-    return any(kind.__name__.endswith(endings) for kind in type(unpeft(model)).__mro__)
 
 
 def _problem(config: Any) -> str | None:

@@ -14,7 +14,8 @@ import torch
 from attnwidgets.tracing.algebra.block_runs import block_of, require_every_block
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.steps import FUNCTIONS, Pointwise, Scale, Step, apply_steps, read_steps
-from attnwidgets.tracing.recording.borrow import borrowed, unpeft, unwrap
+from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

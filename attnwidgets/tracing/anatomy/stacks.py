@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.recording.borrow import unpeft
+from attnwidgets.tracing.recording.wrappers import unpeft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from attnwidgets._gradients import no_grad
-from attnwidgets.tracing.anatomy.answer import is_a
 from attnwidgets.tracing.attention_sources import holds_attention
 from attnwidgets.tracing.recording.twin import IMPLEMENTATION, twin_of, twins_in
-from attnwidgets.tracing.recording.wrappers import inside
+from attnwidgets.tracing.recording.wrappers import inside, is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,11 +33,6 @@ def unwrap(model: Any) -> nn.Module:
             f"nnterp or TransformerLens, not {type(model).__name__}{_instead(model)}"
         )
     return model
-
-
-def unpeft(model: Any) -> Any:
-    """Return the base model inside a PEFT wrapper, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def lacks_padding(model: nn.Module) -> bool:

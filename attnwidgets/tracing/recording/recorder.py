@@ -27,7 +27,7 @@ from attnwidgets.tracing.recording.attention_function import (
     mask_of,
     observer,
 )
-from attnwidgets.tracing.recording.borrow import implementation, unpeft
+from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.comparison import (
     apart,
     attention_of,
@@ -39,6 +39,7 @@ from attnwidgets.tracing.recording.comparison import (
     tolerance,
 )
 from attnwidgets.tracing.recording.returned import ELSEWHERE, require_repeatable, returned_weights
+from attnwidgets.tracing.recording.wrappers import unpeft
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

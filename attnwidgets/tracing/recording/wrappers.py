@@ -27,6 +27,16 @@ class Readers:
     feature_extractor: Any = None
 
 
+def unpeft(model: Any) -> Any:
+    """Return the base model inside a PEFT wrapper, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def is_a(model: Any, *endings: str) -> bool:
+    """Return whether a model's class, or a base of it, has a name with one of these endings."""
+    return any(kind.__name__.endswith(endings) for kind in type(unpeft(model)).__mro__)
+
+
 def inside(given: Any) -> Any:
     """Return the model that another one holds, one wrapper less; the same object if it is not wrapped.
 
