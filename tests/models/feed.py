@@ -25,6 +25,13 @@ _FEWEST = (1, 4, 9, 16, 17, 2, 8, 32, 64)
 """Numbers of tokens that a picture may take, where a model does not say."""
 
 
+class Listener(Reader):
+    """A processor of sound that hands on what was made."""
+
+    def feature_extractor(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return dict(self.inputs)
+
+
 class NotFedError(Exception):
     """No input that a type's model reads was found."""
 
@@ -42,7 +49,7 @@ def feed(model: Any, kind: Kind) -> dict[str, Any]:
         if not (problem := _problem(model, kind, inputs)):
             return _as_given(inputs) | _continued(model, inputs)
         faults[problem] = None
-    raise NotFedError(next(iter(faults), f"it reads {model.main_input_name}"))
+    raise NotFedError(next(iter(faults), f"it reads {', '.join(_required(model))}"))
 
 
 def _problem(model: Any, kind: Kind, inputs: dict[str, Any]) -> str:
@@ -80,8 +87,8 @@ def _as_given(inputs: dict[str, Any]) -> dict[str, Any]:
     pixels = inputs.get("pixel_values")
     if set(inputs) == {"input_ids"}:
         return {"input_ids": inputs["input_ids"][0].tolist()}
-    if set(inputs) == {"input_values"} or set(inputs) == {"input_features"}:
-        return {"audio": next(iter(inputs.values()))[0]}
+    if {"input_values", "input_features"} & inputs.keys():
+        return {"tokenizer": Listener(inputs, None), "audio": noise(_WAVE)}
     picture = noise(3, SIDE, SIDE)
     if set(inputs) == {"pixel_values"} and pixels.dim() == len("bchw"):
         return {"image": pixels[0]}
@@ -104,6 +111,12 @@ def tensors_of(outputs: Any) -> Iterator[torch.Tensor]:
             yield value
 
 
+def _required(model: Any) -> list[str]:
+    parameters = inspect.signature(model.forward).parameters.values()
+    names = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    return names or [model.main_input_name]
+
+
 def parameters_of(model: Any) -> tuple[str, ...]:
     """Return the names of what a model is called with."""
     return tuple(inspect.signature(model.forward).parameters)
@@ -118,17 +131,28 @@ def _candidates(model: Any, kind: Kind) -> Iterator[dict[str, Any]]:
         return
     if "input_ids" in names:
         yield text
-    if "input_values" in names:
-        yield {"input_values": noise(1, _WAVE)}
-    if "input_features" in names:
-        for bands in dict.fromkeys((_bands(model), FEATURES, 80, 128)):
-            yield {"input_features": noise(1, bands, _FRAMES)}
-            yield {"input_features": noise(1, _FRAMES, bands)}
-    if "pixel_values" in names or model.main_input_name in ("pixel_values", "hidden_states"):
+    yield from _sounds(model)
+    if "pixel_values" in names:
         for pixels in _pictures(model):
             yield pixels
             if "input_ids" in names:
                 yield {**pixels, **text}
+
+
+def _sounds(model: Any) -> Iterator[dict[str, Any]]:
+    """Yield sound in the forms in which models read it: samples, or bands of a spectrogram."""
+    names = parameters_of(model)
+    if "input_values" in names:
+        yield {"input_values": noise(1, _WAVE)}
+        yield {"input_values": noise(1, 1, _WAVE)}
+        yield {"input_values": noise(1, 64, _bands(model))}
+    if "input_features" in names:
+        marked = [name for name in ("input_features_mask", "feature_attention_mask") if name in names]
+        for bands in dict.fromkeys((_bands(model), FEATURES, 80, 128)):
+            for shape in ((1, bands, _FRAMES), (1, _FRAMES, bands)):
+                features = {"input_features": noise(*shape)}
+                yield features
+                yield from (features | {name: torch.ones(1, _FRAMES, dtype=torch.long)} for name in marked)
 
 
 def _bands(model: Any) -> int:
@@ -156,6 +180,9 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
             for frames in (1, 2):
                 row = noise(16, channels * frames * patch**2)
                 yield {"pixel_values": row, grid_name: torch.tensor(grid)}
+    if "image_position_ids" in names:
+        places = torch.tensor([[[row, column] for row in range(4) for column in range(4)]])
+        yield {"pixel_values": noise(1, 16, channels * patch**2), "image_position_ids": places}
     if "spatial_shapes" in names:
         for count in (16, 256):
             packed = torch.nn.functional.pad(noise(1, 16, channels * patch**2), (0, 0, 0, count - 16))

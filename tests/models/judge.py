@@ -71,7 +71,7 @@ class Calls:
         self.made: list[tuple[str, torch.Tensor | None]] = []
 
     def attend(
-        self, module: Any, query: Any, key: Any, value: Any, mask: Any = None, **options: Any
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **options: Any
     ) -> tuple[Any, Any]:
         """Compute attention as the module's file does under "eager"."""
         index = len(self.made)
@@ -79,7 +79,7 @@ class Calls:
             value = value.clone()
             value[:, :, self.without_value[1]] = 0
         own = sys.modules[type(module).__module__].eager_attention_forward
-        output, weights = own(module, query, key, value, mask, **options)
+        output, weights = own(module, query, key, value, attention_mask, **options)
         self.made.append((self.names[id(module)], weights))
         return (torch.zeros_like(output) if self.without_output == index else output), weights
 
@@ -324,16 +324,30 @@ class Judge:
     def _ablated(self, stack: str, number: int, logits: torch.Tensor) -> str:
         """Return the verdict on logits without the heads of a layer."""
         call = self._call(stack, number)
+        no_effect = f"{FAULT}: no effect in layer {number} of {stack}"
         if call is None:
-            same = torch.equal(logits, self.trace.logits)
-            return f"{FAULT}: no effect in layer {number} of {stack}" if same else RAN
+            is_same = torch.equal(logits, self.trace.logits)
+            return no_effect if is_same and self._matters(stack, number) else RAN
         calls = Calls(self.names, without_output=call)
         with torch.no_grad(), attending(self.model, calls):
             expected = _logits_of(self._run(), logits)
         found = _equal(logits, expected)
         if found != CHECKED and apart(logits, self.trace.logits) < _ROUNDING:
-            return f"{FAULT}: no effect in layer {number} of {stack}"
+            return no_effect
         return found
+
+    def _matters(self, stack: str, number: int) -> bool:
+        """Return whether the logits change if a layer's attention module returns zeros."""
+        name = self.trace.stack_table[stack].layers[self.trace.layers(stack).index(number)].call.name
+
+        def zero(_: Any, __: Any, output: Any) -> Any:
+            return (output[0] * 0, *output[1:]) if isinstance(output, tuple) else output * 0
+
+        handle = self.model.get_submodule(name).register_forward_hook(zero)
+        try:
+            return apart(self._plain(), self.trace.logits) > _ROUNDING
+        finally:
+            handle.remove()
 
     def _explorer(self) -> str:
         with tempfile.TemporaryDirectory() as folder:

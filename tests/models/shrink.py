@@ -104,7 +104,7 @@ def _shrink(config: Any) -> None:
             put(config, name, len(blocks) if _DEPTHS.fullmatch(name) else size)
     if values.get("pad_token_id", 0) is None:
         put(config, "pad_token_id", 0)
-    if "qk_rope_head_dim" in values and type(values.get("head_dim")) is int:
+    if "qk_nope_head_dim" in values and type(values.get("head_dim")) is int:
         put(config, "head_dim", 4)  # of the part that rotary embeddings turn
     _shrink_lists(config, values, blocks)
     _shrink_rope(values)
