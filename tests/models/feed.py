@@ -169,7 +169,7 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
     side = next((size for size in sizes if isinstance(size, int) and size > 0), SIDE)
     channels = next((n for part in parts if isinstance(n := getattr(part, "num_channels", None), int)), 3)
     single = [noise(1, channels, size, size) for size in dict.fromkeys((side, 2 * SIDE, 224))]
-    for shaped in (*single, single[0][None]):
+    for shaped in (*single, single[0][None], noise(1, 2, channels, side, side)):
         if "image_sizes" in names:
             yield {"pixel_values": shaped, "image_sizes": torch.tensor([[side, side]])}
         yield {"pixel_values": shaped}

@@ -41,7 +41,8 @@ _SAME = (
     (re.compile(r"^\w+ is not available: |^\w+: (?=\w+ )"), ""),
     (re.compile(r"\b(layer|block|token|place)s? \d+(( to |, )\d+)*"), r"\1 N"),
     (re.compile(r"\(\d+(( to |, )\d+)*\)"), "(N)"),
-    (re.compile(r"\d[\d.]*e[+-]?\d+|\d+\.\d+|\b\d+ (?=places|of|tokens|heads|queries|keys)"), "N "),
+    (re.compile(r"-?\d[\d.]*e[+-]?\d+|-?\d+\.\d+"), "N"),
+    (re.compile(r"\b\d+ (?=places|of|tokens|heads|queries|keys|inputs)"), "N "),
     (re.compile(r"stack '[\w.]+'"), "this stack"),
     (
         re.compile(
@@ -265,42 +266,46 @@ class Judge:
 
     def _gradient_x_input(self) -> str:
         found = np.asarray(aw.input_x_gradient(self.trace, **self.scored).values)
-        expected = self._autograd()
-        if expected is None or expected.shape != found.shape:
+        expected = self._autograd(len(found))
+        if expected is None:
             return RAN
         # In place of some tokens the model puts a picture.
         words = ~np.isin(self.trace.input_ids.numpy(), [*MEDIA_IDS.values()])
         return _close(found[words], expected[words])
 
-    def _autograd(self) -> Any:
-        """Return embeddings times their gradient [token], by a hook; None if there is no word embedding."""
-        trace, leaves = self.trace, []
-        if trace.input_ids is None or trace.logits is None or trace.logits.dim() > 2:
+    def _autograd(self, count: int) -> Any:
+        """Return the embeddings of `count` words times their gradient [word]; None without them or logits."""
+        trace = self.trace
+        if trace.input_ids is None or trace.logits is None:
             return None
-        if set(trace.stacks) & {"cross", "encoder"}:
+        row = 0 if self.target else trace.answer.row
+        if trace.logits.dim() > 1 and row is None:
             return None
+        leaves: list[tuple[bool, torch.Tensor]] = []
 
-        def keep(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
-            leaves.append(output.detach().requires_grad_())
-            return leaves[-1].clone()
+        def keep(table: Any, _: Any, output: torch.Tensor) -> torch.Tensor:
+            leaves.append((table is words, output.detach().requires_grad_()))
+            return leaves[-1][1].clone()
 
-        handle = self.model.get_input_embeddings().register_forward_hook(keep)
+        words = self.model.get_input_embeddings()
+        tables = [
+            module
+            for module in self.model.modules()
+            if module is words or getattr(module, "num_embeddings", -1) == getattr(words, "num_embeddings", 0)
+        ]
+        handles = [table.register_forward_hook(keep) for table in tables]
         try:
             with implementation(self.model, "eager"):
                 logits = _logits_of(self._run(), trace.logits)
-            if self.target:
-                logits[0, 0].backward()
-            else:
-                row = trace.answer.row
-                scores = logits if logits.dim() == 1 else logits[row] if row is not None else None
-                if scores is None:
-                    return None
-                scores[trace.predictions(1)[0].id].backward()
+            column = 0 if self.target else trace.predictions(1)[0].id
+            (logits[column] if logits.dim() == 1 else logits[row, column]).backward()
         finally:
-            handle.remove()
-        if len(leaves) != 1 or leaves[0].grad is None:
-            return None
-        return (leaves[0] * leaves[0].grad).sum(-1)[0].detach().numpy()
+            for handle in handles:
+                handle.remove()
+        # Encoder and decoder may each hold a table over the weights of one that never runs.
+        chosen = [leaf for is_named, leaf in leaves if is_named] or [leaf for _, leaf in leaves]
+        read = [leaf for leaf in chosen if leaf.shape[:2] == (1, count) and leaf.grad is not None]
+        return (read[0] * read[0].grad).sum(-1)[0].detach().numpy() if len(read) == 1 else None
 
     def _lrp(self) -> str:
         _ = aw.lrp(self.trace, **self.scored).values

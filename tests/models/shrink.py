@@ -61,7 +61,7 @@ _SIZES = [
 _IDS = {"pad": 0, "bos": 1, "cls": 1, "decoder_start": 1, "eos": 2, "sep": 2, "unk": 3, "mask": 4}
 MEDIA_IDS = {"image": 5, "video": 6, "audio": 7}
 """Ids of the tokens that a picture, a video and sound stand in for."""
-_ID = re.compile(r"(\w+?)_(token_id|token_index|token|index|patch_id)")
+_ID = re.compile(r"(\w+?)_(token_id|token_index|index|patch_id)")
 _DEPTHS = _SIZES[1][0]
 _EVERY_BLOCK = {"intermediate_size": 48, "num_attention_heads": HEADS, "num_key_value_heads": 2}
 _KINDS = ("layer_types", "layers_block_type", "layer_type_list", "block_types")

@@ -70,6 +70,7 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gemma3": ({}, {"mm_tokens_per_image": 4}),
     "gemma3n_text": ({}, _SHARED),
     "gemma4_text": ({}, _SHARED | {"intermediate_size": 48}),
+    "gemma4_unified": ({"vision_config": {}}, {}),
     "gemma4": ({"vision_config": {}}, _SHARED | {"intermediate_size": 48}),
     "glpn": ({}, {"depths": [1, 1, 1, 1]}),
     "granitemoehybrid": ({}, {"layer_types": _LINEAR, "num_hidden_layers": 4}),
@@ -80,6 +81,12 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4, "num_dense_layers": 1},
     ),
     "llama4": ({}, {"num_hidden_layers": 4}),
+    "lilt": ({}, {"hidden_size": 48}),
+    **dict.fromkeys(
+        ("llava_next", "llava_next_video", "llava_onevision"), ({}, {"image_grid_pinpoints": [[28, 28]]})
+    ),
+    "mobilebert": ({}, {"intra_bottleneck_size": 32, "true_hidden_size": 32}),
+    "moonshine": ({}, {"decoder_num_key_value_heads": 4, "encoder_num_key_value_heads": 4}),
     "mamba2": ({}, {"num_heads": 4, "head_dim": 16, "n_groups": 1, "expand": 2, "chunk_size": 4}),
     "nemotron_h": (
         {},
@@ -126,7 +133,7 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     **dict.fromkeys(
         (
-            "qwen2_vl", "qwen2_5_vl", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "glm_image",
+            "qwen2_vl", "qwen2_5_vl", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "glm_image", "glmga",
             "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "paddleocr_vl", "qwen2_vl_text",
             "qwen2_5_vl_text", "glm4v_text", "glm4v_moe_text", "glm_ocr_text", "glm_image_text",
         ),
