@@ -95,6 +95,9 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "num_hidden_layers": 6,
         },
     ),
+    **dict.fromkeys(
+        ("qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"), ({"vision_start_token_id": 8}, _SECTIONS)
+    ),
     "resnet": ({}, _STAGES),
     "segformer": (
         {},
@@ -106,6 +109,7 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "donut-swin": ({}, _WINDOWS),
     "maskformer-swin": ({}, _WINDOWS),
     "swinv2": ({}, _WINDOWS),
+    "unlimited_ocr": ({}, {"num_key_value_heads": 4}),
     "zamba": (
         {},
         {
@@ -134,7 +138,7 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **dict.fromkeys(
         (
             "qwen2_vl", "qwen2_5_vl", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "glm_image", "glmga",
-            "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "paddleocr_vl", "qwen2_vl_text",
+            "paddleocr_vl", "qwen2_vl_text",
             "qwen2_5_vl_text", "glm4v_text", "glm4v_moe_text", "glm_ocr_text", "glm_image_text",
         ),
         ({}, _SECTIONS),

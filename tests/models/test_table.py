@@ -15,7 +15,7 @@ import attnwidgets as aw
 from tests.models import judge as judging
 from tests.models.build import Kind, build, kinds
 from tests.models.judge import CHECKED, FAULT, judge
-from tests.models.shrink import HEADS, WIDTH, configs_in
+from tests.models.shrink import HEADS, WIDTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,6 @@ def test_small_models_have_every_kind_of_block() -> None:
         assert (config.hidden_size, config.num_attention_heads) == (WIDTH, HEADS)
         assert 3 <= config.num_hidden_layers <= 6
         assert expected is None or set(config.layer_types) == expected
-    assert all(not hasattr(part, "mrope_section") for part in configs_in(config))
 
 
 def test_parameters_are_the_same_every_time_and_none_is_even() -> None:
