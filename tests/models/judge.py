@@ -297,13 +297,17 @@ class Judge:
             return args, options | {"hidden_states": leaf(options["hidden_states"])}
 
         trace = self.trace
-        if trace.input_ids is None or "pixel_values" in trace.inputs:
+        is_media = trace.input_ids is None or "pixel_values" in trace.inputs
+        if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:
                 module = self.model.get_submodule(blocks[0].path)
                 yield module.register_forward_pre_hook(before, with_kwargs=True)
             return
-        words = self.model.get_input_embeddings()
+        try:
+            words = self.model.get_input_embeddings()
+        except NotImplementedError:
+            return
         size = getattr(words, "num_embeddings", -1)
         # Encoder and decoder may each have a table over the weights of one that never runs.
         runs: list[Any] = []
