@@ -21,6 +21,7 @@ from attnwidgets.explanations.targets.named import embedding_norm, token
 from attnwidgets.tracing.recording.borrow import implementation
 from tests.models.build import NotBuiltError, build, model_class
 from tests.models.feed import NotFedError, feed, parameters_of, tensors_of
+from tests.models.shrink import MEDIA_IDS
 from tests.tracing.test_families import eager
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ class Judge:
             return args, options | {"hidden_states": leaf(options["hidden_states"])}
 
         trace = self.trace
-        is_media = trace.input_ids is None or "pixel_values" in trace.inputs
+        is_media = trace.input_ids is None or MEDIA_IDS["image"] in trace.input_ids
         if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:
