@@ -36,7 +36,7 @@ export TOKENIZERS_PARALLELISM := false
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-fast test-all test-matrix test-env python-env node-env browser-env lint js node \
 	chromium browsers wheel-check tests pytest browser soak extended properties fuzz build release-check bundle watch notebooks course \
-	docs places reference bench format clean
+	docs places reference bench models format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -57,6 +57,7 @@ help:
 	@echo "make course  the assignments: the student's versions in notebooks/course, the teacher's in $(OUT)/course"
 	@echo "make places  write the addresses of the project, after pyproject.toml says where it is published"
 	@echo "make bench   the figures of benchmarks/README.md: beside bertviz, beside plain implementations"
+	@echo "make models  what works on every model type of transformers: the table of docs/architectures.md, ten minutes"
 	@echo "make format  ruff format              make clean   remove what these made"
 	@echo "variables    PYTHON=$(PYTHON) VENV=$(VENV) TORCH=$(TORCH) TORCH_INDEX=$(TORCH_INDEX) OUT=$(OUT)"
 
@@ -300,6 +301,10 @@ places: $(STAMP)/venv
 bench: $(STAMP)/dev chromium node
 	@$(PY) benchmarks/bench_mixing.py
 	@$(PY) benchmarks/bench_peers.py
+
+# A tiny random model of every model type of the installed transformers, through every method: docs/architectures.md.
+models: $(STAMP)/dev
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/architectures.py
 
 docs: $(STAMP)/dev
 	@OMP_NUM_THREADS=1 $(PY) -m sphinx -W --keep-going -q -b html -c docs . $(OUT)/docs -d $(OUT)/docs-doctrees

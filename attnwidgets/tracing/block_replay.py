@@ -352,5 +352,8 @@ def _copies(value: Any, n: int, *, swap: tuple[Tensor, Tensor] | None, widen: bo
         return type(value)(_copies(item, n, swap=swap, widen=widen) for item in value)
     if is_cache(value):
         value = copy.deepcopy(value)
-        value.batch_repeat_interleave(n)
+        # Layers of a state space keep one state, which broadcasts, and cannot be repeated.
+        for part in getattr(value, "layers", [value]):
+            if is_cache(part):
+                part.batch_repeat_interleave(n)
     return value

@@ -105,7 +105,7 @@ def returned_bytes(model: Any, inputs: Mapping[str, Any]) -> int:
 
 def _size(config: Any, name: str) -> int:
     """Return a size in a config, the largest where it varies by layer; 0 if there is none."""
-    configs = getattr(config, "per_layer_config", None) or [config]
+    configs = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
     return max(int(getattr(each, name, 0) or 0) for each in configs)
 
 

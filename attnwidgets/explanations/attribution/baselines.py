@@ -39,11 +39,13 @@ def baseline_embeddings(
 
     from attnwidgets.tracing.module_trace import ModuleTrace
 
-    table = _table(model)
+    is_module = isinstance(trace, ModuleTrace)
+    reads_words = is_module or any(name.endswith("input_ids") for name in trace.inputs)
+    table = _table(model) if reads_words else None
     if baseline is None:
         baseline = next((name for name in ("pad", "mask") if _special(trace, name) is not None), "mean")
         # The inputs of a module are of different kinds, and have no mean.
-        without_words = "zero" if isinstance(trace, ModuleTrace) else "mean"
+        without_words = "zero" if is_module else "mean"
         baseline = baseline if table is not None else without_words
     if isinstance(baseline, str) and baseline in NAMES:
         return _named(trace, table, embeddings, baseline, method), baseline

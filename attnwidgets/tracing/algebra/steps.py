@@ -135,16 +135,21 @@ def read_steps(parts: Iterable[Part], width: int, like: Tensor) -> tuple[Step, .
         like: A tensor whose dtype and device the parameters are converted to.
 
     Raises:
-        UnsupportedModelError: If a composite module is unknown; the message names its class.
+        UnsupportedModelError: If a composite module is unknown, or does something between its linear layers;
+            the message names its class.
     """
     steps: list[Step] = []
     for part in parts:
         for step in _read(part, width, like):
             steps.append(step)
-            if isinstance(step, Affine):
-                width = step.matrix.shape[1]
-            elif isinstance(step, Gated):
-                width = step.up.matrix.shape[1]
+            if isinstance(step, (Affine, Gated)):
+                matrix = step.matrix if isinstance(step, Affine) else step.up.matrix
+                if matrix.shape[0] != width:
+                    raise UnsupportedModelError(
+                        f"{type(part).__name__} is not described: {width} numbers come to a linear layer "
+                        f"that reads {matrix.shape[0]}."
+                    )
+                width = matrix.shape[1]
     return tuple(steps)
 
 

@@ -1,0 +1,47 @@
+"""What the table of model types once showed as faults, and whatever else is of the same mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import attnwidgets as aw
+from tests.models.build import Kind, build
+from tests.models.feed import feed
+from tests.models.judge import CHECKED, REFUSED, Judge, verdict
+
+
+def judged(name: str, task: str) -> tuple[Any, Judge]:
+    kind = Kind(name, task)
+    model = build(kind)
+    found = aw.trace(model, **feed(model, kind))
+    return found, Judge(model, found)
+
+
+@pytest.mark.parametrize(("name", "task"), [("granitemoehybrid", "causal"), ("qwen3_5", "image and text")])
+def test_a_block_is_called_again_beside_a_cache_of_blocks_without_keys(name: str, task: str) -> None:
+    _, judge = judged(name, task)
+    assert judge._value_zeroing() == CHECKED
+
+
+def test_a_feed_forward_layer_that_gates_by_its_shape_is_refused_and_values_are_zeroed_all_the_same() -> None:
+    trace, judge = judged("moshi", "causal")
+    assert judge._value_zeroing() == CHECKED
+    said = verdict(judge._decompx, trace.model)
+    assert said.startswith(REFUSED)
+    assert "48 numbers come to a linear layer that reads 24" in said
+
+
+@pytest.mark.parametrize(("name", "task"), [("wavlm", "CTC"), ("clip_vision_model", "base")])
+def test_a_table_of_positions_is_no_baseline_for_what_is_no_text(name: str, task: str) -> None:
+    trace, judge = judged(name, task)
+    found = aw.integrated_gradients(trace, **judge.scored)
+    assert found.provenance["options"]["baseline"] == "mean"
+    with pytest.raises(ValueError, match="this model reads no tokens"):
+        aw.integrated_gradients(trace, **judge.scored, baseline=0)
+
+
+def test_a_config_that_names_no_number_of_blocks_is_read() -> None:
+    trace, _ = judged("nemotron_asr_streaming", "base")
+    assert trace.n_layers() == 3
