@@ -34,6 +34,7 @@ DEVELOPERS = {
     "notebooks": "NOTEBOOKS=quickstart",
     "release-check": "",
     "test-matrix": "MATRIX_ONLY=lowest",
+    "models": "",
     "bench": "",
     "docs": "",
     "clean": "",
