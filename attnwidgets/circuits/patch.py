@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnwidgets.tracing.anatomy.answer import Prediction
+    from attnwidgets.tracing.prediction import Prediction
 
 How = Literal["denoise", "noise", "both"]
 HOWS: tuple[How, ...] = ("denoise", "noise", "both")

@@ -26,10 +26,10 @@ from attnwidgets.intervene.activation_sites import (
     reading_activations,
 )
 from attnwidgets.intervene.preview import copies_of, returning
-from attnwidgets.tracing.anatomy.answer import Prediction
 from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.gradients.differentiable import gradients
+from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache_names import cache_parameter

@@ -15,7 +15,7 @@ from attnwidgets._notebook import running_shell
 from attnwidgets._tables import Table
 from attnwidgets.explanations.results.description import frozen, plain
 from attnwidgets.explanations.viewable import Viewable
-from attnwidgets.tracing.anatomy.answer import Prediction
+from attnwidgets.tracing.prediction import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from attnwidgets.explanations.targets.resolve import Target
-    from attnwidgets.tracing.anatomy.answer import Prediction
     from attnwidgets.tracing.interventions import Intervention
+    from attnwidgets.tracing.prediction import Prediction
 
 # Outputs of the first blocks of a trace, by stack; they are freed with the trace.
 _outputs_of: weakref.WeakKeyDictionary[Trace, dict[str, list[Any]]] = weakref.WeakKeyDictionary()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tensors import widened
-from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN, Prediction
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
+from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.text.display import visible
 
 if TYPE_CHECKING:

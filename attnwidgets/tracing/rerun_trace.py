@@ -22,7 +22,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnwidgets.tracing.anatomy.answer import Prediction
+    from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.tracing.text.units import TokenAxis
     from attnwidgets.tracing.trace import Trace
 

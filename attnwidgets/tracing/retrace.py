@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets.tracing.recording.inputs import TEXT, Asked
+from attnwidgets.tracing.recording.asked import TEXT, Asked
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnwidgets.tracing.anatomy.answer import Prediction
     from attnwidgets.tracing.anatomy.blocks import Block
     from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
-    from attnwidgets.tracing.recording.inputs import Asked
+    from attnwidgets.tracing.prediction import Prediction
+    from attnwidgets.tracing.recording.asked import Asked
     from attnwidgets.tracing.row_selection import Chosen
     from attnwidgets.tracing.text.units import TokenAxis, Unit
     from attnwidgets.tracing.trace_difference import Difference

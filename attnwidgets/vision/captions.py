@@ -16,7 +16,7 @@ from attnwidgets.explanations.attribution.chefer import PAPER, chefer
 from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of
-from attnwidgets.tracing.anatomy.answer import Prediction
+from attnwidgets.tracing.prediction import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

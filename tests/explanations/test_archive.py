@@ -14,7 +14,7 @@ from attnwidgets.explanations import Attributions, MixingMap
 from attnwidgets.explanations.explanation import Outcomes
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.results.archive import ArchiveError, load
-from attnwidgets.tracing.anatomy.answer import Prediction
+from attnwidgets.tracing.prediction import Prediction
 from tests.explanations.made import attention_map, axis, shares
 
 HOSTILE = ("</script>", "nul\0", "\u202eevil", "a\ud800b", '"quoted"', "日本")

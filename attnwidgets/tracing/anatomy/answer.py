@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnwidgets.tracing.recording.wrappers import is_a
 
@@ -21,22 +20,6 @@ ANSWER_SPAN = "answer"
 
 _TOKENS = 2  # dimensions of logits [token, column]
 _WHOLE = 1  # and of [class]
-
-
-class Prediction(NamedTuple):
-    """One possible output: its label, its probability, and its id among tokens or classes.
-
-    A number of a regression has no probability (NaN); its label is its name and the number: "number 0.73".
-    """
-
-    label: str
-    probability: float
-    id: int
-
-    @property
-    def name(self) -> str:
-        """The label, of a number without its digits: what a target is called."""
-        return self.label.rpartition(" ")[0] if isnan(self.probability) else self.label
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.media.picture import Picture
     from attnwidgets.tracing.media.sound import Sound
 
-TEXT = "a text"
 MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
 
@@ -51,21 +50,6 @@ class Sample:
     sound: Sound | None = None
     picture: Picture | None = None
     rule: str = STANDARD
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a trace was made of, so that another text can be traced in the same way.
-
-    Attributes:
-        kind: `TEXT`, or another kind of input in words.
-        text: The text as it was given, without a continuation; "" for other kinds.
-        options: The options of `aw.trace` that another text can be traced with.
-    """
-
-    kind: str
-    text: str
-    options: Mapping[str, Any]
 
 
 def text_tokenizer(tokenizer: Any) -> Any:

@@ -18,13 +18,12 @@ from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
+from attnwidgets.tracing.recording.asked import TEXT, Asked
 from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
 from attnwidgets.tracing.recording.continuation import with_continuation
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
-    TEXT,
-    Asked,
     Sample,
     encode,
     id_rows,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.circuits.lens_result import Lens
     from attnwidgets.circuits.patching import Patching
-    from attnwidgets.tracing.anatomy.answer import Prediction
+    from attnwidgets.tracing.prediction import Prediction
     from attnwidgets.views.wire.handlers import Answer
 
 NAMED = 3
