@@ -223,7 +223,7 @@ class Trace:
         Example:
             >>> aw.trace(*aw.demo_model("encoder"), "The cat sat.").anatomy
             self: 6 blocks: 0 to 5 attention (12 heads)
-              positions: special tokens 0 and 5; tokens 1 to 4
+              positions: special tokens 0, 5; tokens 1 to 4
         """
         recorded = {
             name: stack.blocks or attention_blocks([layer.shape[0] for layer in stack.layers], name)
