@@ -233,7 +233,7 @@ class Trace:
         return Anatomy({**recorded, **self.unrecorded}, positions)
 
     def left_out(self, stack: str | None = None) -> str:
-        """Return what mixes tokens of a stack and is in none of its maps, in words; "" if nothing."""
+        """Return the mixers of a stack that none of its maps shows, in words; "" if there are none."""
         name = self.default_stack if stack is None else stack
         return left_out(self._stack(name).blocks, name)
 
@@ -270,7 +270,7 @@ class Trace:
             return name, len(own_stack.layers) + layer
         if layer not in own_stack.numbers:
             where = f"stack {name!r} has layer{'s' * (len(own_stack.layers) > 1)}"
-            why = next((block.said for block in own_stack.blocks if block.number == layer), "")
+            why = next((block.description for block in own_stack.blocks if block.number == layer), "")
             raise IndexError(
                 f"layer {layer} is out of range: {where} {spoken_range(own_stack.numbers)}"
                 + (f"; block {layer} has no attention over its tokens, but {why}" if why else "")

@@ -298,7 +298,8 @@ class Judge:
             return args, options | {"hidden_states": leaf(options["hidden_states"])}
 
         trace = self.trace
-        is_media = trace.input_ids is None or MEDIA_IDS["image"] in trace.input_ids
+        has_picture = any("pixel" in name or "patch" in name for name in trace.inputs)
+        is_media = trace.input_ids is None or (has_picture and MEDIA_IDS["image"] in trace.input_ids)
         if is_media and trace.default_stack != "decoder":
             blocks = trace.anatomy.stacks[trace.default_stack] if trace.stacks else ()
             if blocks and blocks[0].path:

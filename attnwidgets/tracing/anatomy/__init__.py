@@ -1,1 +1,1 @@
-"""What a model is made of: its stacks, the blocks of each, and what mixes tokens in every block."""
+"""What a model is made of: its stacks, the blocks of each, and how every block mixes tokens."""

@@ -1,4 +1,4 @@
-"""What a model's outputs mean: what their rows and columns are, and how a probability comes about."""
+"""The meaning of a model's outputs: their rows, their columns, and how a probability comes about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHOLE = 1  # and of [class]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model's logits mean.
+    """The meaning of a model's logits.
 
     Attributes:
         title: What is predicted: "class", "next token", "[MASK] at 6", "number", "score" (of a choice),
@@ -91,7 +91,7 @@ def answer_of(
     text: Text | None = None,
     others: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """Return what a model's logits for one input mean.
+    """Return the meaning of a model's logits for one input.
 
     Args:
         model: The model, without wrappers; or anything with its `config`.
@@ -119,7 +119,7 @@ def answer_of(
 def _of_classes(
     model: Any, config: Any, logits: Tensor, ids: Tensor | None, others: Mapping[str, Any]
 ) -> Answer | None:
-    """Return what logits [row, class] mean; None if their columns are a vocabulary."""
+    """Return the meaning of logits [row, class]; None if their columns are a vocabulary."""
     count = logits.shape[-1]
     if is_a(model, "ForTokenClassification"):
         reading: Reading = "sigmoid" if _problem(config) == "multi_label_classification" else "softmax"
@@ -135,7 +135,7 @@ def _of_classes(
 
 
 def _of_masked(tokenizer: Any, logits: Tensor, ids: Tensor | None) -> Answer:
-    """Return what logits [row, vocabulary] mean of a model that does not generate: a mask is predicted."""
+    """Return the meaning of logits [row, vocabulary] where a mask is predicted, not the next token."""
     mask = getattr(tokenizer, "mask_token_id", None)
     is_known = ids is not None and isinstance(mask, int) and logits.shape[-1] > mask
     if ids is None or not is_known or len(ids) > len(logits):
@@ -149,7 +149,7 @@ def _of_masked(tokenizer: Any, logits: Tensor, ids: Tensor | None) -> Answer:
 
 
 def _of_whole(model: Any, config: Any, count: int) -> Answer:
-    """Return what logits [class] mean, as transformers' own pipelines read them."""
+    """Return the meaning of logits [class], as transformers' own pipelines read them."""
     problem = _problem(config)
     if is_a(model, "ForNextSentencePrediction"):
         return Answer("class", ("next sentence", "another sentence"))

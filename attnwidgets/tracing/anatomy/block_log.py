@@ -60,7 +60,7 @@ class BlockLog:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Keep what runs until the block ends."""
+        """Log the modules that run until the `with` block ends."""
         with ExitStack() as exits:
             for element in self._modules.values():
                 exits.callback(element.register_forward_pre_hook(self._before, prepend=True).remove)
@@ -161,7 +161,7 @@ class BlockLog:
         )
 
     def _with_others(self, block: Block, run: Run, recorded: set[str]) -> Block:
-        """Return a block with what mixes tokens in it unrecorded."""
+        """Return a block with its unrecorded mixers added."""
         others = unrecorded_mixers(run.module, block.path, recorded, self._ran)
         return replace(block, mixers=(*block.mixers, *others))
 

@@ -1,4 +1,4 @@
-"""Blocks, numbered as in the model, and what mixes tokens in each."""
+"""Blocks, numbered as in the model, and the mixers of each."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NO_MIXING = "no mixing"
 
 @dataclass(frozen=True)
 class Mixer:
-    """What mixes tokens in a block.
+    """An operation by which a block mixes tokens.
 
     Attributes:
         kind: "attention", "differential attention", "state space", "gated delta rule", "linear attention",
             "recurrence", "convolution", "pooling", "Fourier transform" or "unknown".
         path: Its module in the model; "" if it is not known.
         stack: The stack whose maps it makes; "" if it was not recorded.
-        heads: Number of query heads, of what was recorded.
+        heads: Number of query heads; 0 if it was not recorded.
         key_heads: Number of key-value heads, which groups of query heads share.
     """
 
@@ -48,7 +48,7 @@ class Mixer:
     key_heads: int = 0
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The kind and the number of heads, in words."""
         if not self.heads:
             return self.kind
@@ -65,7 +65,7 @@ class Block:
     Attributes:
         number: Its number in the model. A list of blocks that runs several times counts on.
         path: Its module in the model; "" if it is not known.
-        mixers: What mixes tokens in it, in the order of its modules.
+        mixers: Its operations that mix tokens, in the order of its modules.
         is_recorded: Whether the stack has a layer of attention of this block.
     """
 
@@ -76,13 +76,13 @@ class Block:
 
     @property
     def unrecorded(self) -> tuple[Mixer, ...]:
-        """What mixes tokens in it and is in no stack."""
+        """Its mixers whose maps are in no stack."""
         return tuple(mixer for mixer in self.mixers if not mixer.stack)
 
     @property
-    def said(self) -> str:
-        """What mixes tokens in it, in words."""
-        return " and ".join(dict.fromkeys(mixer.said for mixer in self.mixers)) or NO_MIXING
+    def description(self) -> str:
+        """Its mixers, in words."""
+        return " and ".join(dict.fromkeys(mixer.description for mixer in self.mixers)) or NO_MIXING
 
 
 def attention_blocks(heads: Sequence[int], stack: str) -> tuple[Block, ...]:
@@ -119,8 +119,8 @@ class Anatomy:
     def _lines(self) -> Iterable[str]:
         for name, blocks in self.stacks.items():
             count = f"{len(blocks)} block{'' if len(blocks) == 1 else 's'}"
-            mixing = _by_kind((block.number, block.said) for block in blocks)
-            parts = (f"{spoken_range(numbers)} {said}" for said, numbers in mixing.items())
+            mixing = _by_kind((block.number, block.description) for block in blocks)
+            parts = (f"{spoken_range(numbers)} {description}" for description, numbers in mixing.items())
             yield f"{name}: {count}: {'; '.join(parts)}"
             if self.positions.get(name):
                 kinds = _by_kind(enumerate(self.positions[name]))
@@ -137,7 +137,7 @@ def _by_kind(kinds: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
 
 
 def left_out(blocks: Sequence[Block], stack: str) -> str:
-    """Return a clause on the blocks that mix tokens by what no map of a stack shows; "" if none do."""
+    """Return a clause on the blocks with mixers that no map of a stack shows; "" if there are none."""
     kinds: dict[str, list[int]] = {}
     for block in blocks:
         for kind in dict.fromkeys(mixer.kind for mixer in block.unrecorded):
@@ -154,12 +154,12 @@ def left_out(blocks: Sequence[Block], stack: str) -> str:
 
 
 def caveats(stacks: Mapping[str, Sequence[Block]]) -> list[str]:
-    """Return what readers of maps must know about the blocks that made them, in words."""
-    said = [left_out(blocks, name) for name, blocks in stacks.items()]
+    """Return warnings for readers of maps about the blocks that made them."""
+    clauses = [left_out(blocks, name) for name, blocks in stacks.items()]
     kinds = {mixer.kind for blocks in stacks.values() for block in blocks for mixer in block.mixers}
     if DIFFERENTIAL in kinds:
-        said.append(
+        clauses.append(
             "every head is a softmax of its own, and the model subtracts those of one half of the heads from "
             "those of the other (differential attention)"
         )
-    return [clause for clause in said if clause]
+    return [clause for clause in clauses if clause]

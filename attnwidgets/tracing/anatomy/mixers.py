@@ -1,4 +1,4 @@
-"""What mixes tokens in a block without being recorded, by the classes of its modules."""
+"""The mixers of a block that were not recorded, by the classes of its modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = (
     ("Fourier transform", re.compile(r"fourier")),
     ("pooling", re.compile(r"pooling$")),
 )
-# Parts that bear the name of their mixer and mix nothing themselves, and blocks named after what they hold.
+# Parts that bear the name of their mixer and mix nothing themselves, and blocks named after their parts.
 _PARTS = re.compile(
     r"norm|embedding|rotary|mlp|cache|expert|router|activation|dropout|(coder|hybrid)layer$|block$"
 )
@@ -41,7 +41,7 @@ def attends(module: nn.Module) -> bool:
 def unrecorded_mixers(
     block: nn.Module, path: str, recorded: Collection[str], ran: Collection[nn.Module]
 ) -> tuple[Mixer, ...]:
-    """Return what mixes tokens in a block besides the attention modules that were recorded.
+    """Return the mixers of a block besides the attention modules that were recorded.
 
     Args:
         block: The block.
