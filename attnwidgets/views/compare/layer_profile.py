@@ -113,14 +113,12 @@ class LayerProfile(View):
             unit: Unit of the elements; None: the view's own.
 
         Raises:
-            ValueError: There is no line of this name, or it has no such layer.
-            IndexError: There is no such line, source or query.
+            ValueError: There is no line of this name.
+            IndexError: There is no such line, or it has no such layer, source or query.
         """
         compared = self._compared
-        place, number = compared.place(line), self.selection.layer if layer is None else layer
-        layers = compared.items[place].explanation.layers
-        if number not in layers:
-            raise ValueError(f"layer={number} is not one of {', '.join(map(str, layers))}.")
+        place, layers = compared.place(line), compared.items[compared.place(line)].explanation.layers
+        number = layers[position(self.selection.layer if layer is None else layer, layers, "layer")]
         values = compared.vectors(number, query, unit or compared.unit)[place]
         chosen = [sources] if isinstance(sources, int) else sources
         places = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
