@@ -300,6 +300,31 @@ def test_one_logit_a_token_is_a_probability_of_its_own() -> None:
     assert aw.saliency(trace, aw.targets.label("replaced", position=2)).target == "replaced"
 
 
+@pytest.mark.parametrize(
+    ("model", "read", "other"),
+    [
+        (
+            lambda: hf.BertForPreTraining(hf.BertConfig(**BASE, **tiny.SMALL)),
+            "prediction",
+            "seq_relationship",
+        ),
+        (
+            lambda: hf.GPT2DoubleHeadsModel(hf.GPT2Config(vocab_size=60, n_embd=32, n_layer=2, n_head=4)),
+            "",
+            "mc",
+        ),
+    ],
+)
+def test_a_second_head_is_named_and_can_be_explained(model: Any, read: str, other: str) -> None:
+    trace = aw.trace(tiny.build(model), None, input_ids=[3, 7, 9, 5])
+    fields = f"{read}_logits".strip("_"), f"{other}_logits"
+    assert f"predictions are read in '{fields[0]}'; '{fields[1]}' of the model's outputs" in trace.warning
+    target = eval(trace.warning.rpartition("target=")[2])  # the code that the reader is told
+    expected = gradient_times_input(trace, lambda outputs: target(outputs).sum())
+    np.testing.assert_allclose(aw.input_x_gradient(trace, target).values, expected, atol=1e-6)
+    assert not aw.trace(*aw.demo_model("classifier"), "A film.").warning
+
+
 def test_an_answer_is_what_it_was_in_traces_pickled_before() -> None:
     trace = traced("Bert", "MaskedLM", "the [MASK] sat.")
     state = pickle.loads(pickle.dumps(trace)).__getstate__()
