@@ -184,6 +184,48 @@ def test_an_extractive_answer_is_a_start_and_an_end(family: str) -> None:
         aw.saliency(trace, aw.targets.answer(5, 5))
 
 
+ONCE: dict[str, Any] = {"operator": "zero", "oracle": None, "draws": 1}
+
+
+def answers() -> tuple[Trace, Any, Any]:
+    """Return a trace with a word that occurs twice in the text, and its more and less probable answers."""
+    trace = traced("Bert", "QuestionAnswering", "who sat", "the cat sat and the cat sat.")
+    ids = [one.id for one in trace.predictions(100) if one.label == "cat"]
+    return trace, *ids
+
+
+def rows() -> tuple[Trace, Any, Any]:
+    trace: Trace = aw.trace(tiny.build(tiny.TEXT["GPT-2"]), None, input_ids=[3, 7, 9, 5, 11])
+    best = trace.predictions(1)[0].id
+    return trace, best, aw.targets.token(best, position=1)
+
+
+def namesakes() -> tuple[Trace, Any, Any]:
+    return traced("Bert", "SequenceClassification", id2label={0: "joy", 1: "fear", 2: "joy"}), 0, 2
+
+
+def masked() -> tuple[Trace, Any, Any]:
+    trace = traced("Bert", "MaskedLM", "the [MASK] sat")
+    best = trace.predictions(1)[0].id
+    return trace, best, aw.targets.token(best, position=1)
+
+
+@pytest.mark.parametrize("make", [answers, rows, masked, namesakes])
+def test_targets_of_the_same_name_are_told_apart(make: Any) -> None:
+    trace, *targets = make()
+    both = [aw.input_x_gradient(trace, target) for target in targets]
+    listed = aw.input_x_gradient(trace, targets)
+    for one, target in zip(both, targets, strict=True):
+        if make is not rows:  # of a decoder, the names of tokens that follow each other
+            np.testing.assert_allclose(listed.select(one.target).values, one.values, atol=1e-6)
+        meant = aw.evaluate.faithfulness(trace, one, target, **ONCE).values
+        if make in (rows, masked) and one is both[1]:
+            with pytest.raises(ValueError, match=" at 1', a label that does not determine one: pass target="):
+                aw.evaluate.faithfulness(trace, one, **ONCE)
+        else:
+            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, one, **ONCE).values, meant)
+
+
 def test_only_a_model_that_finds_answers_is_asked_for_one() -> None:
     trace = traced("Bert", "SequenceClassification", id2label=MOODS)
     with pytest.raises(ValueError, match="this model finds no answers in a text; it predicts class"):
