@@ -497,7 +497,7 @@ class Trace:
         """Return the `k` most probable outputs, most probable first; () if the model predicts nothing.
 
         Numbers of a regression stand in their order; their probability is NaN. An extractive answer's id is
-        start * tokens + end, its last token included. Of a model with several heads they are the first one's;
+        start * tokens + end, its last token included. Of a model with several heads they are the first's;
         `warning` names the others, which a function of the outputs explains::
 
             aw.lrp(trace, lambda outputs: outputs.seq_relationship_logits[:, 0])   # BertForPreTraining

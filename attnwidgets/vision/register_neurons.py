@@ -64,8 +64,8 @@ def find_register_neurons(
         k: Number of units (the authors take 10 in a ViT-B and 50 in a ViT-L).
         layer: The layer after which norms are read, as for `outlier_tokens`.
         threshold: The norm above which a token is an outlier; by default three times the patches' median.
-        up_to: The last block whose units count, negative ones counted from the model's last; by default the
-            one after which outliers appear first, in any picture.
+        up_to: The last block whose units count, negative ones counted from the model's last; by default
+            that after which outliers appear first, in any picture.
 
     Returns:
         Units, the highest score first.

@@ -135,7 +135,7 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
         norms: What `aw.vision.token_norms` returned, or a trace.
         threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g;
             30 for CLIP-B). By default three times the patches' median.
-        layer: Number of the layer; negative ones count from the last block, whether or not it attends, whose
+        layer: Number of the layer; negative numbers count from the last block, attending or not, whose
             norms are those before the model's last norm.
 
     Raises:

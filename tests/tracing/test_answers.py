@@ -190,7 +190,7 @@ ONCE: dict[str, Any] = {"operator": "zero", "oracle": None, "draws": 1}
 def answers() -> tuple[Trace, Any, Any]:
     """Return a trace with a word that occurs twice in the text, and its more and less probable answers."""
     trace = traced("Bert", "QuestionAnswering", "who sat", "the cat sat and the cat sat.")
-    ids = [one.id for one in trace.predictions(100) if one.label == "cat"]
+    ids = [answer.id for answer in trace.predictions(100) if answer.label == "cat"]
     return trace, *ids
 
 
@@ -213,17 +213,17 @@ def masked() -> tuple[Trace, Any, Any]:
 @pytest.mark.parametrize("make", [answers, rows, masked, namesakes])
 def test_targets_of_the_same_name_are_told_apart(make: Any) -> None:
     trace, *targets = make()
-    both = [aw.input_x_gradient(trace, target) for target in targets]
-    listed = aw.input_x_gradient(trace, targets)
-    for one, target in zip(both, targets, strict=True):
+    together = aw.input_x_gradient(trace, targets)
+    for target in targets:
+        given = aw.input_x_gradient(trace, target)
         if make is not rows:  # of a decoder, the names of tokens that follow each other
-            np.testing.assert_allclose(listed.select(one.target).values, one.values, atol=1e-6)
-        meant = aw.evaluate.faithfulness(trace, one, target, **ONCE).values
-        if make in (rows, masked) and one is both[1]:
+            np.testing.assert_allclose(together.select(given.target).values, given.values, atol=1e-6)
+        meant = aw.evaluate.faithfulness(trace, given, target, **ONCE).values
+        if make in (rows, masked) and target is targets[1]:
             with pytest.raises(ValueError, match=" at 1', a label that does not determine one: pass target="):
-                aw.evaluate.faithfulness(trace, one, **ONCE)
+                aw.evaluate.faithfulness(trace, given, **ONCE)
         else:
-            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, one, **ONCE).values, meant)
+            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, **ONCE).values, meant)
 
 
 def test_only_a_model_that_finds_answers_is_asked_for_one() -> None:

@@ -60,8 +60,8 @@ STATES: dict[str, Callable[[Trace, int], Any]] = {
     "lrp": lambda trace, layer: aw.lrp(trace, 1, layers=layer + (layer >= 0)).map.layers,
     "outlier_tokens": lambda trace, layer: aw.vision.outlier_tokens(trace, layer=layer).layer,
     "randomized": lambda trace, layer: [
-        bool((one == other).all())
-        for one, other in zip(
+        bool((fresh == trained).all())
+        for fresh, trained in zip(
             aw.randomized(trace.model, layers=layer, cascading=False, copy=True).parameters(),
             trace.model.parameters(),
             strict=True,
@@ -72,7 +72,7 @@ STATES: dict[str, Callable[[Trace, int], Any]] = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def trace(request: pytest.FixtureRequest) -> Trace:
-    """A trace of a model whose last attending block is its last, and of another one."""
+    """A trace of a model whose last block does not attend, and of a model whose blocks all do."""
     return aw.trace(tiny.build(MODELS[request.param]), None, input_ids=IDS)
 
 
@@ -103,7 +103,7 @@ def test_it_counts_from_the_last_of_some_layers_of_states() -> None:
     assert sites == ["blocks.1.hook_resid_post"] * 2
 
 
-def test_neurons_and_alignment_heads_count_so_too() -> None:
+def test_neurons_count_so_too() -> None:
     sizes = {**tiny.SMALL, "image_size": 32, "patch_size": 8}
     trace = aw.trace(tiny.build(lambda: hf.ViTModel(hf.ViTConfig(**sizes))), None, image=noise(32, 32))
     moved = [
@@ -112,5 +112,12 @@ def test_neurons_and_alignment_heads_count_so_too() -> None:
     ]
     torch.testing.assert_close(*moved)
     low = 0.5 * aw.vision.outlier_tokens(trace).median
-    found = [aw.vision.find_register_neurons(trace, k=3, threshold=low, up_to=last) for last in (-1, 1)]
-    assert found[0] == found[1] != ()
+    neurons = [aw.vision.find_register_neurons(trace, k=3, threshold=low, up_to=last) for last in (-1, 1)]
+    assert neurons[0] == neurons[1] != ()
+
+
+def test_a_flow_counts_so_too() -> None:
+    view = aw.FlowView(aw.trace(tiny.build(MODELS["BERT"]), None, input_ids=IDS))
+    assert view.share(2, 1, layer=-1) == view.share(2, 1) != view.share(2, 1, layer=-2)
+    with pytest.raises(IndexError, match="layer 4 is out of range: there are layers 0 to 3"):
+        view.share(2, 1, layer=4)

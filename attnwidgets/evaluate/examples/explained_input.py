@@ -69,14 +69,14 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     if len(labels) > 1:
         raise ValueError(f"{function} scores one target, and {named}: pass target=...")
     every = (resolve_target(trace, outcome.id, method=function) for outcome in trace.predictions(MOST))
-    known = [target for target in every if target.label == labels[0]]
+    predicted = [target for target in every if target.label == labels[0]]
     is_class = class_names(trace).count(labels[0]) == 1
-    if len(known) != 1 and not is_class:
+    if len(predicted) != 1 and not is_class:
         raise ValueError(
             f"{function} scores a target, and {named}, a label that does not determine one: pass target=..., "
             "as the method was given it."
         )
-    return resolve_target(trace, labels[0], method=function) if is_class else known[0]
+    return resolve_target(trace, labels[0], method=function) if is_class else predicted[0]
 
 
 def target_label(explanation: Any) -> str:

@@ -253,7 +253,7 @@ def _map(
     common: dict[str, Any],
     heads: tuple[int, ...] | None,
 ) -> MixingMap | None:
-    """Return the relevances of every layer [layer, target, source], None if no layer is known.
+    """Return the relevances of every layer [layer, target, source], None if there are none.
 
     Of heads, of the layers given as `heads`: [layer, head, target, source].
     """

@@ -110,7 +110,7 @@ class CompareView(View):
 
         Args:
             measure: "spearman", "kendall" or "top_k", as in `aw.agreement`.
-            layer: Layer of maps with several; None: the selected one, or the nearest there is.
+            layer: Layer of maps with several; None: the selected layer, or the nearest to it.
             query: Query whose row is read of a map; None: the default one.
             unit: Unit of the elements; None: the view's own.
             special: Whether special tokens are ranked.
@@ -140,7 +140,7 @@ class CompareView(View):
         Args:
             strip: Number of the strip from the top, or its name.
             element: The element's number, counted in `unit`.
-            layer: Layer of maps with several; None: the selected one, or the nearest there is.
+            layer: Layer of maps with several; None: the selected layer, or the nearest to it.
             query: Query whose row is read of a map; None: the default one.
             unit: Unit of the elements; None: the view's own.
 

@@ -82,7 +82,7 @@ class Compared:
         return places[0]
 
     def layer(self, named: int | None, selected: int) -> int:
-        """Return a layer that is named, or else the one nearest to the selected one.
+        """Return a layer that is named, or else the nearest to the selected layer.
 
         Raises:
             IndexError: No map has the layer that is named.

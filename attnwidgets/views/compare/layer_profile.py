@@ -117,9 +117,10 @@ class LayerProfile(View):
             IndexError: There is no such line, or it has no such layer, source or query.
         """
         compared = self._compared
-        place, layers = compared.place(line), compared.items[compared.place(line)].explanation.layers
+        row = compared.place(line)
+        layers = compared.items[row].explanation.layers
         number = layers[position(self.selection.layer if layer is None else layer, layers, "layer")]
-        values = compared.vectors(number, query, unit or compared.unit)[place]
+        values = compared.vectors(number, query, unit or compared.unit)[row]
         chosen = [sources] if isinstance(sources, int) else sources
         places = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
         return float(values[places].sum())
