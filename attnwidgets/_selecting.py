@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
     """Return the index of `number` in `numbers`; a negative number counts from the end.
+
+    Args:
+        number: The number.
+        numbers: Those there are.
+        what: Their name, for messages; an argument's name may stand before it ("start_layer", "pins: layer").
 
     Raises:
         IndexError: If it is not among them; the message names the range.
@@ -24,7 +30,8 @@ def position(number: int, numbers: Sequence[int], what: str) -> int:
         return numbers.index(wanted)
     if -len(numbers) <= wanted < 0:
         return len(numbers) + wanted
-    raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, what)}.")
+    noun = re.split("_|: ", what)[-1]
+    raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, noun)}.")
 
 
 def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets._selecting import position
 from attnwidgets.circuits.aligned import AlignedTexts
 from attnwidgets.circuits.estimate import estimated
 from attnwidgets.circuits.pair import Pair, pair_of, require_full_precision, said_difference
@@ -246,20 +247,12 @@ def cell_of(given: Any, pair: Pair) -> Cell:
     lengths = (3, 4) if site == "head" else (3,)
     if len(parts) not in lengths:
         raise ValueError(f"{form}, not {given!r}.")
-    layer = _index(parts[1], pair.clean.n_layers(pair.stack), "layer")
-    if site == "head":
-        head = _index(parts[2], pair.clean.n_heads(pair.stack, layer), "head")
-        token = parts[3] if len(parts) == lengths[-1] else None
-        return Cell("head", layer, None if token is None else _index(token, pair.n_tokens, "token"), head)
-    return Cell(site, layer, None if parts[2] is None else _index(parts[2], pair.n_tokens, "token"))
-
-
-def _index(number: Any, count: int, what: str) -> int:
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError(f"{what} takes an integer, not {number!r}.")
-    if not -count <= int(number) < count:
-        raise IndexError(f"{what} {number} is out of range: there are {what}s 0 to {count - 1}.")
-    return int(number) % count
+    layers = pair.clean.layers(pair.stack)
+    layer = layers[position(parts[1], layers, "layer")]
+    *heads, token = parts[2:] if len(parts) > 3 or site != "head" else (parts[2], None)  # noqa: PLR2004
+    at = None if token is None else position(token, range(pair.n_tokens), "token")
+    numbers = range(pair.clean.n_heads(pair.stack, layer))
+    return Cell(site, layer, at, *(position(head, numbers, "head") for head in heads))
 
 
 def _sweep(runs: SuffixRuns, pair: Pair, site: Site, base: int, batch_size: int) -> NDArray[np.float64]:

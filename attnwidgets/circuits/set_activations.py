@@ -62,7 +62,7 @@ def set_activations(
         model: A transformers model, or a trace of one.
         site: "state", the input of the block (the residual stream); "attention" or "mlp", what attention or
             MLP add to the residual stream; "head", the outputs of heads before the output projection.
-        layer: Number of the layer, several, or a slice.
+        layer: Number of a block that attends, several, or a slice; negative numbers count from the last.
         to: A trace by the same model: its activations at the same positions (later positions are not
             changed). Or a number; or numbers [width], [token, width], for heads [head, token, dim], the
             tokens as in `tokens`. Or a function that takes activations [batch, token, width] (for heads

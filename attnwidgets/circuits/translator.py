@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from attnwidgets._files import write_bytes
+from attnwidgets._selecting import position
 from attnwidgets.sae.formats.files import read_json, read_torch
 from attnwidgets.tracing.content import sampled_fingerprint_of
 from attnwidgets.tracing.recording.borrow import unwrap
@@ -80,8 +81,7 @@ class Translator:
         Raises:
             IndexError: If there is no such layer.
         """
-        if not 0 <= layer < self.n_layers:
-            raise IndexError(f"layer {layer} is out of range: there are layers 0 to {self.n_layers - 1}.")
+        layer = position(layer, range(self.n_layers), "layer")
         kind = states.dtype if states.dtype == torch.float64 else torch.float32
         matrix, bias = (
             part[layer].to(device=states.device, dtype=kind) for part in (self.matrices, self.biases)

@@ -70,8 +70,6 @@ def head_view(
     by_stack = {"encoder": encoder_attention, "decoder": decoder_attention, "cross": cross_attention}
     sides = {"encoder_tokens": encoder_tokens, "decoder_tokens": decoder_tokens}
     trace = _trace(attention, tokens, sentence_b_start, by_stack, sides, prettify=prettify_tokens)
-    if layer is not None and include_layers is not None and layer not in include_layers:
-        raise ValueError(f"layer {layer} is not in include_layers: {list(include_layers)}")
     maps = _maps(trace, include_layers, None)
     main = maps[0] if isinstance(maps, list) else maps
     chosen = [int(head) for head in (main.heads or () if heads is None else heads)]

@@ -9,6 +9,7 @@ import torch
 
 from attnwidgets._errors import not_installed, require_choice, suggests_keywords
 from attnwidgets._gradients import no_grad
+from attnwidgets._selecting import position
 from attnwidgets._tensors import as_array
 from attnwidgets.concepts.states_result import States
 from attnwidgets.sae.sae import SAE
@@ -114,9 +115,8 @@ def _values(states: Any, layer: int | None) -> tuple[Float, int | None]:
             raise ValueError(
                 f"states has layers {', '.join(map(str, states.layers))}: choose one with layer=."
             )
-        number = states.layers[0] if layer is None else layer
+        number = states.layers[0 if layer is None else position(layer, states.layers, "layer")]
         values = np.asarray(states.layer(number), dtype=np.float64)
-        number = states.layers[-1] + 1 + number if number < 0 else number
     else:
         values = np.asarray(as_array(states), dtype=np.float64)
     if values.ndim != _DIMS or len(values) < _DIMS:

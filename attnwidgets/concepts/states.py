@@ -64,8 +64,8 @@ def states(
             which is read instead of texts.
         tokenizer: Its tokenizer.
         texts: Strings, or objects with `.text`.
-        layers: Numbers of layers: l is the input of block l, the last one the output of the last block. All
-            by default.
+        layers: Numbers of layers: l is the input of block l, whether or not it attends, and the last, -1, the
+            output of the last block. All by default.
         at: Where the state of a text is: "cls" (its first token), "mean" (over all tokens, special ones
             included), "last" (token), "mask" (the first mask token), the number of a token; "tokens" for a
             row of states for each token that is not special, instead of one for each text; or a list with one

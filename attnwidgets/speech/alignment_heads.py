@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._selecting import spoken_range
+from attnwidgets._selecting import position
 from attnwidgets.speech.time_warping import median_filter, warp
 from attnwidgets.speech.word_times import WordTimes, frame_step, frame_unit, with_words
 
@@ -162,13 +162,9 @@ def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads
     if not heads:
         heads = [(layer, head) for layer in layers[len(layers) // 2 :] for head in range(count)]
         note = "the model names no alignment heads: all of the later half of its layers are read"
-    for layer, head in heads:
-        if layer not in layers or not 0 <= head < count:
-            raise IndexError(
-                f"heads names layer {layer}, head {head}, and the cross-attention has layers "
-                f"{spoken_range(layers)} with heads 0 to {count - 1}"
-            )
-    return tuple((int(layer), int(head)) for layer, head in heads), note
+    every = range(count)
+    chosen = ((layers[position(of, layers, "layer")], position(head, every, "head")) for of, head in heads)
+    return tuple(chosen), note
 
 
 def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.floating], Any]:

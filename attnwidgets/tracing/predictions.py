@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tensors import widened
-from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
+from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN, read_fields
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.text.display import visible
 
@@ -29,19 +29,19 @@ def logits_in(outputs: Any) -> Tensor | None:
     its own caption, [batch, 1]. Of extractive question answering: those of start and end [batch, token, 2].
     Of one logit a token (ELECTRA's discriminator): [batch, token, 1].
     """
-    pairs: Tensor | None = getattr(outputs, "logits_per_image", None)
-    if pairs is not None:
-        return pairs.diagonal().unsqueeze(-1)
-    start, end = (getattr(outputs, f"{side}_logits", None) for side in ("start", "end"))
-    if start is not None and end is not None:
+    names = read_fields(outputs)
+    if not names:
+        return None
+    logits: Tensor
+    logits, *end = (getattr(outputs, name) for name in names)
+    if names == ("logits_per_image",):
+        return logits.diagonal().unsqueeze(-1)
+    if end:
         import torch
 
-        return torch.stack([start, end], dim=-1)
-    logits: Tensor | None = getattr(outputs, "logits", None)
-    if logits is None:
-        logits = getattr(outputs, "prediction_logits", None)
-    is_replaced = logits is not None and type(outputs).__name__ == "ElectraForPreTrainingOutput"
-    return logits.unsqueeze(-1) if is_replaced and logits is not None else logits
+        return torch.stack([logits, *end], dim=-1)
+    is_replaced = type(outputs).__name__ == "ElectraForPreTrainingOutput"
+    return logits.unsqueeze(-1) if is_replaced else logits
 
 
 def predict(

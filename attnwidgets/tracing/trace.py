@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import quoted, suggest
-from attnwidgets._selecting import spoken_range
+from attnwidgets._selecting import position, spoken_range
 from attnwidgets._tensors import as_tensor, kept_dtype
 from attnwidgets.tracing.anatomy.answer import Answer
 from attnwidgets.tracing.anatomy.blocks import Anatomy, attention_blocks, left_out
@@ -209,6 +209,8 @@ class Trace:
         """Return the numbers of a stack's layers: the model's blocks whose attention is known, from 0.
 
         In a model whose blocks all attend, these are 0 to n - 1. Of others, `trace.anatomy` names all blocks.
+        Wherever a layer of attention is named, a negative number counts from the last of these; where states
+        of blocks are read (`aw.concepts.states`, `aw.lrp`, `aw.vision.token_norms`), from the last block.
         """
         return self._stack(stack).numbers
 
@@ -266,16 +268,15 @@ class Trace:
         """Return the name of a stack and the position of a layer, given by its number, among its layers."""
         name = self.default_stack if stack is None else stack
         own_stack = self._with_attention(name)
-        if -len(own_stack.layers) <= layer < 0:
-            return name, len(own_stack.layers) + layer
-        if layer not in own_stack.numbers:
+        try:
+            return name, position(layer, own_stack.numbers, "layer")
+        except IndexError as error:
             where = f"stack {name!r} has layer{'s' * (len(own_stack.layers) > 1)}"
             why = next((block.description for block in own_stack.blocks if block.number == layer), "")
             raise IndexError(
                 f"layer {layer} is out of range: {where} {spoken_range(own_stack.numbers)}"
                 + (f"; block {layer} has no attention over its tokens, but {why}" if why else "")
-            )
-        return name, own_stack.numbers.index(layer)
+            ) from error
 
     def attention_layer(self, layer: int, stack: str | None = None) -> Tensor:
         """Return one layer's attention [head, query, key] in `dtype` on the CPU; rows are queries.
@@ -496,7 +497,10 @@ class Trace:
         """Return the `k` most probable outputs, most probable first; () if the model predicts nothing.
 
         Numbers of a regression stand in their order; their probability is NaN. An extractive answer's id is
-        start * tokens + end, its last token included.
+        start * tokens + end, its last token included. Of a model with several heads they are the first's;
+        `warning` names the others, which a function of the outputs explains::
+
+            aw.lrp(trace, lambda outputs: outputs.seq_relationship_logits[:, 0])   # BertForPreTraining
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.vision.token_norms import outlier_tokens, token_norms
@@ -61,10 +62,10 @@ def find_register_neurons(
     Args:
         traces: Traces of pictures by one model; the more, the better (the authors take hundreds).
         k: Number of units (the authors take 10 in a ViT-B and 50 in a ViT-L).
-        layer: The layer after which norms are read.
+        layer: The layer after which norms are read, as for `outlier_tokens`.
         threshold: The norm above which a token is an outlier; by default three times the patches' median.
-        up_to: The last block whose units count; by default the one after which outliers appear first, in any
-            picture.
+        up_to: The last block whose units count, negative ones counted from the model's last; by default
+            that after which outliers appear first, in any picture.
 
     Returns:
         Units, the highest score first.
@@ -110,8 +111,8 @@ def find_register_neurons(
             f"patches. Models "
             "without outliers have no register neurons; otherwise pass threshold=."
         )
-    last = max(first) if up_to is None else up_to
     mean = [np.mean(rows, axis=0) for rows in zip(*scores, strict=True)]
+    last = max(first) if up_to is None else position(up_to, range(len(mean)), "layer")
     other = [np.mean(rows, axis=0) for rows in zip(*elsewhere, strict=True)]
     ranked = sorted(
         (

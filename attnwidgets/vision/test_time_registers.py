@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.tracing.interventions import Intervention
@@ -60,7 +61,8 @@ def test_time_registers(
         end.
 
     Raises:
-        ValueError: If there is no neuron, a layer or unit does not exist, or count is below 1.
+        ValueError: If there is no neuron, or count is below 1.
+        IndexError: If a layer or unit does not exist.
         UnsupportedModelError: If the family adds positions inside its blocks (rotary, relative ones), where a
             token more would have none.
         TypeError: If `trace` is no trace.
@@ -112,18 +114,16 @@ class _TestTimeRegisters(Intervention):
         _require_absolute(self._model, trace, stack)
         self.adds = count
         self._pass = threading.local()
-        self._units, self._scale = units, scale
+        self._units: dict[int, list[int]] = {}
+        self._scale = scale
         unit = trace.axes(stack)[0].units["patch"]
         self._patches = tuple(place for place, cell in enumerate(unit.cells or ()) if cell is not None)
         self._points = hidden_units(trace, self._model)
         for layer, numbers in units.items():
-            if not 0 <= layer < layers:
-                raise ValueError(f"neurons names layer {layer}; the layers are 0 to {layers - 1}.")
-            hidden: Any = self._model.get_submodule(self._points[layer].module)
-            width = hidden.weight.shape[1]
-            for number in numbers:
-                if not 0 <= number < width:
-                    raise ValueError(f"neurons names unit {number}; the units are 0 to {width - 1}.")
+            number = position(layer, range(len(self._points)), "layer")
+            hidden: Any = self._model.get_submodule(self._points[number].module)
+            every = range(hidden.weight.shape[1])
+            self._units.setdefault(number, []).extend(position(unit, every, "unit") for unit in numbers)
         self._blocks = _ends(trace, self._model, stack)
 
     @contextmanager

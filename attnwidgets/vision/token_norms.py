@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
@@ -134,8 +135,8 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
         norms: What `aw.vision.token_norms` returned, or a trace.
         threshold: The norm. Published ones were read off a histogram, and differ by model (150 for DINOv2-g;
             30 for CLIP-B). By default three times the patches' median.
-        layer: Number of the layer; negative ones count from the last. The last is meant before the model's
-            last norm.
+        layer: Number of the layer; negative numbers count from the last block, attending or not, whose
+            norms are those before the model's last norm.
 
     Raises:
         ValueError: For a threshold that is not above 0.
@@ -150,8 +151,7 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
     """
     found = norms if isinstance(norms, Attributions) else token_norms(norms)
     values: NDArray[np.floating] = np.atleast_2d(found.values)
-    if not -len(values) <= layer < len(values):
-        raise IndexError(f"layer {layer} is out of range: the layers are 0 to {len(values) - 1}.")
+    layer = position(layer, range(len(values)), "layer")
     unit = found.source_unit
     places = [place for place, special in enumerate(unit.special) if not special]
     row = values[layer]
@@ -162,7 +162,7 @@ def outlier_tokens(norms: Any, threshold: float | None = None, layer: int = -1) 
         raise ValueError(f"threshold must be a norm above 0, not {threshold}.")
     above = [place for place in places if row[place] > threshold]
     return OutlierTokens(
-        layer % len(values),
+        layer,
         float(threshold),
         tuple(unit.spans[place][0] for place in above),
         tuple(unit.labels[place] for place in above),

@@ -218,7 +218,7 @@ def test_what_bertviz_refuses_is_refused_in_words(sentence_of_minilm, translatio
         ours.head_view(attention, tokens, encoder_tokens=tokens)
     with pytest.raises(ValueError, match="decoder_tokens is required with cross_attention"):
         ours.head_view(cross_attention=translation["cross_attention"], encoder_tokens=list("abcde"))
-    with pytest.raises(ValueError, match="not in include_layers"):
+    with pytest.raises(IndexError, match="there is only layer 3"):
         ours.head_view(attention, tokens, layer=2, include_layers=[3])
     with pytest.raises(ValueError, match="'return'"):
         ours.head_view(attention, tokens, html_action="retrun")

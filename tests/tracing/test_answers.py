@@ -184,6 +184,48 @@ def test_an_extractive_answer_is_a_start_and_an_end(family: str) -> None:
         aw.saliency(trace, aw.targets.answer(5, 5))
 
 
+ONCE: dict[str, Any] = {"operator": "zero", "oracle": None, "draws": 1}
+
+
+def answers() -> tuple[Trace, Any, Any]:
+    """Return a trace with a word that occurs twice in the text, and its more and less probable answers."""
+    trace = traced("Bert", "QuestionAnswering", "who sat", "the cat sat and the cat sat.")
+    ids = [answer.id for answer in trace.predictions(100) if answer.label == "cat"]
+    return trace, *ids
+
+
+def rows() -> tuple[Trace, Any, Any]:
+    trace: Trace = aw.trace(tiny.build(tiny.TEXT["GPT-2"]), None, input_ids=[3, 7, 9, 5, 11])
+    best = trace.predictions(1)[0].id
+    return trace, best, aw.targets.token(best, position=1)
+
+
+def namesakes() -> tuple[Trace, Any, Any]:
+    return traced("Bert", "SequenceClassification", id2label={0: "joy", 1: "fear", 2: "joy"}), 0, 2
+
+
+def masked() -> tuple[Trace, Any, Any]:
+    trace = traced("Bert", "MaskedLM", "the [MASK] sat")
+    best = trace.predictions(1)[0].id
+    return trace, best, aw.targets.token(best, position=1)
+
+
+@pytest.mark.parametrize("make", [answers, rows, masked, namesakes])
+def test_targets_of_the_same_name_are_told_apart(make: Any) -> None:
+    trace, *targets = make()
+    together = aw.input_x_gradient(trace, targets)
+    for target in targets:
+        given = aw.input_x_gradient(trace, target)
+        if make is not rows:  # of a decoder, the names of tokens that follow each other
+            np.testing.assert_allclose(together.select(given.target).values, given.values, atol=1e-6)
+        meant = aw.evaluate.faithfulness(trace, given, target, **ONCE).values
+        if make in (rows, masked) and target is targets[1]:
+            with pytest.raises(ValueError, match=" at 1', a label that does not determine one: pass target="):
+                aw.evaluate.faithfulness(trace, given, **ONCE)
+        else:
+            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, **ONCE).values, meant)
+
+
 def test_only_a_model_that_finds_answers_is_asked_for_one() -> None:
     trace = traced("Bert", "SequenceClassification", id2label=MOODS)
     with pytest.raises(ValueError, match="this model finds no answers in a text; it predicts class"):
@@ -298,6 +340,31 @@ def test_one_logit_a_token_is_a_probability_of_its_own() -> None:
     assert trace.logits.shape == (len(trace.tokens), 1)
     torch.testing.assert_close(trace.answer.probabilities(trace.logits)[:, 0], expected)
     assert aw.saliency(trace, aw.targets.label("replaced", position=2)).target == "replaced"
+
+
+@pytest.mark.parametrize(
+    ("model", "read", "other"),
+    [
+        (
+            lambda: hf.BertForPreTraining(hf.BertConfig(**BASE, **tiny.SMALL)),
+            "prediction",
+            "seq_relationship",
+        ),
+        (
+            lambda: hf.GPT2DoubleHeadsModel(hf.GPT2Config(vocab_size=60, n_embd=32, n_layer=2, n_head=4)),
+            "",
+            "mc",
+        ),
+    ],
+)
+def test_a_second_head_is_named_and_can_be_explained(model: Any, read: str, other: str) -> None:
+    trace = aw.trace(tiny.build(model), None, input_ids=[3, 7, 9, 5])
+    fields = f"{read}_logits".strip("_"), f"{other}_logits"
+    assert f"predictions are read in '{fields[0]}'; '{fields[1]}' of the model's outputs" in trace.warning
+    target = eval(trace.warning.rpartition("target=")[2])  # the code that the reader is told
+    expected = gradient_times_input(trace, lambda outputs: target(outputs).sum())
+    np.testing.assert_allclose(aw.input_x_gradient(trace, target).values, expected, atol=1e-6)
+    assert not aw.trace(*aw.demo_model("classifier"), "A film.").warning
 
 
 def test_an_answer_is_what_it_was_in_traces_pickled_before() -> None:

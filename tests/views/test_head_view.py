@@ -194,5 +194,5 @@ def test_a_negative_layer_counts_from_the_last() -> None:
     trace = aw.trace(*aw.demo_model("encoder"), "The cat sat.")
     last = trace.layers()[-1]
     assert aw.HeadView(trace, layer=-1).selection.layer == last
-    with pytest.raises(IndexError, match=f"layer=-{last + 2} is out of range"):
+    with pytest.raises(IndexError, match=f"layer -{last + 2} is out of range"):
         aw.HeadView(trace, layer=-last - 2)

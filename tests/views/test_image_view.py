@@ -170,7 +170,7 @@ def test_norms_with_test_time_registers_are_those_of_the_pass_with_them():
 
 
 def test_registers_that_cannot_be_are_refused(trace):
-    with pytest.raises(ValueError, match="neurons names unit 999"):
+    with pytest.raises(IndexError, match="unit 999 is out of range"):
         aw.ImageView(trace, registers=[(0, 999)])
     with pytest.raises(ValueError, match="norms with registers need the neurons"):
         aw.ImageView(trace)._requests.answer("norms", {"stack": "self", "registers": True})

@@ -173,7 +173,7 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
     trace = aw.trace(vit(), None, image=noise(32, 32))
     with pytest.raises(ValueError, match=r"layer 'vit.encoder.layer' is no module"):
         aw.vision.grad_cam(trace, layer="vit.encoder.layer")
-    with pytest.raises(IndexError, match=r"layer 2 is out of range: the layers are 0 to 1"):
+    with pytest.raises(IndexError, match=r"layer 2 is out of range: there are layers 0 to 1"):
         aw.vision.grad_cam(trace, layer=2)
     with pytest.raises(ValueError, match="zero everywhere"):
         aw.vision.grad_cam(trace, lambda out: out.logits[:, 0] * 0)

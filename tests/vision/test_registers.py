@@ -120,9 +120,9 @@ def test_what_has_no_place_for_a_token_more_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="where positions are added inside the blocks"):
         aw.vision.test_time_registers(trace, [(0, 0)])
     full = aw.trace(vit(), None, image=noise(32, 32))
-    with pytest.raises(ValueError, match="neurons names unit 999"):
+    with pytest.raises(IndexError, match="unit 999 is out of range"):
         aw.vision.test_time_registers(full, [(0, 999)])
-    with pytest.raises(ValueError, match="neurons names layer 5"):
+    with pytest.raises(IndexError, match="layer 5 is out of range"):
         aw.vision.test_time_registers(full, [(5, 0)])
     with pytest.raises(ValueError, match="neurons is empty"):
         aw.vision.test_time_registers(full, [])

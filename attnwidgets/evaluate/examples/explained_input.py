@@ -65,29 +65,32 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     labels = list(dict.fromkeys(label for label in explained_labels if label))
     if not labels:
         return resolve_target(trace, None, method=function)
-    best = trace.predictions(1)
-    if labels == [best[0].name if best else ""]:
-        return resolve_target(trace, None, method=function)
     named = f"the explanation{'s are' if len(labels) > 1 else ' is'} of {listed(labels)}"
     if len(labels) > 1:
         raise ValueError(f"{function} scores one target, and {named}: pass target=...")
-    known = [outcome.id for outcome in trace.predictions(MOST) if outcome.name == labels[0]]
-    names = class_names(trace)
-    if labels[0] not in names and len(known) != 1:
+    every = (resolve_target(trace, outcome.id, method=function) for outcome in trace.predictions(MOST))
+    predicted = [target for target in every if target.label == labels[0]]
+    is_class = class_names(trace).count(labels[0]) == 1
+    if len(predicted) != 1 and not is_class:
         raise ValueError(
             f"{function} scores a target, and {named}, a label that does not determine one: pass target=..., "
             "as the method was given it."
         )
-    return resolve_target(trace, labels[0] if labels[0] in names else known[0], method=function)
+    return resolve_target(trace, labels[0], method=function) if is_class else predicted[0]
 
 
 def target_label(explanation: Any) -> str:
     """Return the label of the target that an explanation is of; "" if it is of none.
 
-    Vectors of a map are labelled by their layers; their provenance names the target of the map.
+    Vectors of a map are labelled by their layers; their provenance names the target of the map. A token in an
+    earlier row than the next token's is told by the tokens that it depends on.
     """
     label = explanation.provenance.get("target", getattr(explanation, "target", None))
-    return label if isinstance(label, str) else ""
+    if not isinstance(label, str):
+        return ""
+    reach: Any = getattr(explanation, "reach", None)
+    is_whole = reach is None or reach == (len(explanation.axis),)
+    return label if is_whole else f"{label} at {reach[0] - 1}"
 
 
 def as_list(given: Any) -> list[Any]:

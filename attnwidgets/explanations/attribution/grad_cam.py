@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.attention_gradients import attention_gradients
 from attnwidgets.explanations.registry.registry import method
 from attnwidgets.explanations.registry.requirements import Need, is_map
@@ -104,10 +105,10 @@ def grad_cam(
         trace: {trace} Its model may be convolutional, or attend in windows.
         target: {target}
         layer: A number, or a module's path; by default the last layer that the target depends on (LLaVA reads
-            its vision tower before the last block). In a transformer, layer l is the first norm of block l:
-            after the last block's attention, patches have no gradient if the head reads the class token
-            alone. In a convolutional model, the layers are the last maps of each size, so that -1 is the map
-            before pooling.
+            its vision tower before the last block). In a transformer, layer l is the first norm of block l,
+            whether or not it attends: after the last block's attention, patches have no gradient if the head
+            reads the class token alone. In a convolutional model, the layers are the last maps of each size,
+            so that -1 is the map before pooling.
         variant: One of the above.
         foil: {foil}
 
@@ -280,7 +281,7 @@ def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str
         return [layer]
     blocks = list(block_names(trace, model).get(stack, ())) or blocks_that_attend(model)
     if blocks:
-        block = blocks[_number(layer, len(blocks))]
+        block = blocks[position(layer, range(len(blocks)), "layer")]
         norms = [
             name
             for name, module in modules.items()
@@ -293,13 +294,7 @@ def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str
     with watching_maps(model, size) as maps:
         trace.call(model, trace.inputs, {"return_dict": True}, {})
     stages = last_of_each_size(maps)
-    return [stages[_number(layer, len(stages))].name]
-
-
-def _number(layer: int, count: int) -> int:
-    if not -count <= layer < count:
-        raise IndexError(f"layer {layer} is out of range: the layers are 0 to {count - 1}.")
-    return layer % count
+    return [stages[position(layer, range(len(stages)), "layer")].name]
 
 
 def _require_gradient(gradient: Tensor, score: Tensor, name: str) -> None:
@@ -355,7 +350,7 @@ def _of_attention(
         )
     if isinstance(layer, str):
         raise TypeError(f"variant 'attention' takes the number of a layer, not {layer!r}.")
-    number = _number(layer, trace.n_layers(stack))
+    index = position(layer, trace.layers(stack), "layer")
     row = class_token(unit)
     if row is None:
         raise UnsupportedModelError(
@@ -371,9 +366,10 @@ def _of_attention(
     )
     held = sorted((cell, place) for place, cell in enumerate(unit.cells or ()) if cell is not None)
     columns = [place for _, place in held]
-    weights = found.weights[stack][number][:, row][:, columns]
-    slopes = found.gradients[stack][number][:, row][:, columns]
-    return (slopes.mean(1, keepdims=True) * weights).mean(0), f"attention of layer {number}"
+    weights = found.weights[stack][index][:, row][:, columns]
+    slopes = found.gradients[stack][index][:, row][:, columns]
+    name = f"attention of layer {trace.layers(stack)[index]}"
+    return (slopes.mean(1, keepdims=True) * weights).mean(0), name
 
 
 def class_token(unit: Unit) -> int | None:

@@ -112,8 +112,8 @@ def lrp(
             head writes at every token.
         unit: Unit of the result: "token" by default, "word", "patch" or a Unit; sums over tokens.
         stack: {stack} Relevance goes to both stacks, and the `residual` counts both.
-        layers: Layers of `.map` by number; all by default. Number L, the number of layers, is the last
-            layer's output.
+        layers: Layers of `.map` by number; all by default. Of states, number L, the number of blocks (or -1),
+            is the last block's output; of heads, they are the layers that attend.
         precision: Whether a half-precision model is computed in "float32", on a copy of its weights, or in
             its own precision ("model").
         force: Whether to go on if this architecture does not conserve relevance or an operation has no rule;
@@ -199,7 +199,8 @@ def lrp(
         notes=notes,
         facts={"conservation": conservation, "axes": TARGETS},
     )
-    by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads=of == "heads")
+    heads = trace.layers(stack) if of == "heads" else None
+    by_layer = _map(targets, relevances, trace.axes(stack)[0], layers, common, heads)
     residual = targets.of((scores - totals).tolist())
     if plane is not None:
         return plane_attributions(
@@ -250,32 +251,34 @@ def _map(
     axis: TokenAxis,
     layers: int | Iterable[int] | slice | None,
     common: dict[str, Any],
-    *,
-    heads: bool,
+    heads: tuple[int, ...] | None,
 ) -> MixingMap | None:
-    """Return the relevances of every layer, [layer, head?, target, source]; None if no layer is known."""
+    """Return the relevances of every layer [layer, target, source], None if there are none.
+
+    Of heads, of the layers given as `heads`: [layer, head, target, source].
+    """
     stack, by_layer = common["stack"], []
-    if heads:
+    if heads is not None:
         by_layer = [layer.transpose(0, 1).double().numpy() for layer in relevances.heads.get(stack, ())]
     elif stack in relevances.states:
         by_layer = list(relevances.states[stack].transpose(0, 1).double().numpy())
-    if heads and not by_layer:
+    if heads is not None and not by_layer:
         raise ValueError(
             'of="heads" needs recorded attention, and this model computes attention in a way of its own.'
         )
     if not by_layer:
         return None
-    numbers = tuple(range(len(by_layer)))
+    numbers = heads or tuple(range(len(by_layer)))
     contrast = "" if targets.foils is None else f" rather than {targets.foils[0].label}"
     unit = next(iter(axis.units))
     # The rows are targets, whatever the unit of the sources.
     query = TokenAxis.plain([f"{target.label}{contrast}" for target in targets.targets], name=unit)
     return MixingMap.lazy(
-        lambda number: by_layer[number],
+        lambda number: by_layer[numbers.index(number)],
         query=query,
         key=axis,
         layers=numbers if layers is None else pick(layers, numbers, "layer"),
-        heads=range(len(by_layer[0])) if heads else None,
+        heads=None if heads is None else range(len(by_layer[0])),
         unit=unit,
         causal=False,
         stochastic=False,

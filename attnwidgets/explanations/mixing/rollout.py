@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._selecting import spoken
+from attnwidgets._selecting import position
 from attnwidgets.explanations.mixing.discarding import (
     Discard,
     discard_note,
@@ -241,8 +241,6 @@ def _in_precision(matrix: NDArray[np.float64], number: int, dtype: np.dtype[np.f
 
 
 def _layers_from(layers: tuple[int, ...], start_layer: int) -> tuple[int, ...]:
-    if -len(layers) <= start_layer < 0:
-        return layers[start_layer:]
-    if not 0 <= start_layer <= layers[-1]:
-        raise IndexError(f"start_layer {start_layer} is out of range: there {spoken(layers, 'layer')}.")
-    return tuple(number for number in layers if number >= start_layer)
+    # A block without attention may be named: the product begins at the next layer.
+    named = next((number for number in layers if 0 <= start_layer <= number), start_layer)
+    return layers[position(named, layers, "start_layer") :]

@@ -31,7 +31,8 @@ class Target:
     """One number that a model returns for an input.
 
     Attributes:
-        label: Its name: "positive", " Paris".
+        label: Its name: "positive", " Paris". Where it is also the name of another class or answer, or of the
+            masked token, a number follows: "positive (2)", "Paris (token 7)", "Paris at 3".
         title: The kind of target: "class", "next token", "[MASK] at 6", "answer", "span", "embedding".
         score: Takes the model's outputs for a batch and returns the number of each input [batch],
             differentiably.
@@ -112,9 +113,8 @@ def class_target(
         raise IndexError(f"{name} {value} is out of range: the classes are 0 to {len(labels) - 1}.")
     title = "similarity" if compares(trace) else trace.answer.title or "class"
     reading = trace.answer.reading
-    return Target(
-        labels[value], title, lambda outputs: head_of(outputs)[:, value], None, value, reading=reading
-    )
+    label = _told_apart(trace, labels[value], value, str(value))
+    return Target(label, title, lambda outputs: head_of(outputs)[:, value], None, value, reading=reading)
 
 
 def _where_most_probable(trace: Trace, value: str | int, name: str, method: str) -> Target:
@@ -199,6 +199,11 @@ def token_target(trace: Trace, value: str | int, position: int | None, name: str
     note = _spelling_note(trace, value, index, row, name) if isinstance(value, str) and not names else ""
     title = title or f"{'class' if names else 'token'} at {row}"
     label = names[index] if names else spell(trace, index)
+    predicted = _predicted_row(trace, n_rows, None)
+    if row == predicted:
+        label = _told_apart(trace, label, index, str(index))
+    elif predicted >= 0 and trace.predictions_title != "next token":  # those follow each other in a text
+        label = f"{label} at {row}"
     reading = trace.answer.reading
     return Target(
         label, title, lambda outputs: head_of(outputs)[:, row, index], row, index, note=note, reading=reading
@@ -345,7 +350,17 @@ def answer_target(trace: Trace, bounds: tuple[int, int], name: str, method: str)
     from attnwidgets.tracing.predictions import spelled_span
 
     label = spelled_span(tokenizer_of(trace), trace.input_ids, start, stop - 1)
+    where = f"token {start}" if stop == start + 1 else f"tokens {start} to {stop - 1}"
+    label = _told_apart(trace, label, start * len(logits) + stop - 1, where)
     return Target(label, ANSWER_SPAN, score)
+
+
+def _told_apart(trace: Trace, label: str, outcome: int, number: str) -> str:
+    """Return an outcome's label, with its number if a more probable outcome has the same label."""
+    from attnwidgets.tracing.predictions import MOST
+
+    same = [other.id for other in trace.predictions(MOST) if other.name == label]
+    return f"{label} ({number})" if same and same[0] != outcome else label
 
 
 def _said(trace: Trace) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets._selecting import listed
 from attnwidgets.tracing.recording.wrappers import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
     from attnwidgets.tracing.text.axes import Text
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Reading = Literal["softmax", "sigmoid", "none"]
 ANSWER_SPAN = "answer"
 """Title of an extractive answer: a start and an end among the tokens."""
+
+_PREDICTED = (("logits_per_image",), ("start_logits", "end_logits"), ("logits",), ("prediction_logits",))
+"""Names of the outputs in which a prediction is read, the first there are."""
 
 _TOKENS = 2  # dimensions of logits [token, column]
 _WHOLE = 1  # and of [class]
@@ -79,6 +82,34 @@ class Answer:
         import torch
 
         return torch.nn.functional.logsigmoid(logits) if self.several else logits.log_softmax(-1)
+
+
+def read_fields(outputs: Any) -> tuple[str, ...]:
+    """Return the names of the outputs in which a model's prediction is read; () without a head."""
+    for names in _PREDICTED:
+        if all(getattr(outputs, name, None) is not None for name in names):
+            return names
+    return ()
+
+
+def other_heads(outputs: Any) -> str:
+    """Return which heads' logits are among a model's outputs beside those of its prediction, in words."""
+    from torch import is_floating_point, is_tensor
+
+    read = read_fields(outputs)
+    others = {
+        name: value
+        for name, value in (outputs.items() if read and isinstance(outputs, Mapping) else ())
+        if name.endswith("_logits") and name not in read and is_tensor(value) and is_floating_point(value)
+    }
+    if not others:
+        return ""
+    first, value = next(iter(others.items()))
+    column = f"[:{', 0' * (value.dim() - 1)}]" if value.dim() > 1 else ""
+    return (
+        f"predictions are read in {listed(read)}; {listed(others)} of the model's outputs can be explained "
+        f"as a function of them, target=lambda outputs: outputs.{first}{column}"
+    )
 
 
 def answer_of(

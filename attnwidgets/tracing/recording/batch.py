@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.anatomy.answer import answer_of
+from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.blocks import caveats
 from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
@@ -185,6 +185,7 @@ def traces_of(
                             recorded.note,
                             *caveats(recorded.blocks),
                             axes.warning(),
+                            other_heads(recorded.outputs),
                         ),
                     )
                 ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.anatomy.answer import answer_of
+from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.block_log import BlockLog
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.anatomy.mixers import attends
@@ -150,6 +150,7 @@ def _of_text(
     logits = None if every is None else every[0].detach().to("cpu", copy=True)
     ids = torch.tensor(sample.ids)
     answer = answer_of(model, logits, reader, ids, generates=can_generate(model), text=sample.text)
+    common = _common(model, given_model, tokenizer, sample, inputs, memory)
     return Trace(
         {"self": Stack((), axis, axis, blocks)},
         input_ids=ids,
@@ -157,7 +158,7 @@ def _of_text(
         answer=answer,
         predicted=predict(answer, logits, reader, ids),
         no_attention=f"{type(model).__name__} mixes tokens by {' and '.join(kinds)}",
-        **_common(model, given_model, tokenizer, sample, inputs, memory),
+        **common | {"warning": "; ".join(filter(None, (sample.warning, other_heads(outputs))))},
     )
 
 

@@ -7,6 +7,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
+from attnwidgets._selecting import position
 from attnwidgets.views.base.selectable import Cell, Outcome, Span, cell_of
 from attnwidgets.views.wire.axes import span
 from attnwidgets.views.wire.keys import key_for_target, target_of
@@ -51,11 +52,7 @@ class Choices:
     def layer(self, name: str, layer: int) -> int:
         """Check the number of a layer, given as `name`; a negative one counts from the last."""
         known = sorted({number for source in self._sources() for number in source.layers})
-        if known and _is_index(layer) and -len(known) <= layer < 0:
-            return known[layer]
-        if known and layer not in known:
-            raise IndexError(f"{name}={layer} is out of range: the layers are {span(tuple(known))}.")
-        return layer
+        return known[position(layer, known, name)] if known else layer
 
     def head(self, head: Any) -> int | str:
         """Check the number of a head, or the name of a reduction."""
@@ -129,7 +126,7 @@ class Choices:
         if cell is None:
             return None
         if cell.layer is not None:
-            self.layer(f"{name}: layer", cell.layer)
+            cell = Cell(*cell, cell.unit, self.layer(f"{name}: layer", cell.layer))
         for side, index, size in zip(("query", "key"), cell, self._sizes(name, cell.unit), strict=False):
             if not -1 <= index < size:
                 raise IndexError(

@@ -110,19 +110,19 @@ class CompareView(View):
 
         Args:
             measure: "spearman", "kendall" or "top_k", as in `aw.agreement`.
-            layer: Layer of maps with several; None: the selected one.
+            layer: Layer of maps with several; None: the selected layer, or the nearest to it.
             query: Query whose row is read of a map; None: the default one.
             unit: Unit of the elements; None: the view's own.
             special: Whether special tokens are ranked.
             by: "value" or "magnitude".
 
         Raises:
-            ValueError, IndexError: As `aw.agreement`, and if there is no such query.
+            ValueError, IndexError: As `aw.agreement`, and if there is no such layer or query.
         """
         from attnwidgets.evaluate.metrics.agreement import agreement
 
         compared = self._compared
-        number = nearest(compared.layers or (0,), self.selection.layer if layer is None else layer)
+        number = compared.layer(layer, self.selection.layer)
         options: Any = {"special": bool(special), "by": str(by)}
         return agreement(compared.attributions(number, query, unit or compared.unit), measure, **options)
 
@@ -140,29 +140,31 @@ class CompareView(View):
         Args:
             strip: Number of the strip from the top, or its name.
             element: The element's number, counted in `unit`.
-            layer: Layer of maps with several; None: the selected one.
+            layer: Layer of maps with several; None: the selected layer, or the nearest to it.
             query: Query whose row is read of a map; None: the default one.
             unit: Unit of the elements; None: the view's own.
 
         Raises:
             ValueError: There is no strip of this name.
-            IndexError: There is no such strip, element or query.
+            IndexError: There is no such strip, element, layer or query.
         """
         compared = self._compared
-        number = nearest(compared.layers or (0,), self.selection.layer if layer is None else layer)
+        number = compared.layer(layer, self.selection.layer)
         values = compared.vectors(number, query, unit or compared.unit)[compared.place(strip)]
         return float(values[position(element, range(len(values)), unit or compared.unit)])
 
     def _numbers(self) -> Kinds:
         return super()._numbers() | {"agreement": self._agreement_paths, "value": self._value_paths}
 
-    def _value_paths(self, strip: int, element: int, **at: Any) -> Iterator[Path]:
-        yield self, f".value({listed(self.names[strip], element, **at)})"
+    def _value_paths(self, strip: int, element: int, layer: int, **at: Any) -> Iterator[Path]:
+        named = {"layer": self._compared.layer(None, layer), **at}
+        yield self, f".value({listed(self.names[strip], element, **named)})"
 
     def _agreement_paths(
         self, measure: str, row: int, col: int, layer: int, query: int | None, unit: str, **how: Any
     ) -> Iterator[Path]:
-        named = listed(measure, layer=layer, query=query, unit=unit, **how)
+        number = self._compared.layer(None, layer)
+        named = listed(measure, layer=number, query=query, unit=unit, **how)
         yield self, f".agreement({named}).matrix[{int(row)}, {int(col)}]"
 
     def _handlers(self) -> Mapping[str, Handler]:

@@ -81,6 +81,15 @@ class Compared:
             raise ValueError(f"query={query!r} matches {len(places)} of the shared words, {listed(labels)}.")
         return places[0]
 
+    def layer(self, named: int | None, selected: int) -> int:
+        """Return a layer that is named, or else the nearest to the selected layer.
+
+        Raises:
+            IndexError: No map has the layer that is named.
+        """
+        layers = self.layers or (0,)
+        return nearest(layers, selected) if named is None else layers[position(named, layers, "layer")]
+
     def place(self, name: int | str) -> int:
         """Return which item has a number or a name.
 

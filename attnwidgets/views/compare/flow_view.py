@@ -65,8 +65,8 @@ class FlowView(View):
             unit: Unit of the elements; None: the view's own.
 
         Raises:
-            ValueError: The unit is not available, or there is no such layer.
-            IndexError: There is no such token.
+            ValueError: The unit is not available.
+            IndexError: There is no such layer or token.
 
         Example:
             >>> view = aw.FlowView(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
@@ -74,13 +74,11 @@ class FlowView(View):
             1.0
         """
         steps = self._explanations[0].to(unit) if unit else self._explanations[0]
-        last = steps.layers[-1] if layer is None else layer
-        if last not in steps.layers:
-            raise ValueError(f"layer={last} is not one of {', '.join(map(str, steps.layers))}.")
+        last = position(-1 if layer is None else layer, steps.layers, "layer")
         count = steps.shape[-1]
         here, there = (position(place, range(count), steps.unit) for place in (query, key))
         mass = np.eye(count)[here]
-        for number in reversed(steps.layers[: steps.layers.index(last) + 1]):
+        for number in reversed(steps.layers[: last + 1]):
             mass = mass @ shares(np.asarray(steps.matrix(number), dtype=np.float64))
         return float(mass[there])
 

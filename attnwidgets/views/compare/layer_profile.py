@@ -113,15 +113,14 @@ class LayerProfile(View):
             unit: Unit of the elements; None: the view's own.
 
         Raises:
-            ValueError: There is no line of this name, or it has no such layer.
-            IndexError: There is no such line, source or query.
+            ValueError: There is no line of this name.
+            IndexError: There is no such line, or it has no such layer, source or query.
         """
         compared = self._compared
-        place, number = compared.place(line), self.selection.layer if layer is None else layer
-        layers = compared.items[place].explanation.layers
-        if number not in layers:
-            raise ValueError(f"layer={number} is not one of {', '.join(map(str, layers))}.")
-        values = compared.vectors(number, query, unit or compared.unit)[place]
+        row = compared.place(line)
+        layers = compared.items[row].explanation.layers
+        number = layers[position(self.selection.layer if layer is None else layer, layers, "layer")]
+        values = compared.vectors(number, query, unit or compared.unit)[row]
         chosen = [sources] if isinstance(sources, int) else sources
         places = [position(source, range(len(values)), unit or compared.unit) for source in chosen]
         return float(values[places].sum())

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import progress
+from attnwidgets._selecting import pick
 from attnwidgets.views.page.escaping import base64_text, json_text
 from attnwidgets.views.wire.replies import words
 
@@ -52,14 +53,9 @@ class Choice:
         for head in () if isinstance(heads, str) else heads:
             if head not in {*known_heads, *REDUCTIONS}:
                 raise IndexError(f"heads: {head!r} is not one of {span(tuple(known_heads))}, 'mean', 'max'.")
-        for layer in () if isinstance(layers, str) else layers:
-            if layer not in known_layers:
-                raise IndexError(
-                    f"layers: {layer!r} is out of range: the layers are {span(tuple(known_layers))}."
-                )
         return cls(
             None if isinstance(heads, str) else frozenset(heads),
-            None if isinstance(layers, str) else frozenset(layers),
+            None if isinstance(layers, str) else frozenset(pick(layers, known_layers, "layers: layer")),
         )
 
     def takes(self, layer: int, head: int | str) -> bool:
