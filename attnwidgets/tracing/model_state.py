@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
-
-from torch import nn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import nn
+
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-_LEFT_OUT = frozenset(
-    {
-        *vars(nn.Module()),  # of every module: weights, hooks, and whether it trains, which a twin never does
-        # given to a model by transformers as it is loaded or saved
-        *("name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized"),
-    }
-)
-"""Attributes that are no options of a module."""
 _LONGEST = 64
 """Entries of a list or mapping up to which it is taken for an option rather than for data."""
+
+
+@functools.cache
+def _left_out() -> frozenset[str]:
+    """Return the attributes that are no options of a module."""
+    from torch import nn
+
+    # Every module has weights, hooks, and whether it trains, which a twin never does. transformers sets the
+    # others as it loads or saves a model.
+    return frozenset(vars(nn.Module())) | {
+        *("name_or_path", "all_tied_weights_keys", "kernel_config", "_is_hf_initialized")
+    }
 
 
 def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
@@ -27,11 +32,11 @@ def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
 
     An adapter's scaling, a norm's epsilon, which adapter is active, that a layer is causal.
     """
-    is_model = hasattr(type(module), "config_class")
+    is_model, left_out = hasattr(type(module), "config_class"), _left_out()
     return tuple(
         (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
         for name, value in vars(module).items()
-        if name not in _LEFT_OUT
+        if name not in left_out
         and (type(value) in _PLAIN or _is_short(value))
         and not (is_model and name.startswith("_"))
     )

@@ -88,7 +88,7 @@ def _joint() -> Pictures:
     options = {"vocab_size": tiny.VOCAB, **tiny.SMALL, "image_size": 2 * SIDE, "patch_size": SIDE}
     mask = {"pixel_mask": torch.ones(1, 2 * SIDE, 2 * SIDE, dtype=torch.long)}
     return Pictures(
-        lambda: hf.ViltModel(hf.ViltConfig(**options)),
+        lambda: hf.ViltForQuestionAnswering(hf.ViltConfig(**options)),
         (2, 2),
         ids=(5, 6, 7, 8),
         read=lambda p: {"pixel_values": p[None], **mask},
