@@ -11,6 +11,7 @@ from attnwidgets._gradients import no_grad
 from attnwidgets._selecting import spoken_range
 from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, require_chain, tail_dtype, tolerance
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
+from attnwidgets.tracing.gradients.differentiability import quantised_weights
 from attnwidgets.tracing.layers import RecordedLayer
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.twin import origin
@@ -133,6 +134,12 @@ def _verify(candidates: tuple[Block, ...], layer: int, method: str) -> Block:
         if smallest <= _SURE:
             break
     if not smallest <= 1:
+        quantised = quantised_weights(module)
+        if quantised:
+            raise UnsupportedModelError(
+                f"{method} is not available: it reads weights, and layer {layer} has quantised ones such as "
+                f"{quantised}. Load the model without quantisation. {WITHOUT}"
+            )
         raise UnsupportedModelError(
             f"{method} is not available: layer {layer}, {type(module).__name__}, does not compute what "
             f"the description of {best.layout.family} says (error: {smallest:.3g} times the tolerance). If "

@@ -53,16 +53,22 @@ def require_gradients(model: nn.Module, purpose: str) -> None:
                 f"{purpose} needs gradients, and {name} was created under torch.inference_mode(); load the "
                 "model outside that block"
             )
-        quantised = parameter.is_quantized or not (parameter.is_floating_point() or parameter.is_complex())
-        if quantised or hasattr(parameter, "quant_state") or "torchao" in type(parameter.data).__module__:
-            raise ValueError(
-                f"{purpose} cannot compute gradients through quantised weights such as {name} "
-                f"({str(parameter.dtype).removeprefix('torch.')}); load the model without quantisation"
-            )
-    for name, module in model.named_modules():
-        kind = f"{type(module).__module__}.{type(module).__name__}".lower()
+    quantised = quantised_weights(model)
+    if quantised:
+        raise ValueError(
+            f"{purpose} cannot compute gradients through quantised weights such as {quantised}; load the "
+            "model without quantisation"
+        )
+
+
+def quantised_weights(module: nn.Module) -> str:
+    """Return the first quantised weights in a module, in words; "" if there are none."""
+    for name, parameter in module.named_parameters():
+        is_quantised = parameter.is_quantized or not (parameter.is_floating_point() or parameter.is_complex())
+        if is_quantised or hasattr(parameter, "quant_state") or "torchao" in type(parameter.data).__module__:
+            return f"{name} ({str(parameter.dtype).removeprefix('torch.')})"
+    for name, part in module.named_modules():
+        kind = f"{type(part).__module__}.{type(part).__name__}".lower()
         if any(mark in kind for mark in _QUANTISED):
-            raise ValueError(
-                f"{purpose} cannot compute gradients through quantised weights such as those of {name} "
-                f"({type(module).__name__}); load the model without quantisation"
-            )
+            return f"those of {name} ({type(part).__name__})"
+    return ""
