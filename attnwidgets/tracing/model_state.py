@@ -1,4 +1,4 @@
-"""What decides a model's answers besides its inputs: weights, attributes of its modules, hooks, adapters."""
+"""The state of a model that decides its answers: weights, attributes of modules, hooks, adapters."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ WRITTEN_ON_SAVING = frozenset(
 
 
 def architecture(model: nn.Module) -> tuple[Any, ...]:
-    """Return what determines a model's operations: its classes, and its config's choices except sizes."""
+    """Return a key of a model's operations: its classes, and its config's choices except sizes."""
     config: Any = getattr(model, "config", None)
     facts = config.to_dict() if hasattr(config, "to_dict") else {}
     return (

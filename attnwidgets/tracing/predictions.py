@@ -50,7 +50,7 @@ def predict(
     """Return the most probable outputs, most probable first; numbers in their order, without probability.
 
     Args:
-        answer: What the logits mean.
+        answer: The meaning of the logits.
         logits: [token, vocabulary], [class], or None.
         tokenizer: Decodes token ids; None shows the ids.
         ids: [token] input ids, of which an extractive answer is part.

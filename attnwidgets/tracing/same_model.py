@@ -1,4 +1,4 @@
-"""Whether a model is still the one that a trace was made with: what methods ask before they run it again."""
+"""Whether a model has changed since its trace, for methods that run it again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def require_same_model(trace: Trace, purpose: str) -> None:
 
 
 def _difference(trace: Trace, model: Any) -> float:
-    """Return the relative difference of what a model returns now from what was recorded; 0 for rounding."""
+    """Return the relative difference of a model's outputs from the recorded ones; 0 for rounding."""
     with borrowed(model) as twin:
         before, now = _both(trace, twin)
     # Where numbers break in NaN, the method names the layer.

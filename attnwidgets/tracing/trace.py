@@ -59,18 +59,18 @@ class Trace:
         tokenizer: The tokenizer or processor as it was given, or None.
         model_id: Name of the model.
         boundary: Index of the first generated token, or None.
-        warning: What readers must know (a text was cut, how it was recorded); "" if nothing.
+        warning: Warnings for readers (a text was cut, how it was recorded); "" if there are none.
         logits: The model's logits for this text, on the CPU: [token, vocabulary] or [class]; None without a
             head.
         inputs: The model's inputs for this text alone, to run it again.
         interventions: Descriptions of the interventions in force while it was recorded.
-        asked: What `aw.trace` was asked; None if the trace was made otherwise.
+        asked: The arguments of `aw.trace`; None if the trace was made otherwise.
         picture: The picture as given and as the model saw it (`.given`, `.seen`, `.box(...)`), or None.
         sound: The sound as it was given (`.wave`, `.rate`, `.heard`), or None.
         no_attention: Why there is no attention from every token to every token, as in a convolutional model
             or one that attends in windows; "" if there is.
         added: By stack, how many tokens interventions had appended.
-        answer: What the logits mean: names of their columns, how a probability comes about.
+        answer: The meaning of the logits: names of their columns, how a probability comes about.
         state: The state of the model when it was traced (`model_state.state_of`), in this session.
         unrecorded: Blocks that attend and are in no stack, by the path of their list; see `anatomy`.
     """
@@ -143,7 +143,7 @@ class Trace:
         options: Mapping[str, Any],
         parameters: Mapping[str, Tensor],
     ) -> Any:
-        """Return what a model returns for inputs, with some of its parameters replaced by name."""
+        """Return a model's outputs for inputs, with some of its parameters replaced by name."""
         from attnwidgets.tracing.failed_pass import told_of_pass
 
         with told_of_pass(model, inputs):

@@ -32,7 +32,7 @@ class Run:
 
 
 class BlockLog:
-    """Keeps which elements of module lists ran, in order, and the attention calls made in each.
+    """Logs which elements of module lists run, in order, and the attention calls made in each.
 
     Args:
         model: The model that is about to run.
@@ -83,7 +83,7 @@ class BlockLog:
             pass
 
     def attention(self, index: int, _: Any) -> None:
-        """Keep the blocks around an attention call: a reader of the recording."""
+        """Log the blocks around an attention call: a reader of the recording."""
         for run in self._open:
             run.calls.append(index)
         self._around.append(tuple(self._open))

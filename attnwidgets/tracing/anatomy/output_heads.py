@@ -30,7 +30,7 @@ _TOKENS = 2  # dimensions of logits [token, vocabulary], as opposed to [class]
 
 @dataclass(frozen=True)
 class HeadLayout:
-    """Which modules of an output head do what.
+    """The modules of an output head, by their task.
 
     Args:
         family: Readable name.

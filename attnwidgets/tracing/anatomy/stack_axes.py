@@ -1,4 +1,4 @@
-"""Which tokens, patches or frames the places of every stack are."""
+"""Which tokens, patches or frames the positions of every stack are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StackAxes:
     Args:
         model: The model that ran.
         stacks: By name, the calls of a pass, or the weights that the model returned itself.
-        sample: What it read.
+        sample: The input that it read.
         inputs: The inputs of the pass.
     """
 
@@ -115,7 +115,7 @@ class StackAxes:
         return numbered(n)
 
     def warning(self) -> str:
-        """Return what readers must know about places without names, in words; "" if nothing."""
+        """Return a warning about positions without names; "" if all have one."""
         said = [
             f"the {places} of stack {side!r} are numbered: {what} is not known for "
             f"{getattr(self.configs.get(side, self.config), 'model_type', '?')!r}"

@@ -19,7 +19,7 @@ _COMPARED = 2**20  # numbers compared at a time
 
 
 def attention_of(model: nn.Module) -> Hashable | None:
-    """Return what computes a model's attention besides its classes and config; None if that has no identity.
+    """Return a key of the functions that compute a model's attention; None if they have no identity.
 
     Attention functions may be registered or replaced, and modules told that they are (not) causal, without a
     trace in the config. Hooks and replaced methods may do anything, also something else in the next pass;

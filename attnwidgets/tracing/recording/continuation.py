@@ -1,4 +1,4 @@
-"""What a model reads beyond its input: a continuation that it generates, or the text of its decoder."""
+"""Tokens that a model reads beyond its input: its continuation, or the text of its decoder."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class Pass:
         outputs: The model's output.
         stacks: By stack, one call per layer; or the weights [batch, head, query, key] that it returned.
         blocks: By stack, its blocks; without stacks whose weights the model returned.
-        note: What readers should know about how it was recorded; "" if nothing.
+        note: A note for readers on how it was recorded; "" if there is none.
     """
 
     outputs: Any
@@ -324,7 +324,7 @@ def _proof(
     """Compare a recorded pass with a plain one, unless a pass like it was compared before.
 
     Returns:
-        Why the recorded pass is not the model's, and what readers must know if it is; "" if nothing.
+        Why the recorded pass is not the model's, and a note for readers if it is; "" for neither.
     """
     length = max(call.key.shape[2] for call in session.calls)
     largest = max(map_bytes(call.query, call.key) for call in session.calls)
@@ -353,7 +353,7 @@ def _proof(
 
 
 def _progress_of(model: nn.Module) -> Reader:
-    """Return what reports the layers of a pass, in a view that waits for it and may cancel it."""
+    """Return a reader that reports the layers of a pass to a view, which may cancel it."""
     config: Any = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
     total = None if getattr(config, "is_encoder_decoder", False) else getattr(text, "num_hidden_layers", None)

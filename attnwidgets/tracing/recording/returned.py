@@ -43,7 +43,7 @@ def returned_weights(
 
     Returns:
         The output of the user's own implementation; weights [batch, head, query, key] of every layer by
-        stack; and what readers should know.
+        stack; and a note for readers.
 
     Raises:
         UnsupportedModelError: If it returns none, or what it returns cannot be attention weights.

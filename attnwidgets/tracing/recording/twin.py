@@ -93,16 +93,17 @@ class _Copy:
         """Return a value as the twin holds it: the same object if nothing in it is the twin's own."""
         if type(value) in _PLAIN or (isinstance(value, _CONTAINERS) and not value):
             return value
-        known = self._made.get(id(value))
-        if known is not None:
-            return known
+        copied = self._made.get(id(value))
+        if copied is not None:
+            return copied
         for kinds, make in self._makers:
             if isinstance(value, kinds):
                 return make(value)
-        held = getattr(value, "__dict__", ())
-        if IMPLEMENTATION in held:
+        attributes = getattr(value, "__dict__", ())
+        if IMPLEMENTATION in attributes:
             return self._config(value)
-        return self._callable(value) if held and callable(value) and not isinstance(value, type) else value
+        is_instance = attributes and not isinstance(value, type)
+        return self._callable(value) if is_instance and callable(value) else value
 
     def _module(self, module: nn.Module) -> nn.Module:
         if id(module) not in self._inside:
@@ -114,19 +115,19 @@ class _Copy:
         compiled = "_orig_mod" in vars(module)["_modules"]
         made: nn.Module = object.__new__(_Uncompiled if compiled else type(module))
         self._made[id(module)] = made
-        held = vars(made)
+        attributes = vars(made)
         for name, value in list(vars(module).items()):  # another thread may add a name
             if type(value) in _PLAIN:
-                held[name] = value
+                attributes[name] = value
             elif name in _TABLES:
-                held[name] = table = value.copy()
+                attributes[name] = table = value.copy()
                 if value and isinstance(value, dict):
                     table.update((key, self.of(item)) for key, item in value.items())
             elif name != COMPILED and not (compiled and name == "forward"):
-                held[name] = self.of(value)
-        held.setdefault("training", False)
-        held[_ORIGIN] = origin(module)
-        held[_MADE_FROM] = module
+                attributes[name] = self.of(value)
+        attributes.setdefault("training", False)
+        attributes[_ORIGIN] = origin(module)
+        attributes[_MADE_FROM] = module
         return made
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -152,12 +153,12 @@ class _Copy:
     def _partial(self, value: Any) -> Any:
         parts = (value.func, value.args, value.keywords)
         made = tuple(map(self.of, parts))
-        held = self.of(vars(value))
-        if held is vars(value) and all(map(operator.is_, made, parts)):
+        attributes = self.of(vars(value))
+        if attributes is vars(value) and all(map(operator.is_, made, parts)):
             return value
         func, args, keywords = made
         partial = functools.partial(func, *args, **keywords)
-        vars(partial).update(held)
+        vars(partial).update(attributes)
         return partial
 
     def _function(self, value: Any) -> Any:
@@ -178,14 +179,14 @@ class _Copy:
     def _callable(self, value: Any) -> Any:
         """Return an object that is called like a function, and may stand in a module's place (nnsight's)."""
         self._made[id(value)] = value
-        held = self.of(vars(value))
-        if held is vars(value):
+        attributes = self.of(vars(value))
+        if attributes is vars(value):
             return value
         try:
             made = object.__new__(type(value))
         except TypeError:  # not made in Python
             return value
-        vars(made).update(held)
+        vars(made).update(attributes)
         self._made[id(value)] = made
         return made
 
@@ -201,18 +202,18 @@ class _Copy:
         if not isinstance(value, dict) and type(value) not in _CONTAINERS:  # a named tuple, say
             return value
         # A container that holds itself is left as it is.
-        self._made[id(value)] = own = value
+        self._made[id(value)] = result = value
         if isinstance(value, dict):
             made = {key: self.of(item) for key, item in value.items()}
             if not all(made[key] is item for key, item in value.items()):
-                own = value.copy()
-                own.update(made)
+                result = value.copy()
+                result.update(made)
         else:
             items = [self.of(item) for item in value]
             if not all(map(operator.is_, items, value)):
-                own = type(value)(items)
-        self._made[id(value)] = own
-        return own
+                result = type(value)(items)
+        self._made[id(value)] = result
+        return result
 
     def _config(self, config: Any) -> Any:
         made = object.__new__(type(config))

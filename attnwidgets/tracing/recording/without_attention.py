@@ -79,7 +79,7 @@ def trace_without_attention(
         model: The borrowed model.
         given_model: The model as it was given.
         tokenizer: The processor as it was given.
-        sample: What was given to read.
+        sample: The input.
         inputs: The model's inputs.
         memory: Byte budget of the trace.
         refusal: Why attention was not recorded. It is raised if something else is read, if a model of texts
@@ -165,7 +165,7 @@ def _of_text(
 def _common(
     model: nn.Module, given_model: Any, tokenizer: Any, sample: Sample, inputs: dict[str, Any], memory: int
 ) -> dict[str, Any]:
-    """Return what a trace of a picture and one of a text are made with alike."""
+    """Return the arguments that traces of pictures and of texts share."""
     config: Any = getattr(model, "config", None)
     return {
         "model": given_model,

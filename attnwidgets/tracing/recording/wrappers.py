@@ -1,4 +1,4 @@
-"""What people have in hand: the model and the tokenizer inside other libraries' objects, known by shape.
+"""The model and the tokenizer inside other libraries' objects, recognised by their shape.
 
 A pipeline, a trainer, a model of nnsight or nnterp, a TransformerBridge: none of their libraries is imported.
 """
@@ -88,7 +88,7 @@ def _encoder_of_sentences(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class PipelineSettings:
-    """Options with which a pipeline was made, as far as they decide what its model reads and says.
+    """Options of a pipeline that decide the input and the answer of its model.
 
     Attributes:
         truncation: Whether it cuts texts.
