@@ -162,9 +162,10 @@ def _heads(trace: Trace, heads: Sequence[tuple[int, int]] | None) -> tuple[Heads
     if not heads:
         heads = [(layer, head) for layer in layers[len(layers) // 2 :] for head in range(count)]
         note = "the model names no alignment heads: all of the later half of its layers are read"
-    every = range(count)
-    chosen = ((layers[position(of, layers, "layer")], position(head, every, "head")) for of, head in heads)
-    return tuple(chosen), note
+    return tuple(
+        (layers[position(layer, layers, "heads: layer")], position(head, range(count), "heads: head"))
+        for layer, head in heads
+    ), note
 
 
 def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.floating], Any]:

@@ -245,7 +245,7 @@ def test_a_decoder_that_wrote_nothing_is_refused_in_words(fox: Any) -> None:
     silent = trace(fox.model, fox.tokenizer, audio=fox.sound.wave)
     with pytest.raises(ValueError, match=r"the decoder wrote no words.*max_new_tokens"):
         aw.speech.align(silent)
-    with pytest.raises(IndexError, match=r"layer 9, head 0, .* layers 0 to 3 with heads 0 to 5"):
+    with pytest.raises(IndexError, match="heads: layer 9 is out of range: there are layers 0 to 3"):
         aw.speech.align(fox, heads=[(9, 0)])
     with pytest.raises(ValueError, match="no frames of a sound"):
         aw.speech.align(trace(tiny.build(tiny.TEXT["BERT"]), None, input_ids=[1, 2, 3]))
