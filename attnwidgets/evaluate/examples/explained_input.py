@@ -69,14 +69,15 @@ def target_of(trace: Trace, explained_labels: Iterable[str], function: str) -> T
     if len(labels) > 1:
         raise ValueError(f"{function} scores one target, and {named}: pass target=...")
     every = (resolve_target(trace, outcome.id, method=function) for outcome in trace.predictions(MOST))
-    predicted = [target for target in every if target.label == labels[0]]
+    # Outcomes of one name are told apart by their labels, so that the first is the only such target.
+    predicted = next((target for target in every if target.label == labels[0]), None)
     is_class = class_names(trace).count(labels[0]) == 1
-    if len(predicted) != 1 and not is_class:
+    if predicted is None and not is_class:
         raise ValueError(
             f"{function} scores a target, and {named}, a label that does not determine one: pass target=..., "
             "as the method was given it."
         )
-    return resolve_target(trace, labels[0], method=function) if is_class else predicted[0]
+    return resolve_target(trace, labels[0], method=function) if predicted is None else predicted
 
 
 def target_label(explanation: Any) -> str:
