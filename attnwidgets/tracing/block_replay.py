@@ -11,7 +11,7 @@ import copy
 import threading
 import weakref
 from collections import UserDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -178,14 +178,14 @@ class RecordedBlocks:
 
 
 def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
-    """Return what `capture` returns, kept from the first call for this trace and stack."""
+    """Return what `capture` returns, from one pass for all stacks of this trace and all later calls."""
     if not is_trace(trace):
         return capture(trace, stack, purpose)
     with _lock:
-        kept = _captured.setdefault(trace, {})
-        if stack not in kept:
-            kept[stack] = capture(trace, stack, purpose)
-        return kept[stack]
+        blocks = _captured.get(trace, {})
+        if stack not in blocks:
+            blocks = _captured[trace] = _capture(trace, stack, purpose) | blocks
+        return blocks[stack]
 
 
 def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
@@ -200,6 +200,11 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
         UnsupportedModelError: If there is no model, its attention was not recorded, or a block is not found.
         ValueError: If a block's output holds NaN; the message names the first.
     """
+    return _capture(trace, stack, purpose)[stack]
+
+
+def _capture(trace: object, stack: str, purpose: str) -> dict[str, RecordedBlocks]:
+    """Return the blocks of a stack, and of all others whose blocks can be called again."""
     if not is_trace(trace) or trace.model is None:
         raise UnsupportedModelError(
             f"{purpose} runs the model again, and this trace has none; "
@@ -218,6 +223,16 @@ def capture(trace: object, stack: str, purpose: str) -> RecordedBlocks:
         with watching(model) as watch, recording(model, readers=[watch.attention]) as session:
             model(**{**trace.inputs, **options})
         calls = tuple(session.calls)
+    blocks = {stack: _blocks_of(trace, stack, model, calls, watch, purpose)}
+    for other in {*trace.stacks} - {stack}:
+        with suppress(ValueError):  # raised when that stack is requested
+            blocks[other] = _blocks_of(trace, other, model, calls, watch, purpose)
+    return blocks
+
+
+def _blocks_of(
+    trace: Trace, stack: str, model: nn.Module, calls: Sequence[Call], watch: Watch, purpose: str
+) -> RecordedBlocks:
     modules = {id(module): name for name, module in model.named_modules()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:

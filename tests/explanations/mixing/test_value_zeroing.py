@@ -254,6 +254,17 @@ def test_opening_a_layer_computes_that_layer_only():
     assert not calls
 
 
+def test_stacks_share_the_pass_that_records_their_blocks():
+    model = tiny.build(tiny.SEQ2SEQ["T5"])
+    passes = []
+    model.register_forward_hook(lambda *_: passes.append(model))
+    given = trace(model, None, IDS, max_new_tokens=3)
+    passes.clear()
+    for stack in given.stacks:
+        value_zeroing(given, stack=stack)
+    assert len(passes) == 1
+
+
 def _state(model):
     return (
         {name: tensor.clone() for name, tensor in model.state_dict().items()},
