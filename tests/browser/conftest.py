@@ -29,6 +29,7 @@ from tests.warm_kernels import warm_kernels
 
 from .lab import Lab
 from .settling import WATCH, settle
+from .webdriver import CONSOLE_LINES, WebDriverError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
@@ -38,7 +39,6 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
-CONSOLE_LINES = 500
 sync_api.expect.set_options(timeout=LIMIT)
 FAILURES = Path(__file__).parents[2] / "out" / "failures"
 
@@ -117,7 +117,9 @@ class Guard:
 
 
 # What is open in this process: a failing test leaves pictures and the console of all of it.
-OPEN: list[tuple[Any, Guard]] = []
+# Pages of other browsers than Chromium are context and guard in one.
+OPEN: list[tuple[Any, Any]] = []
+CRASHED = (sync_api.Error, WebDriverError, OSError)
 
 
 def _pages(chromium):
@@ -150,9 +152,10 @@ def pytest_runtest_makereport(item, call):
         for number, (context, guard) in enumerate(OPEN):
             folder = FAILURES / re.sub(r"[^\w.-]+", "_", item.nodeid)[-150:]
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{call.when}-console-{number}.txt").write_text("\n".join(guard.console))
+            with suppress(*CRASHED):
+                (folder / f"{call.when}-console-{number}.txt").write_text("\n".join(guard.console))
             for at, page in enumerate(context.pages):
-                with suppress(sync_api.Error):  # it may have crashed
+                with suppress(*CRASHED):
                     page.screenshot(path=folder / f"{call.when}-{number}-{at}.png", timeout=5000)
             report.sections.append(("browser", f"screenshot and console: {folder}"))
     return report

@@ -13,6 +13,7 @@ import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 
 from .checks import BLANK, CLIPPED, OVERLAPS
+from .conftest import OPEN
 from .lab import Lab, number, place
 from .settling import settle
 from .webdriver import BROWSERS, Page, missing
@@ -57,6 +58,7 @@ def open_in(kind, tmp_path_factory, browsers_seen):
     def start(scheme="light"):
         page = Page(kind, tmp_path_factory.mktemp(kind.name), scheme)
         opened.append(page)
+        OPEN.append((page, page))
         browsers_seen[kind.name] = page.browser.version
         return page
 
@@ -67,6 +69,7 @@ def open_in(kind, tmp_path_factory, browsers_seen):
         # JupyterLab has errors of its own; the code of views in it comes from a blob.
         is_lab = page.evaluate("'jupyterapp' in window")
         errors += [line for line in page.errors() if not is_lab or re.search("blob:|widget", line)]
+        OPEN.remove((page, page))
         page.close()
     assert errors == []
     assert outside == []

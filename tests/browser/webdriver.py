@@ -26,6 +26,7 @@ SETTLED = 0.1  # seconds between two looks
 STARTED = 60  # seconds that a browser may take to start
 ANSWERS = 150  # seconds that a script in a page may take
 LIMIT = 20_000  # milliseconds, as everywhere
+CONSOLE_LINES = 500
 
 # A function of one argument, or an expression, whose value is what JSON can hold of it.
 EVALUATE = """const [given, done] = arguments;
@@ -135,6 +136,8 @@ class Firefox:
     def _read(self):
         digits = b""
         while (digit := self._wire.read(1)) != b":":
+            if not digit:
+                raise WebDriverError("Firefox has ended")
             digits += digit
         return json.loads(self._wire.read(int(digits)))
 
@@ -239,6 +242,7 @@ class Page:
 
     def __init__(self, kind, folder, scheme="light", viewport=(1200, 900)):
         self._log = folder / "browser.log"
+        self.pages = [self]  # of the context that it is, too
         self.browser = kind(next(filter(None, map(shutil.which, kind.needs))), folder, scheme)
         self.browser.call("SetTimeouts", {"script": 120_000})
         self.mouse = Mouse(self.browser)
@@ -296,19 +300,27 @@ class Page:
         self.box(selector)
         self.evaluate("s => document.querySelector(s).focus()", selector)
 
-    def screenshot(self, path):
+    def screenshot(self, path, timeout=10_000):
         """Save a picture, for people; WebKit waits for a next frame, and sometimes there is none."""
         try:
-            picture = self.browser.call("TakeScreenshot", {"full": False}, limit=10)
+            picture = self.browser.call("TakeScreenshot", {"full": False}, limit=timeout / 1000)
         except TimeoutError:
             return
         Path(path).write_bytes(base64.b64decode(picture))
+
+    @property
+    def console(self):
+        """The last lines that the browser wrote, and errors of the page."""
+        return [*self._written()[-CONSOLE_LINES:], *self.evaluate("window.awHeard ?? []")]
+
+    def _written(self):
+        return self._log.read_text(errors="replace").splitlines()
 
     def errors(self):
         """What went wrong in the page, and in all pages so far where the browser writes it down."""
         heard = self.evaluate("window.awHeard ?? []")
         if self.browser.wrong:
-            heard += filter(self.browser.wrong.search, self._log.read_text(errors="replace").splitlines())
+            heard += filter(self.browser.wrong.search, self._written())
         return heard
 
     def close(self):
