@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
+import sys
 import tarfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "browser"))
+
+from chromium import executable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 
@@ -107,16 +110,6 @@ def libraries(folder: Path) -> dict[str, bytes]:
                 raise FileNotFoundError(f"{archive} does not contain {member}")
             scripts[name] = script.read()
     return scripts
-
-
-def executable() -> str:
-    """Return the path of Chromium: $CHROMIUM, else the first known name on the path."""
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    for name in (os.environ.get("CHROMIUM", ""), *names):
-        path = shutil.which(name) if name else None
-        if path:
-            return path
-    raise FileNotFoundError("no Chromium found: install the system's package, or set CHROMIUM to its path")
 
 
 @contextmanager

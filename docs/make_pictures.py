@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
-import shutil
 import sys
 import tempfile
 from base64 import b64encode
@@ -25,6 +23,7 @@ import attnwidgets as aw
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
+from chromium import executable
 from stage import play
 
 if TYPE_CHECKING:
@@ -231,19 +230,6 @@ def draw_states(trace: Any, path: Path) -> None:
         for row, image in enumerate(pictures):
             sheet.paste(image.crop((0, 0, *size)), (column * size[0], row * size[1]))
     sheet.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def executable() -> str:
-    """Return the path of a Chromium.
-
-    Raises:
-        FileNotFoundError: There is none.
-    """
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    for name in (os.environ.get("CHROMIUM", ""), *names):
-        if name and (found := shutil.which(name)):
-            return found
-    raise FileNotFoundError("no chromium found; set CHROMIUM to its path.")
 
 
 def design() -> None:

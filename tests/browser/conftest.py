@@ -27,6 +27,7 @@ from filelock import FileLock
 
 from tests.warm_kernels import warm_kernels
 
+from .chromium import executable
 from .lab import Lab
 from .settling import WATCH, settle
 from .webdriver import CONSOLE_LINES, WebDriverError
@@ -34,8 +35,6 @@ from .webdriver import CONSOLE_LINES, WebDriverError
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-# The shell is the same engine without toolbar and tabs, and a new page costs a quarter of the processor time.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
@@ -71,9 +70,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def chromium(browsers_seen):
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not path:
-        pytest.skip("no Chromium: install the system's package, or set CHROMIUM to its path")
+    try:
+        path = executable()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS, proxy=PROXY)
         browsers_seen["Chromium"] = browser.version
