@@ -192,6 +192,9 @@ assert "attnwidgets" in page and not {"http://", "https://"} & set(page.split('"
 aw.Heatmap(trace).save("figure.png")
 print(f"torch {torch.__version__}: a page and a figure")
 """
+_TORCH = """from importlib.util import find_spec
+from pathlib import Path
+print(Path(find_spec("torch").origin).parents[1])"""
 
 
 def installed(wheel: Path, python: str) -> list[str]:
@@ -208,21 +211,20 @@ def installed(wheel: Path, python: str) -> list[str]:
                 command, cwd=scratch, env=clean, capture_output=True, text=True, check=False
             )
 
-        call(python, "-m", "venv", "empty")
+        call(python, "-m", "venv", "--without-pip", "empty")
         inside = Path(scratch, "empty", "Scripts" if os.name == "nt" else "bin", "python")
-        pip = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [sys.executable, "-m", "pip", "--python", inside, "--quiet", "--disable-pip-version-check"]
         site = Path(
             call(inside, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
         )
-        before = _bytes(site)
         requires = [name for name in metadata(wheel).get_all("Requires-Dist", []) if "extra ==" not in name]
         light = [name for name in requires if not re.match(r"torch\b", name)]
-        for what in (light, ["--no-deps", wheel.resolve()]):
-            done = call(*pip, *what)
+        for what in filter(None, (light, ["--no-deps", wheel.resolve()])):
+            done = call(*pip, "install", *what)
             if done.returncode:
                 return [f"{python}: pip install fails: {done.stderr.strip()[-600:]}"]
-        size = _bytes(site) - before
-        torch = call(python, "-c", "import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])")
+        size = _bytes(site)
+        torch = call(python, "-c", _TORCH)
         if not torch.returncode:
             (site / "torch-of-python.pth").write_text(torch.stdout)
         done = call(inside, "-c", _PROBE, metadata(wheel)["Version"])
