@@ -1,4 +1,4 @@
-"""The types that a checker infers for calls of public functions: part of what mypy checks in `make lint`."""
+"""The types that a checker infers for calls of public functions, checked by mypy in `make lint`."""
 
 from __future__ import annotations
 

@@ -219,8 +219,8 @@ def installed(wheel: Path, python: str) -> list[str]:
         )
         requires = [name for name in metadata(wheel).get_all("Requires-Dist", []) if "extra ==" not in name]
         light = [name for name in requires if not re.match(r"torch\b", name)]
-        for what in filter(None, (light, ["--no-deps", wheel.resolve()])):
-            done = call(*pip, "install", *what)
+        for wanted in filter(None, (light, ["--no-deps", wheel.resolve()])):
+            done = call(*pip, "install", *wanted)
             if done.returncode:
                 return [f"{python}: pip install fails: {done.stderr.strip()[-600:]}"]
         size = _bytes(site)

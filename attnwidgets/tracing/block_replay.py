@@ -178,7 +178,7 @@ class RecordedBlocks:
 
 
 def captured(trace: object, stack: str, purpose: str) -> RecordedBlocks:
-    """Return what `capture` returns, from one pass for all stacks of this trace and all later calls."""
+    """Return the blocks of `capture`, from a single pass for all stacks of this trace and all later calls."""
     if not is_trace(trace):
         return capture(trace, stack, purpose)
     with _lock:

@@ -117,7 +117,7 @@ class Guard:
 
 
 # What is open in this process: a failing test leaves pictures and the console of all of it.
-# Pages of other browsers than Chromium are context and guard in one.
+# Pages of other browsers than Chromium are both context and guard.
 OPEN: list[tuple[Any, Any]] = []
 CRASHED = (sync_api.Error, WebDriverError, OSError)
 
