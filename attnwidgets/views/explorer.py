@@ -81,7 +81,7 @@ class Explorer(Intervening):
     CLAIMS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _OPTIONS = FilterOptions
-    _HEIGHT = 540
+    _HEIGHT = 558
     _MANY_METHODS = True
     _MARKS = "both"
 

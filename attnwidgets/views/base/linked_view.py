@@ -13,6 +13,7 @@ from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.base.stand_in import offer_stand_in
+from attnwidgets.views.wire.header import explained_key
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
+
+
+MOST_EXPLAINED = 512
+"""Tokens of a text up to which predictions are explained before a reader chooses one."""
+MOST_CHIPS = 5
+"""Predictions that a reader can choose in the line above the text."""
 
 
 class LinkedView(AnyWidget):
@@ -301,14 +308,15 @@ class LinkedView(AnyWidget):
         return bool(options["filters"].get("special") == "show")
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute the layers that are missing, with a progress bar.
+        """Compute what a page holds and is missing, with a progress bar.
 
-        These are layers of the map that the view was given, or of the methods that an Explorer was given by
-        name; not of methods that its menu merely offers.
+        These are the explanations of the predictions, and the layers of the map that the view was given, or
+        of the methods that an Explorer was given by name; not of methods that its menu merely offers.
 
         Args:
             layers: Only these layers; None: all.
         """
+        self.explain_predictions()
         if not self._is_named:
             return
         for key, entry in self.store.menu.items():
@@ -326,6 +334,22 @@ class LinkedView(AnyWidget):
             source.layer(layer)
         if missing:
             self.store.announce()
+
+    def explain_predictions(self) -> None:
+        """Explain the predictions above the text, unless it is long."""
+        header, explains = self.store.header, self.store.explains
+        items = header["predictions"]["items"][:MOST_CHIPS] if explains in self._keys else []
+        tokens = max((max(source.shape) for source in self.store.sources()), default=0)
+        if not items or tokens > MOST_EXPLAINED:
+            return
+        computed = {source.method for source in self.store.sources()}
+        keys = [explained_key(explains, items, place) for place in range(len(items))]
+        missing = [key for key in keys if key not in computed]
+        for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
+            try:
+                self.store.make(key)
+            except ValueError:  # the method refuses this text: the page has no button for it
+                return
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:

@@ -233,6 +233,7 @@ class TwoTexts(View):
         """Yield the requests of a page for a topic, those near to what is shown first."""
         state, room = self.selection, _PAGE_BYTES
         keys = {_key(state.method)} | ({s.method for s in self.sources()} if self._is_named else set())
+        keys |= {s.method for s in self.sources() if base_of(s.method) == self.store.explains}
         for source in self.sources():
             if (
                 is_by_layer(source.method)

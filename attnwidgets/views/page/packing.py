@@ -210,7 +210,8 @@ def _models(
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
             if not reads:
                 pack = Pack([], matrix)
-            header = describe(sources, pack, _menu(views, view.store))
+            explains = view.store.explains
+            header = describe(sources, pack, _menu(views, view.store), explains, computes=False)
             stores[store] = {
                 "sources": sources,
                 "eager": pack.data,
