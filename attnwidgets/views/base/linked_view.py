@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets._notebook import session
@@ -335,21 +336,24 @@ class LinkedView(AnyWidget):
         if missing:
             self.store.announce()
 
-    def explain_predictions(self) -> None:
-        """Explain the predictions above the text, unless it is long."""
+    def explain_predictions(self, most: int = MOST_CHIPS) -> None:
+        """Explain the most probable predictions, unless the text is long.
+
+        Args:
+            most: Number of predictions.
+        """
         header, explains = self.store.header, self.store.explains
-        items = header["predictions"]["items"][:MOST_CHIPS] if explains in self._keys else []
+        items = header["predictions"]["items"][:most] if explains in self._keys else []
         tokens = max((max(source.shape) for source in self.store.sources()), default=0)
         if not items or tokens > MOST_EXPLAINED:
             return
         computed = {source.method for source in self.store.sources()}
         keys = [explained_key(explains, items, place) for place in range(len(items))]
         missing = [key for key in keys if key not in computed]
-        for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
-            try:
+        # A method that refuses the text leaves the page without a button for its predictions.
+        with suppress(ValueError):
+            for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
                 self.store.make(key)
-            except ValueError:  # the method refuses this text: the page has no button for it
-                return
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:

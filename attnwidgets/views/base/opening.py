@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
-    Float = NDArray[np.float64]
+    Float = NDArray[np.floating]
     Bool = NDArray[np.bool_]
 
 MOST_WEIGHTS = 2**28
@@ -106,13 +106,13 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
 def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     """Return the opening at the head whose rows attend to content words most, of a text with a prediction.
 
-    Of a model that predicts the next token, the row that predicts it is compared, less what other rows give to
-    the same word or at the same distance: a head that always attends to the token before says little about
-    this word. Of other models, all rows of content are; neighbours of a token do not count there.
+    Of a model that predicts the next token, the row that predicts it is compared, less what other rows give
+    to the same word or at the same distance: a head that always attends to the token before says little
+    about this word. Of other models, all rows of content are; neighbours of a token do not count there.
     """
     title = "" if shown.predictions is None else shown.predictions.title
-    is_searched = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
-    if not title or is_searched or _sampled(shown, first.unit) is not None:
+    is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
+    if not title or is_missing or len(shown.query) * len(shown.key) > LAYER_VALUES:
         return None
     seen = shown.to(first.unit)
     keys, special = seen.key_labels, np.array(seen.key_unit.special, dtype=bool)
@@ -123,14 +123,14 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     search = _of_last_row if is_next else _of_all_rows
     best: tuple[float, int, int, int, int] | None = None  # score, layer, head, query, key
     for layer in seen.layers:
-        weights = np.nan_to_num(np.asarray(seen.layer(layer), dtype=np.float64))
+        weights = np.nan_to_num(np.asarray(seen.layer(layer)))
         score, head, query, key = search(weights, content, special)
         if best is None or score > best[0]:
             best = score, layer, head, query, key
     if best is None or best[0] < _CLEAR:
         return None
     score, layer, head, query, key = best
-    matrix = np.asarray(seen.layer(layer), dtype=np.float64)[head]
+    matrix = np.asarray(seen.layer(layer)[head], dtype=np.float64)
     return first._replace(
         layer=layer,
         head=(seen.heads or (0,))[head],

@@ -18,7 +18,7 @@ from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.text_pair import REDUCTIONS, TextPair
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import is_by_layer, method_of
+from attnwidgets.views.wire.keys import base_of, is_by_layer, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -40,7 +40,7 @@ def describe(
         described.append(source.describe(query, key))
     provenance = sources[0].explanation.provenance if sources else {}
     shown = (predictions_of(source.explanation) for source in sources)
-    predictions = next((p for p in shown if p["items"]), {"title": "", "items": []})
+    predictions: dict[str, Any] = next((p for p in shown if p["items"]), {"title": "", "items": []})
     explained = None if computes else _explained(sources, explains, predictions["items"])
     return {
         "version": 1,

@@ -179,7 +179,7 @@ class Source(Reader):
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
             "sums": self._sums(),
-            "findings": findings_of(self._in_unit) if self.of_targets and self.attributions else [],
+            "findings": findings_of(self.explanation) if self.attributions else [],
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
