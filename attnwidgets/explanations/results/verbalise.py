@@ -188,9 +188,10 @@ def findings_of(shown: Attributions) -> list[str]:
         scores = np.atleast_2d(whole.values).sum(axis=-1) + np.asarray(whole.residual)
     findings = []
     for row, label, score in zip(values, whole.targets, scores, strict=True):
-        target, _, contrast = label.strip().partition(" − ")
+        target, _, row_foil = label.strip().partition(" − ")
+        foil = row_foil or shown.foil
         about = f" for {quoted([target], [target])}" if target else ""
-        about += f" rather than {quoted([contrast], [contrast])}" if contrast else ""
+        about += f" rather than {quoted([foil], [foil])}" if foil else ""
         order = [int(place) for place in np.argsort(-row, kind="stable")[:SPANS]]
         most = [place for place in order if row[place] > 0 and row[place] >= ENOUGH * row[order[0]]]
         if not most:
