@@ -83,7 +83,9 @@ def test_without_content_words_the_clearest_pattern_is_chosen():
 )
 def test_a_finding_names_the_words_that_speak_for_the_target(values, residual, sentence):
     tokens = ("[CLS]", "good", "film", "end")
-    unit = aw.Unit("token", tokens, tuple((place,) for place in range(4)), special=(True, False, False, False))
+    unit = aw.Unit(
+        "token", tokens, tuple((place,) for place in range(4)), special=(True, False, False, False)
+    )
     axis = aw.TokenAxis(tokens, {"token": unit})
     shown = aw.Attributions(np.array(values, dtype=float), axis=axis, target="yes", residual=residual)
     assert findings_of(shown) == [sentence]
@@ -91,7 +93,9 @@ def test_a_finding_names_the_words_that_speak_for_the_target(values, residual, s
 
 def test_a_finding_has_a_contrast_and_names_whole_words(classified):
     contrast = aw.lrp(classified, "negative", foil="positive")
-    assert findings_of(contrast)[0].startswith("“melodramatic” speaks for “negative” rather than “positive” (")
+    assert findings_of(contrast)[0].startswith(
+        "“melodramatic” speaks for “negative” rather than “positive” ("
+    )
     words = contrast.to("word")
     value = words.values[words.labels.index("melodramatic")]
     assert f"({value:.2f})." in findings_of(contrast)[0] or f"({value:.2f} of" in findings_of(contrast)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from attnwidgets.explanations.results.conservation_note import verdict_of
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.linked_view import MOST_EXPLAINED
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
@@ -96,6 +98,10 @@ class TwoTexts(View):
         is_new = SELECTIONS.get((session(), first.id)) is None
         super().__init__(first, methods=methods, **options)
         self._choose(target, foil, contrasts=is_new)
+        explains = self.store.explains
+        if is_new and not methods and explains and len(first.tokens) <= MOST_EXPLAINED:
+            with suppress(ValueError):  # a method that refuses these texts is grey in the menu
+                self.selection.method = explains
         self.selection.observe(self._pass_on, names=["pinned"])
 
     def _choose(self, target: int | str | None, foil: int | str | None, *, contrasts: bool) -> None:

@@ -1,14 +1,13 @@
 /** What colours a text while nothing is chosen: the explanation of the prediction. */
 import type { ViewContext } from "../../context.ts";
 import type { Source } from "../../wire/wire.ts";
-import { specsOf } from "../interventions/list.ts";
 
 /** The explanation of the prediction over the elements of the shown map; null while something else is chosen. */
 export function explanationAtRest(ctx: ViewContext): Source | null {
   const { source } = ctx.resolved();
   const { predictions, sources } = ctx.header();
   const isAtRest = ctx.options.method === null && source.kind === "map" && !ctx.cell("pinned");
-  if (!isAtRest || !predictions.method || specsOf(ctx).length > 0) return null;
+  if (!isAtRest || !predictions.method || ctx.selection.get("interventions")?.length) return null;
   return (
     sources.find(
       ({ method, unit, stack, key }) =>

@@ -132,7 +132,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     follow.show();
     find.show();
     line.show();
-    setText(sentence, sentenceOf(ctx));
+    if (setText(sentence, sentenceOf(ctx))) sentence.title = sentence.textContent ?? "";
   };
   const update = (): void => {
     const header = ctx.header();

@@ -76,7 +76,8 @@ export const renderHeatmap = view((around, root, signal) => {
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const scale = createScale();
   const shared = joinScale(ctx, signal, () => paint());
-  const opens = h("span.where");
+  const opens = h("span");
+  const opensRoom = h("span.where.overlay.opens", opens);
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
   const shareRows = createExactRows(ctx, () => point());
@@ -101,7 +102,7 @@ export const renderHeatmap = view((around, root, signal) => {
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    tags: [opens, filterPlace(ctx)],
+    tags: [opensRoom, filterPlace(ctx)],
     legend: scale.element,
     body: [body],
     skeleton: "own",
@@ -119,7 +120,7 @@ export const renderHeatmap = view((around, root, signal) => {
     const named = root !== ctx.el && typeof at.head === "number" ? `head ${headAddress(ctx, at.layer, at.head)}` : "";
     const title = frame.show(named ? "" : (shown) => whereWords(ctx, shown), named || undefined);
     const opening = openingWords(ctx);
-    if (opening) reserve(opens, opening);
+    if (opening) reserve(opensRoom, opening);
     setText(opens, opening);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {
