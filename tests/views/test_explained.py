@@ -1,4 +1,4 @@
-"""Views of a text with a prediction open explained: the words that speak for it, and a head that reads content words."""
+"""Views of a prediction open explained: words that speak for it, and a head that reads content words."""
 
 from __future__ import annotations
 
