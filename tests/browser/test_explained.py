@@ -15,8 +15,10 @@ CELLS = (
 trace = aw.trace(*aw.demo_model("classifier"), {FILM!r})""",
     "explorer = aw.Explorer(trace)\nexplorer",
 )
-# The backgrounds of the words, in the order of the text.
-COLOURS = """root => [...root.querySelectorAll('.aw-reading .aw-tok')].map(el => getComputedStyle(el).backgroundColor)"""
+# What is painted behind the words.
+COLOURS = "root => [...root.querySelectorAll('.aw-reading canvas')].map(canvas => canvas.toDataURL())"
+    "root => [...root.querySelectorAll('.aw-reading .aw-underlay canvas')].map(canvas => canvas.toDataURL())"
+)
 
 
 def plain(element):

@@ -42,7 +42,7 @@ def traits_of(widget_class):
 
 @pytest.mark.parametrize("name", every_view())
 def test_views_have_five_traits_and_no_more(wire, name):
-    assert traits_of(kind_of(name)) == sorted(interface(wire, "Presentation"))
+    assert traits_of(kind_of(name)) == sorted(interface(wire, "ViewState"))
 
 
 def test_the_selection_has_the_traits_of_wire(wire):
