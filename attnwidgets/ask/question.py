@@ -262,7 +262,7 @@ class Question(StandaloneView):
             return
         if (state.layer, state.head) == opening[:2]:
             state.layer, state.head = self._places.layers[0], "mean"
-        state.opening = opening._replace(words="", value=None)
+        state.opening = opening._replace(words="", sentence="", value=None)
 
     def _leave(self) -> None:
         if self.view is not None:

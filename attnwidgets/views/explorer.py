@@ -81,7 +81,7 @@ class Explorer(Intervening):
     CLAIMS = True
     PARTS: tuple[str, ...] = ("explorer", "layers", "filters", "grid", "interventions")
     _OPTIONS = FilterOptions
-    _HEIGHT = 540
+    _HEIGHT = 558
     _MANY_METHODS = True
     _MARKS = "both"
 
@@ -228,14 +228,15 @@ class Explorer(Intervening):
             from attnwidgets.views.still.patches import picture_sheet
 
             return picture_sheet(self)
+        self.explain_predictions(1)
         return explorer_sheet(self, theme)
 
     @property
     def _shows_picture(self) -> bool:
         """Whether the map that is shown lies over a picture."""
-        from attnwidgets.views.still.view_state import ViewState
+        from attnwidgets.views.presentation import Presentation
 
-        return self.pictured is not None and bool(sides_of(ViewState.of(self).source)[1].patches)
+        return self.pictured is not None and bool(sides_of(Presentation.of(self).source)[1].patches)
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers."""

@@ -90,7 +90,7 @@ test("layers and heads stop at both ends; a reduction leads to the nearest head"
   assert.equal(at.layer, 2);
   moveLayer(ctx, -1);
   assert.equal(at.layer, 1);
-  assert.equal(whereWords(ctx), "layer 1 (0–2) · mean of heads");
+  assert.equal(whereWords(ctx), "layer 1 · mean of heads");
   const shown = source("attention", "token");
   assert.deepEqual(headChoices(shown), ["mean", "max", 0, 1, 2]);
   assert.equal(nextHead(shown, "mean", 1), 0);
@@ -99,23 +99,23 @@ test("layers and heads stop at both ends; a reduction leads to the nearest head"
   assert.deepEqual(headChoices(source("rollout", "token", "self", null)), []);
 });
 
-test("a view's position is named with the available range, in the user's index base", () => {
+test("a view's position is named, with the layers that are there if some are missing, in the user's index base", () => {
   const { ctx } = context(source("attention", "token"), 0, "-", new Set());
-  assert.equal(whereWords(ctx), "layer 0 (0–2)");
+  assert.equal(whereWords(ctx), "layer 0");
   const fromOne = { ...ctx, layerName: (l: number) => String(l + 1) } as ViewContext;
-  assert.equal(whereWords(fromOne), "layer 1 (1–3)");
+  assert.equal(whereWords(fromOne), "layer 1");
   const kept = context({ ...source("attention", "token"), layers: [1, 7, 9] }, 7, "-", new Set());
   assert.equal(whereWords(kept.ctx), "layer 7 (1, 7, 9)");
 });
 
 test("a head is named as in papers, in the user's index base", () => {
   const { ctx } = context(source("attention", "token"), 1, 2, new Set());
-  assert.equal(whereWords(ctx), "layer 1 (0–2) · head 1.2");
+  assert.equal(whereWords(ctx), "layer 1 · head 1.2");
   assert.equal(placeWords(ctx, 1, 2), "layer 1, head 2 (1.2)");
   assert.equal(placeWords(ctx, 1, "max"), "layer 1, max of heads");
   const fromOne = { ...ctx, options: { indexBase: 1 }, layerName: (l: number) => String(l + 1) };
   const named = { ...fromOne, headName: (h: HeadKey) => String(Number(h) + 1) } as ViewContext;
-  assert.equal(whereWords(named), "layer 2 (1–3) · head 2-3");
+  assert.equal(whereWords(named), "layer 2 · head 2-3");
 });
 
 test("an explorer offers what the store has, within its restrictions", () => {

@@ -27,6 +27,7 @@ export const SOURCE: Source = {
   targets: false,
   sums: [],
   balance: [],
+  findings: [],
   verdict: "",
 };
 
@@ -62,7 +63,7 @@ export const HEADER: Header = {
   methods: [],
   thumbs: [],
   tiles: [],
-  predictions: { title: "", items: [] },
+  predictions: { title: "", items: [], method: "", explained: null },
 };
 
 type Callback = (...args: never[]) => void;

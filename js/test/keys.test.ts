@@ -25,7 +25,12 @@ const OFFER: Offer = {
 const ITEMS = [PARIS, ROME].map((outcome) => ({ ...outcome, probability: 0.5 }));
 
 function header(...sources: Source[]): Header {
-  return { ...HEADER, sources, methods: [OFFER], predictions: { title: "next token", items: ITEMS } };
+  return {
+    ...HEADER,
+    sources,
+    methods: [OFFER],
+    predictions: { title: "next token", items: ITEMS, method: "", explained: null },
+  };
 }
 
 /** A context with only what choosing a method reads; `made` lists computed methods, `set` the selections. */

@@ -15,7 +15,12 @@ const MANY: Header = {
     { ...LRP, id: "lrp@1/token/self", method: "lrp@1" },
     { ...LRP, id: "lrp:layers/token/self", method: "lrp:layers", kind: "map" },
   ],
-  predictions: { title: "", items: ["bad", "good"].map((label, id) => ({ label, id, probability: 0.5 })) },
+  predictions: {
+    title: "",
+    items: ["bad", "good"].map((label, id) => ({ label, id, probability: 0.5 })),
+    method: "",
+    explained: null,
+  },
 };
 
 const asked = (hash: string, header = MANY): Wanted => {

@@ -57,7 +57,7 @@ def test_texts_of_any_length_fit_one_screen(minilm, page_of, width, n):
 @pytest.mark.parametrize("width", [760, 1200])
 def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
     trace = aw.trace(*classifier, "a wonderful film with a dull ending.")
-    page = page_of(aw.Explorer(trace), viewport={"width": width, "height": 900})
+    page = page_of(aw.Explorer(trace, layer=2), viewport={"width": width, "height": 900})
     explorer = page.locator(".aw-explorer")
     before = height(page)
 

@@ -152,7 +152,7 @@ def test_a_head_chosen_from_some_queries_says_so(map_page, monkeypatch, kind):
     monkeypatch.setattr(opening, "MOST_WEIGHTS", 100)
     view = kind(aw.from_attentions(softmax((2, 2, 80, 80)), [f"t{i}" for i in range(80)]))
     page = map_page(view)
-    said = page.locator(".aw-heatmap .aw-note", has_text="chosen from 64 of 80 queries")
+    said = page.locator(".aw-heatmap .aw-opens > *", has_text="chosen from 64 of 80 queries")
     said.wait_for()
     assert said.is_visible()
     page.locator(".aw-heatmap .aw-plot").press("ArrowLeft" if view.selection.head else "ArrowRight")

@@ -156,7 +156,7 @@ def page_of_it(tmp_path_factory):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 340])
-def test_a_page_shows_it_and_says_what_needs_a_kernel(page_of_it, open_page, shots, scheme, width):
+def test_a_page_shows_it_and_explains_every_prediction(page_of_it, open_page, shots, scheme, width):
     page = open_page(page_of_it.as_uri(), color_scheme=scheme, viewport={"width": width, "height": 900})
     page.locator(".aw-layermap .aw-cells").wait_for()
     root = page.locator(".aw-explorer")
@@ -165,8 +165,8 @@ def test_a_page_shows_it_and_says_what_needs_a_kernel(page_of_it, open_page, sho
     colours = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
     assert page.locator(".aw-layermap .aw-cells").evaluate(colours) > 20
     outcome(root, "negative").click()
-    root.locator(".aw-status").get_by_text("lrp: needs a running kernel").wait_for()
-    outcome(root, "positive").click()  # explained no more
+    title(root).get_by_text("AttnLRP for 'negative'").wait_for()
+    outcome(root, "negative").click()  # explained no more
     title(root).get_by_text("attention", exact=True).wait_for()
     outcome(root, "positive").click()  # what is in the page is shown again
     title(root).get_by_text("AttnLRP for 'positive'").wait_for()

@@ -108,7 +108,7 @@ def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
     slider.focus()
     page.keyboard.press("Home")
     assert slider.input_value() == "0"
-    page.locator(".aw-heatmap .aw-where").filter(has_text="layer 0").wait_for()
+    page.locator(".aw-heatmap .aw-title").filter(has_text="head 0.").wait_for()
 
 
 def test_units_and_methods_change_in_the_page(explorer, page_of):
@@ -118,7 +118,7 @@ def test_units_and_methods_change_in_the_page(explorer, page_of):
     heatmap.get_by_text("electroencephalographer").first.wait_for()
     choose(page, "method", "rollout")
     heatmap.get_by_text("rollout").first.wait_for()
-    assert "words" in heatmap.inner_text()
+    assert "sum over key pieces" in heatmap.inner_text()
     assert "head" not in heatmap.locator(".aw-caption").inner_text()  # a rollout has none
 
 

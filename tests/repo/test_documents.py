@@ -195,5 +195,5 @@ def test_the_quickstart_opens_with_one_line_on_the_head_that_its_text_names(root
     world: dict[str, Any] = {"aw": aw}
     exec(first, world)
     selection = world["explorer"].selection
-    assert (selection.layer, selection.head) == (0, 2)
+    assert (selection.layer, selection.head) == (5, 4)
     assert world["explorer"].trace.predictions()[0].label == "positive"

@@ -219,3 +219,14 @@ def test_what_is_largest_on_either_side_is_shown():
     rising = np.arange(50) / 100
     assert side_by_side(1 - rising, rising, 3) == [49, 48, 47, 2, 1, 0]
     assert side_by_side(rising, rising, 60) == list(range(49, -1, -1))
+
+
+def test_a_steered_feature_is_not_selected_in_other_views(view):
+    strip = aw.FeatureStrip(view._features.saes[0].activations)
+    strongest = strip.selection.feature
+    steered = 3 if strongest != 3 else 4
+    other = aw.SteerView(view._steered.trace, view._steered.sae, steered, maximum=10.0)
+    assert other.selection is strip.selection
+    assert strip.selection.feature == strongest
+    assert other.options["steered"] == steered
+    assert list(other._requests._handlers["reach"].page_arguments()) == [{"feature": steered}]

@@ -8,8 +8,8 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.figures.theme import LIGHT
 from attnwidgets.views.base.filters import filtered, stands_apart
+from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.matrices import grid_sheet, matrix_map
-from attnwidgets.views.still.view_state import ViewState
 from attnwidgets.views.wire.codec import GAMMA
 from attnwidgets.views.wire.thumbnails import thumbnails
 
@@ -68,17 +68,17 @@ def test_a_map_of_special_tokens_only_keeps_them(softmax):
     [source, *_] = aw.HeadGrid(trace).sources()
     sheet = thumbnails(source)
     assert (sheet.rows, sheet.cols) == (3, 3)
-    assert not any(side.any() for side in ViewState.of(aw.Heatmap(trace)).apart())
+    assert not any(side.any() for side in Presentation.of(aw.Heatmap(trace)).apart())
 
 
 def test_a_figure_accounts_for_all_of_a_row(minilm_trace, special):
     view = aw.Heatmap(minilm_trace, layer=2, head=3)
-    part, _ = matrix_map(ViewState.of(view), LIGHT)
+    part, _ = matrix_map(Presentation.of(view), LIGHT)
     values = aw.attention(minilm_trace).matrix(2, 3)[~special]
     np.testing.assert_allclose(part.values, values[:, ~special], rtol=1e-6)
     np.testing.assert_allclose(part.values.sum(axis=1) + part.apart, 1, atol=1e-4)
     assert part.apart_name == "share to [CLS] [SEP]"
-    plain, _ = matrix_map(ViewState.of(aw.Heatmap(minilm_trace, hide_special=False)), LIGHT)
+    plain, _ = matrix_map(Presentation.of(aw.Heatmap(minilm_trace, hide_special=False)), LIGHT)
     assert plain.values.shape == (len(special), len(special))
     assert not len(plain.apart)
 

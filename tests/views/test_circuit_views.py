@@ -62,15 +62,16 @@ def test_a_patching_travels_whole_and_exactly(both):
     assert b"patched_cells" in opened, "the first run travels with the view"
 
 
-def test_it_opens_on_the_head_that_carries_most_and_a_given_layer_is_kept(both, pair):
+def test_it_opens_on_the_head_that_carries_most_and_moves_no_other_view(both, pair):
+    other = aw.Heatmap(pair[0])
+    opened = other.selection.layer, other.selection.head
     view = both.view()
     assert view.options["cells"] == [["head", 1, None, 0]]
-    assert (view.selection.layer, view.selection.head) == (1, 0)
-    other = aw.Heatmap(pair[0])
     assert other.selection is view.selection, "it is linked with the views of the clean text"
-    other.selection.layer = 0
-    assert both.view().selection.layer == 0
-    other.selection.layer = 1
+    assert (other.selection.layer, other.selection.head) == opened
+    both.view(cells=[("head", 0, None, 1)])
+    aw.circuits.lens(pair[0], "c").view()
+    assert (other.selection.layer, other.selection.head) == opened
 
 
 def test_a_target_that_no_run_changes_opens_without_a_chosen_cell(pair):

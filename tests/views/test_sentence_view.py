@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.sentences import links_of
-from attnwidgets.views.still.view_state import ViewState
 
 SENTENCES = ["One is here.", "Two was there.", "Three reads one.", "Four."]
 VALUES = np.array(
@@ -50,7 +50,7 @@ def test_the_result_of_sentence_attribution_opens_here(spelling, method):
     found = aw.circuits.sentence_attribution(spelling, method, unit=WORDS)
     view = found.view()
     assert isinstance(view, aw.SentenceView)
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     head = {} if state.head == "-" else {"head": state.head}
     expected = found.matrix(state.layer, **head)
     np.testing.assert_allclose(state.source.matrix(state.layer, state.head), expected, atol=1e-6)

@@ -123,9 +123,9 @@ def row_words(
         unit: Name of an element.
     """
     values = np.nan_to_num(np.asarray(row, dtype=np.float64))
-    about = f" for {_text([target], [target])}" if target else ""
+    about = f" for {quoted([target], [target])}" if target else ""
     if foil:
-        about += f" rather than {_text([foil], [foil])}"
+        about += f" rather than {quoted([foil], [foil])}"
     n = len(values)
     if not values.any():
         return f"{name}: no {unit} has any part in it{about}."
@@ -150,7 +150,7 @@ def row_words(
     if against:
         whole, weight = np.abs(values).sum(), np.maximum(-values, 0).sum()
         best = against[0]
-        strongest = f"{_text(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
+        strongest = f"{quoted(labels[best.first : best.stop], labels)} ({_percent(best.share)} of that)"
         if spans:
             share = _percent(float(weight / whole))
             sentences.append(f"Against it speaks {share} of all weight, most of it {strongest}.")
@@ -171,6 +171,50 @@ def _map(shown: MixingMap) -> str:
     return matrix_words(
         f"{name}{where}", matrix, shown.query_labels, shown.key_labels, words=axis_words(shown)
     )
+
+
+def findings_of(shown: Attributions) -> list[str]:
+    """Return for every target the words that speak for it most: "“good” speaks for “yes” (0.52 of 0.73)".
+
+    These are the word with the largest value and up to two others with at least half of it; whole words where
+    the text has them, without special tokens. The last number is the target's score, for methods that
+    conserve it.
+    """
+    whole = shown.to("word") if "word" in shown.available_units() else shown
+    unit = whole.axis.units[whole.unit]
+    values = np.nan_to_num(np.atleast_2d(whole.values)) * ~np.array(unit.special, dtype=bool)
+    scores: Any = np.full(len(values), np.nan)
+    if whole.residual is not None:
+        scores = np.atleast_2d(whole.values).sum(axis=-1) + np.asarray(whole.residual)
+    findings = []
+    for row, label, score in zip(values, whole.targets, scores, strict=True):
+        target, _, row_foil = label.strip().partition(" − ")
+        foil = row_foil or shown.foil
+        about = f" for {quoted([target], [target])}" if target else ""
+        about += f" rather than {quoted([foil], [foil])}" if foil else ""
+        order = [int(place) for place in np.argsort(-row, kind="stable")[:SPANS]]
+        most = [place for place in order if row[place] > 0 and row[place] >= ENOUGH * row[order[0]]]
+        if not most:
+            findings.append(f"No {whole.unit} speaks{about}." if row.any() else "")
+            continue
+        is_one = len(most) == 1
+        words = _enumeration([quoted(unit.labels[place : place + 1], unit.labels) for place in most])
+        numbers = _enumeration([_number(row[place]) for place in most])
+        numbers += f" of {_number(score)}" if score > row[order[0]] else ""
+        verb = ("matters most" if is_one else "matter most") if np.isnan(score) else f"speak{'s' * is_one}"
+        findings.append(f"{words} {verb}{about} ({numbers}).")
+    return findings
+
+
+def _enumeration(words: Sequence[str]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _number(value: float) -> str:
+    """Return a value with two decimals, or with three digits from 10 on."""
+    return (f"{value:.2f}" if abs(value) < 10 else f"{value:.3g}").replace("-", "−")  # noqa: PLR2004
 
 
 def matrix_words(
@@ -204,7 +248,9 @@ def matrix_words(
     top = int(received.argmax())
     share = _percent(float(received[top]))
     received_most = f"{words.back.rpartition(' ')[0]} most"  # "is read by" without its "by"
-    sentences = [f"{begin}: {_text(keys[top : top + 1], keys)} {received_most}, {share} of a row on average."]
+    sentences = [
+        f"{begin}: {quoted(keys[top : top + 1], keys)} {received_most}, {share} of a row on average."
+    ]
     beside = rows.copy()
     beside[:, top] = 0
     if len(queries) == len(keys):
@@ -214,7 +260,7 @@ def matrix_words(
     for query, key in np.stack(np.unravel_index(order, beside.shape), axis=-1):
         if not beside[query, key] > 0:
             break
-        reader, read = _text(queries[query : query + 1], queries), _text(keys[key : key + 1], keys)
+        reader, read = quoted(queries[query : query + 1], queries), quoted(keys[key : key + 1], keys)
         percent, relation = _percent(float(beside[query, key])), f"{reader} {words.verb} {read}"
         relations.append(f"{relation} ({percent})" if relations else f"{relation} most, {percent} of its row")
     if relations:
@@ -230,14 +276,14 @@ def _name(explanation: Any) -> str:
 
 def _listing(spans: Sequence[Span], labels: Sequence[str]) -> list[str]:
     """Return spans as text, every one after the first with its share."""
-    texts = [_text(labels[span.first : span.stop], labels) for span in spans]
+    texts = [quoted(labels[span.first : span.stop], labels) for span in spans]
     return [
         f"{text} ({_percent(span.share)})" if number else text
         for number, (text, span) in enumerate(zip(texts, spans, strict=True))
     ]
 
 
-def _text(labels: Sequence[str], every: Sequence[str]) -> str:
+def quoted(labels: Sequence[str], every: Sequence[str]) -> str:
     """Return consecutive labels as text in quotes."""
     text = joined(labels, every)
     return f"“{text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}”"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnwidgets._notebook import session
@@ -13,6 +14,7 @@ from attnwidgets.views.base.opening import opening_of
 from attnwidgets.views.base.selection import Selection
 from attnwidgets.views.base.shared_models import SELECTIONS, STORES
 from attnwidgets.views.base.stand_in import offer_stand_in
+from attnwidgets.views.wire.header import explained_key
 from attnwidgets.views.wire.keys import base_of
 from attnwidgets.views.wire.store import TileStore
 from attnwidgets.views.wire.widget import AnyWidget, WidgetTrait
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from attnwidgets.views.base.opening import Opening
     from attnwidgets.views.base.texts import Texts
     from attnwidgets.views.wire.sources import Source
+
+
+MOST_EXPLAINED = 512
+"""Tokens of a text up to which predictions are explained before a reader chooses one."""
+MOST_CHIPS = 5
+"""Predictions that a reader can choose in the line above the text."""
 
 
 class LinkedView(AnyWidget):
@@ -301,14 +309,15 @@ class LinkedView(AnyWidget):
         return bool(options["filters"].get("special") == "show")
 
     def complete(self, layers: Collection[int] | None = None) -> None:
-        """Compute the layers that are missing, with a progress bar.
+        """Compute what a page holds and is missing, with a progress bar.
 
-        These are layers of the map that the view was given, or of the methods that an Explorer was given by
-        name; not of methods that its menu merely offers.
+        These are the explanations of the predictions, and the layers of the map that the view was given, or
+        of the methods that an Explorer was given by name; not of methods that its menu merely offers.
 
         Args:
             layers: Only these layers; None: all.
         """
+        self.explain_predictions()
         if not self._is_named:
             return
         for key, entry in self.store.menu.items():
@@ -326,6 +335,25 @@ class LinkedView(AnyWidget):
             source.layer(layer)
         if missing:
             self.store.announce()
+
+    def explain_predictions(self, most: int = MOST_CHIPS) -> None:
+        """Explain the most probable predictions, unless the text is long.
+
+        Args:
+            most: Number of predictions.
+        """
+        header, explains = self.store.header, self.store.explains
+        items = header["predictions"]["items"][:most] if explains in self._keys else []
+        tokens = max((max(source.shape) for source in self.store.sources()), default=0)
+        if not items or tokens > MOST_EXPLAINED:
+            return
+        computed = {source.method for source in self.store.sources()}
+        keys = [explained_key(explains, items, place) for place in range(len(items))]
+        missing = [key for key in keys if key not in computed]
+        # A method that refuses the text leaves the page without a button for its predictions.
+        with suppress(ValueError):
+            for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
+                self.store.make(key)
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:

@@ -9,7 +9,7 @@ from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.views.text.target_rows import target_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from attnwidgets.explanations.registry.registry import Method
 
@@ -17,6 +17,7 @@ NEEDS_KERNEL = "needs a running kernel"
 """The refusal of every method that a page does not contain."""
 
 _SHOWN = ("MixingMap", "Attributions")
+_BEST = ("lrp", "integrated_gradients", "input_x_gradient")
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,26 @@ def entries_of(trace: Any, names: Sequence[str], initial: Sequence[str]) -> list
         return question, bool(entry.refusal), speed, name
 
     return sorted(entries, key=order)
+
+
+def best_for_predictions(entries: Mapping[str, Entry]) -> str:
+    """Return the key of the method that explains predictions; "" if no method takes a target.
+
+    Methods that conserve the target come first, then integrated gradients, gradients and all others. A method
+    with a warning comes last.
+
+    Args:
+        entries: Methods by key; those that refuse the trace, or take no target, are skipped.
+    """
+
+    def rank(key: str) -> tuple[bool, int]:
+        name = entries[key].name
+        return bool(getattr(entries[key].method, "mark", "")), _BEST.index(name) if name in _BEST else len(
+            _BEST
+        )
+
+    able = [key for key, entry in entries.items() if entry.takes_targets and not entry.refusal]
+    return min(able, key=rank, default="")
 
 
 def outdated(entries: Sequence[Entry], initial: Sequence[str]) -> bool:

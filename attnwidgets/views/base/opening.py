@@ -1,4 +1,4 @@
-"""Where a view opens: the head with the strongest pattern outside special tokens."""
+"""Where a view opens: the head that attends to content words most, or that with the clearest pattern."""
 
 from __future__ import annotations
 
@@ -8,19 +8,33 @@ import numpy as np
 
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.axis_words import READING, axis_words
+from attnwidgets.explanations.results.verbalise import quoted
 from attnwidgets.views.base.opening_of_picture import first_query, focused_head, grid_unit
 from attnwidgets.views.wire.reader import LAYER_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from attnwidgets.explanations.results.mixing_map import MixingMap
+
+    Float = NDArray[np.floating]
+    Bool = NDArray[np.bool_]
 
 MOST_WEIGHTS = 2**28
 """Attention weights of a map above which heads are compared by some of their rows."""
 SAMPLED_WEIGHTS = 2**27
 """Weights that are then read, at most."""
 _SAMPLED, _FEWEST = 64, 8  # rows of tokens that are read, and elements that must be among them
+_LETTERS = 4
+"""Letters from which a word counts as a content word, in scripts with upper and lower case."""
+_NEAR = 2
+"""Distance below which elements are neighbours."""
+_CLEAR = 0.3
+"""Weight from which a head is said to attend to a content word."""
+_MOSTLY = 0.5
+"""Mean weight on the first token from which the other tokens are said to attend to it."""
 
 
 class Opening(NamedTuple):
@@ -32,8 +46,9 @@ class Opening(NamedTuple):
         unit: The unit that the places count.
         query: Place of the last content element, see `last_content`; -1 if there is none.
         pair: The strongest pair of content elements, (query, key), of the head; None if there is none.
-        words: What the head does: "reads the token before"; "" if no pattern chose it.
-        value: The value of the pattern, 0 to 1; None if no pattern chose it.
+        words: What the head does: "reads the token before"; "" if it was not searched for.
+        sentence: What its map shows: "“is” attends to “France” (0.90)."; "" if it was not searched for.
+        value: The value by which the head was chosen, 0 to 1; None if it was not searched for.
         note: From how many queries the head was chosen, or why it is the first one; "" if all were read.
     """
 
@@ -43,6 +58,7 @@ class Opening(NamedTuple):
     query: int
     pair: tuple[int, int] | None = None
     words: str = ""
+    sentence: str = ""
     value: float | None = None
     note: str = ""
 
@@ -77,10 +93,121 @@ def opening_of(shown: Any, unit: str, layer: int | None = None, head: int | str 
         found = focused_head(shown, pictured, query) if ready and shown.knows_rows else None
         if found is not None:
             words = f"reads few patches, beside each other, from {pictured.labels[query]}"
-            return first._replace(layer=found.layer, head=found.head, words=words, value=found.score)
+            return first._replace(
+                layer=found.layer, head=found.head, words=words, sentence=f"It {words}.", value=found.score
+            )
     # Patterns are of queries that read keys.
     fixed = is_chosen or shown.heads is None or shown.known("signed") or axis_words(shown) != READING
-    return first if fixed else _searched(shown, first)
+    if fixed:
+        return first
+    return _on_content_words(shown, first) or _searched(shown, first)
+
+
+def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
+    """Return the opening at the head whose rows attend to content words most, of a text with a prediction.
+
+    Of a model that predicts the next token, the row that predicts it is compared, less what other rows give
+    to the same word or at the same distance: a head that always attends to the token before says little
+    about this word. Of other models, all rows of content are; neighbours of a token do not count there.
+    """
+    title = "" if shown.predictions is None else shown.predictions.title
+    is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
+    if not title or is_missing or len(shown.query) * len(shown.key) > LAYER_VALUES:
+        return None
+    seen = shown.to(first.unit)
+    keys, special = seen.key_labels, np.array(seen.key_unit.special, dtype=bool)
+    content = np.array([_is_content(label) for label in keys]) & ~special
+    if seen.query_labels != keys or not content.any():
+        return None
+    is_next = title == "next token" and seen.causal
+    search = _of_last_row if is_next else _of_all_rows
+    best: tuple[float, int, int, int, int] | None = None  # score, layer, head, query, key
+    for layer in seen.layers:
+        weights = np.nan_to_num(np.asarray(seen.layer(layer)))
+        score, head, query, key = search(weights, content, special)
+        if best is None or score > best[0]:
+            best = score, layer, head, query, key
+    if best is None or best[0] < _CLEAR:
+        return None
+    score, layer, head, query, key = best
+    matrix = np.asarray(seen.layer(layer)[head], dtype=np.float64)
+    return first._replace(
+        layer=layer,
+        head=(seen.heads or (0,))[head],
+        query=query,
+        pair=(query, key),
+        words="reads content words",
+        sentence=_sentence(matrix, keys, special, query, key, seen.unit, is_next=is_next),
+        value=score,
+    )
+
+
+def _of_last_row(weights: Float, content: Bool, special: Bool) -> tuple[float, int, int, int]:
+    """Return the score, head, query and key of the last row that attends to a content word most.
+
+    Args:
+        weights: [head, query, key].
+        content: [key].
+        special: [key].
+    """
+    del special
+    last = weights.shape[1] - 1
+    candidates = content.copy()
+    candidates[[0, last]] = False
+    row = np.where(candidates, weights[:, last], 0.0)
+    keys = row.argmax(axis=-1)
+    scores = row.max(axis=-1)
+    for head, key in enumerate(keys):
+        # Early rows have little choice but the first token.
+        at_distance = np.diagonal(weights[head], key - last)[1:-1]
+        to_word = weights[head, key + 1 : last, key]
+        scores[head] -= max((others.mean() for others in (at_distance, to_word) if len(others)), default=0.0)
+    head = int(scores.argmax())
+    return float(scores[head]), head, last, int(keys[head])
+
+
+def _of_all_rows(weights: Float, content: Bool, special: Bool) -> tuple[float, int, int, int]:
+    """Return the score, head, query and key of the rows that attend to content words most.
+
+    Args:
+        weights: [head, query, key].
+        content: [key].
+        special: [key].
+    """
+    near = np.abs(np.subtract.outer(np.arange(len(special)), np.arange(len(special)))) < _NEAR
+    shown = np.where(content & ~near & ~special[:, None], weights, 0.0)
+    scores = shown.max(axis=-1)[:, ~special].mean(axis=-1)
+    head = int(scores.argmax())
+    key = int(shown[head].sum(axis=0).argmax())
+    return float(scores[head]), head, int(shown[head, :, key].argmax()), key
+
+
+def _sentence(
+    matrix: Float,
+    labels: Sequence[str],
+    special: Bool,
+    query: int,
+    key: int,
+    unit: str,
+    *,
+    is_next: bool,
+) -> str:
+    """Return what a head's map [query, key] shows, by the pair of elements that it opens on."""
+    reader, word = (quoted(labels[place : place + 1], labels) for place in (query, key))
+    pair = f"{reader} attends to {word} ({matrix[query, key]:.2f})"
+    if is_next:
+        rest = matrix[1:query, 0]
+        is_resting = len(rest) > 0 and rest.mean() >= _MOSTLY
+        return f"{pair}; the other {unit}s attend mostly to the first." if is_resting else f"{pair}."
+    rows = np.flatnonzero(~special)
+    most = int((matrix[rows].argmax(axis=-1) == key).sum())
+    return f"{most} of {len(rows)} {unit}s attend most to {word}, {reader} with {matrix[query, key]:.2f}."
+
+
+def _is_content(label: str) -> bool:
+    """Return whether a label is a content word: of four letters, or of letters without case (漢字)."""
+    letters = [sign for sign in label if sign.isalpha()]
+    return len(letters) >= _LETTERS or any(sign.lower() == sign.upper() for sign in letters)
 
 
 def _searched(shown: MixingMap, first: Opening) -> Opening:
@@ -103,8 +230,11 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     is_long = len(shown.query) * len(shown.key) > LAYER_VALUES  # no such matrix is read whole
     pair = None if is_long else _strongest_pair(shown.select(layer=at, head=number).to(unit), at)
     words = pattern.words.replace("token", unit)
+    sentence = f"This head {words}: {value:.2f} of a row on average."
     note = "" if queries is None else f"chosen from {queries} of {len(shown.to(unit).query_unit):,} queries"
-    return first._replace(layer=at, head=number, pair=pair, words=words, value=value, note=note)
+    return first._replace(
+        layer=at, head=number, pair=pair, words=words, sentence=sentence, value=value, note=note
+    )
 
 
 def _sampled(shown: MixingMap, unit: str) -> int | None:

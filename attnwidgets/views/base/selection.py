@@ -72,8 +72,9 @@ class Selection(SharedModel):
     `inside` says whether attributions are shown inside the model, at the selected layer, instead of at the
     input. A click on a row of the layers sets it; choosing another method resets it.
 
-    `opening` is where its first view opened: the head with the strongest pattern, and the last content token,
-    which views show while nothing is pinned (`opening.words`: "reads the token before").
+    `opening` is where its first view opened: for a text with a prediction the head that attends to content
+    words most, else the head with the strongest pattern; and the query that views show while nothing is
+    pinned. `opening.sentence` says what its map shows: "“is” attends to “France” (0.90)."
 
     `feature` is the feature of a sparse autoencoder that views of features show, or None.
 

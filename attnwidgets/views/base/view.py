@@ -318,11 +318,11 @@ class View(DrawnView):
 
     def _send_along(self) -> None:
         """Send all that the selection needs, for a page without a kernel that is made of this notebook."""
-        from attnwidgets.views.still.view_state import ViewState
+        from attnwidgets.views.presentation import Presentation
 
         self._moves = self.selection.moves
         if self.READS_MATRICES and self.sources():  # views of tables and of features have none
-            state = ViewState.of(self)
+            state = Presentation.of(self)
             self.store.send_along(self._holder, (state.source.id, state.layer, state.head))
         self.opening = self._requests_at_opening()
 

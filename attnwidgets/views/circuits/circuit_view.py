@@ -10,7 +10,6 @@ import numpy as np
 
 from attnwidgets._tables import spreadsheet_label
 from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
 
 if TYPE_CHECKING:
@@ -57,18 +56,6 @@ class CircuitView(View):
             self._options["stack"] = self._shown.stack
         self._options["unit"] = "token"
         return traits
-
-    def _is_first(self) -> bool:
-        """Whether no other view has chosen a layer and a head yet."""
-        from attnwidgets._notebook import session
-
-        selection = SELECTIONS.get((session(), self._shown.trace_id))
-        opening = None if selection is None else selection.opening
-        return selection is None or (
-            not selection.has_given_layer
-            and opening is not None
-            and (selection.layer, selection.head) == (opening.layer, opening.head)
-        )
 
     def _results(self) -> Iterable[Explanation]:
         """Return the results that are shown, for a table."""

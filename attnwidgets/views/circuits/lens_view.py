@@ -77,10 +77,7 @@ class LensView(CircuitView):
             raise IndexError(f"token={token} is out of range: the tokens are 0 to {count - 1}.")
         self._lens: Lens = shown
         self._color = color
-        self._shown = shown
         self._cell = [_opening_row(shown), (count - 1 if token is None else token) % count]
-        if options.get("layer") is None and self._is_first():
-            options["layer"] = min(self._cell[0], shown.shape[0] - 2)
         trace = None if shown.made_of is None else shown.made_of[0]
         super().__init__(shown, trace, shown.tokens, shown.shape[0] - 1, **options)
 

@@ -85,19 +85,8 @@ class PatchView(CircuitView):
         self._cells = [_checked(cell, main) for cell in cells] if cells else _opening_cell(main)
         self._known: dict[str, PatchedCells] = {}
         self._asked: dict[str, dict[str, Any]] = {}
-        is_free = bool(self._cells) and options.get("layer") is None and options.get("head") is None
-        if is_free and self._is_chosen(main, cells):
-            site, layer, _, head = self._cells[0]
-            options["layer"] = layer
-            if site == "head" and main.pair is not None:
-                options["head"] = head
         trace = None if main.pair is None else main.pair.clean
         super().__init__(main, trace, main.clean_tokens, main.shape[1], **options)
-
-    def _is_chosen(self, main: Patching, cells: Any) -> bool:
-        """Whether the selection moves to the place that this view opens with."""
-        self._shown = main
-        return bool(cells) or self._is_first()
 
     def _own_options(self) -> dict[str, Any]:
         main = self._main

@@ -20,6 +20,7 @@ from attnwidgets.views.wire.handlers import Handler
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from attnwidgets.figures.sheet import Sheet
@@ -182,12 +183,29 @@ class LayerProfile(View):
                 for name, line in self._probes
             ],
             "query": compared.query_in(query, unit),
+            "strongest": self._strongest(values, compared.query_in(query, unit), unit),
             "follows": compared.follows,
             "rows": compared.by_row,
             "shares": shares.ravel().tolist(),
             "alike": bool(shares[np.isfinite(values).any(axis=-1)].all()),
         }
         return meta, [values.astype("<f4").tobytes()]
+
+    def _strongest(self, values: NDArray[np.float64], query: int | None, unit: str) -> int:
+        """Return the source with the largest value of the first line in any layer.
+
+        Special tokens and the query itself are left out.
+
+        Args:
+            values: [line, layer, source].
+            query: The query whose row is read, if it is one.
+            unit: Unit of the elements.
+        """
+        sizes = np.nan_to_num(np.abs(values[0])).max(axis=0, initial=0.0)
+        sizes[np.array(self._compared.axis.units[unit].special, dtype=bool)] = -1.0
+        if query is not None:
+            sizes[query] = -1.0
+        return int(sizes.argmax())
 
     def _for_page(self) -> Iterator[dict[str, Any]]:
         compared, pinned = self._compared, self.selection.pinned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,13 @@ from attnwidgets.explanations.results.conservation_note import verdict_of
 from attnwidgets.explanations.results.trace_protocol import is_trace
 from attnwidgets.views.base.accepts import RECORDED
 from attnwidgets.views.base.expressions import listed
+from attnwidgets.views.base.linked_view import MOST_EXPLAINED
 from attnwidgets.views.base.options import FilterOptions
 from attnwidgets.views.base.shared_models import SELECTIONS
 from attnwidgets.views.base.view import View
 from attnwidgets.views.compare.text_pair import REDUCTIONS, TextPair
 from attnwidgets.views.wire.handlers import Handler
-from attnwidgets.views.wire.keys import is_by_layer, method_of
+from attnwidgets.views.wire.keys import base_of, is_by_layer, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,6 +98,10 @@ class TwoTexts(View):
         is_new = SELECTIONS.get((session(), first.id)) is None
         super().__init__(first, methods=methods, **options)
         self._choose(target, foil, contrasts=is_new)
+        explains = self.store.explains
+        if is_new and not methods and explains and len(first.tokens) <= MOST_EXPLAINED:
+            with suppress(ValueError):  # a method that refuses these texts is grey in the menu
+                self.selection.method = explains
         self.selection.observe(self._pass_on, names=["pinned"])
 
     def _choose(self, target: int | str | None, foil: int | str | None, *, contrasts: bool) -> None:
@@ -233,6 +239,7 @@ class TwoTexts(View):
         """Yield the requests of a page for a topic, those near to what is shown first."""
         state, room = self.selection, _PAGE_BYTES
         keys = {_key(state.method)} | ({s.method for s in self.sources()} if self._is_named else set())
+        keys |= {s.method for s in self.sources() if base_of(s.method) == self.store.explains}
         for source in self.sources():
             if (
                 is_by_layer(source.method)

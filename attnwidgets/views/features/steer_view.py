@@ -41,7 +41,8 @@ class SteerView(FeatureView):
     Args:
         shown: A trace; or a model, with `tokenizer` and `text`.
         sae: Anything `aw.SAE.from_object` takes.
-        feature: Feature that is steered; None: the one that fires most in the text. It follows linked views.
+        feature: Feature that is steered until the reader chooses another, here or in a linked view; None: the
+            selected one, or the one that fires most in the text.
         tokenizer: Tokenizer of a model given instead of a trace.
         text: Text for a model given instead of a trace.
         stats: The result of `aw.feature_stats` for the SAE: its maxima and names.
@@ -106,11 +107,15 @@ class SteerView(FeatureView):
             max_new_tokens=max_new_tokens,
         )
         activations = sae_features(trace, sae, site=site)
-        super().__init__(activations, stats=stats, feature=feature, page=page, **options)
+        self._feature = feature
+        if feature is not None:
+            activations.feature(feature)  # raises for a number out of range
+        super().__init__(activations, stats=stats, page=page, **options)
 
     def _feature_options(self) -> dict[str, Any]:
         return super()._feature_options() | {
             "kinds": list(self._steered.kinds),
+            "steered": self._feature,
             "predicted": self._steered.trace.predictions_title,
             "ends": [LOW, HIGH],
             "held": {kind: list(_scales(kind)) for kind in self._steered.kinds},
@@ -129,6 +134,8 @@ class SteerView(FeatureView):
         }
 
     def _opening_feature(self) -> int:
+        if self._feature is not None:
+            return self._feature
         return self._features.first if self.selection.feature is None else self.selection.feature
 
     def _reach_for_page(self) -> Iterable[Mapping[str, Any]]:

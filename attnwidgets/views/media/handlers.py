@@ -112,9 +112,9 @@ def _asked(source: Source, side: str, index: int) -> dict[str, Any]:
 
 def _first(view: View) -> Iterator[dict[str, Any]]:
     """Yield the map that a view opens with, unless it takes a computation."""
-    from attnwidgets.views.still.view_state import ViewState
+    from attnwidgets.views.presentation import Presentation
 
-    source = ViewState.of(view).source
+    source = Presentation.of(view).source
     if not source.ready or not sides_of(source)[1].patches:
         return
     side, index = element_of(view, source)

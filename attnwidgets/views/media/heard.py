@@ -10,7 +10,7 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.speech.word_times import frame_step, frame_unit
-from attnwidgets.views.still.alt_text import title_of
+from attnwidgets.views.presentation import title_of
 from attnwidgets.views.wire.axes import target_labels
 
 if TYPE_CHECKING:

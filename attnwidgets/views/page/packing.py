@@ -174,7 +174,7 @@ def _models(
 
     The first `count` views have a place on the page; the others are shown inside these, or instead of them.
     """
-    from attnwidgets.views.still.view_state import ViewState
+    from attnwidgets.views.presentation import Presentation
     from attnwidgets.views.wire.eager import Pack, opening_first
     from attnwidgets.views.wire.header import describe, opening_matrix
 
@@ -204,13 +204,14 @@ def _models(
             # view opens with.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            shown = {ViewState.of(other).source.id for other in linked if other.sources()}
+            shown = {Presentation.of(other).source.id for other in linked if other.sources()}
             show = overview and not is_large
             reads = any(other.READS_MATRICES for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)
             if not reads:
                 pack = Pack([], matrix)
-            header = describe(sources, pack, _menu(views, view.store))
+            explains = view.store.explains
+            header = describe(sources, pack, _menu(views, view.store), explains, computes=False)
             stores[store] = {
                 "sources": sources,
                 "eager": pack.data,

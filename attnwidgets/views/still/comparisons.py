@@ -14,8 +14,8 @@ from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.compare.compared import nearest
+from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import strip_colours
-from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,8 +110,7 @@ def profile_sheet(view: Any, theme: Theme) -> Sheet:
     sources = [mark for mark in view.options["marks"] if isinstance(mark, int)]
     if pinned is not None and pinned.unit == unit and 0 <= pinned.key < len(labels):
         sources = [pinned.key]
-    if not sources and values.size:
-        sources = [int(np.argmax(np.abs(np.nan_to_num(values)).sum(axis=(0, 1))))]
+    sources = sources or [meta["strongest"]]
     special = np.asarray(compared.axis.units[unit].special, dtype=bool)
     lines = []
     for name, rows, shares in zip(
@@ -132,7 +131,7 @@ def profile_sheet(view: Any, theme: Theme) -> Sheet:
 def flow_sheet(view: View, theme: Theme) -> Sheet:
     """Return the tokens by layers of a FlowView, with the edges that carry most; or where one comes from."""
     del theme
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     source, base = state.source, view.options["indexBase"]
     steps = [np.asarray(source.matrix(layer, state.head), dtype=np.float64) for layer in source.layers]
     labels = state.labels[1]

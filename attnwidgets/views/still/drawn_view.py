@@ -28,16 +28,16 @@ class DrawnView(LinkedView):
         They are those of `Explanation.describe`, and the alternative text of the static picture, of figures
         and for screen readers. No layer is computed for them.
         """
-        from attnwidgets.views.still.alt_text import words_of
+        from attnwidgets.views.presentation import words_of
 
         return words_of(self)
 
     def _png(self) -> bytes:
         from attnwidgets.explanations.results.pictures import png
+        from attnwidgets.views.presentation import Presentation
         from attnwidgets.views.still.matrices import overview_png
-        from attnwidgets.views.still.view_state import ViewState
 
-        if ViewState.of(self).source.long:  # the selected matrix instead of a layer
+        if Presentation.of(self).source.long:  # the selected matrix instead of a layer
             return overview_png(self)
         shown = self._explanations[0]
         # A static picture is not worth running the model for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
 from attnwidgets.views.still.predictions import chips_of
-from attnwidgets.views.still.view_state import ViewState
 from attnwidgets.views.wire.keys import by_layer
 from attnwidgets.views.wire.pooling import even, pool
 from attnwidgets.views.wire.units import in_unit
@@ -45,7 +46,7 @@ def _axis_names(words: AxisWords) -> tuple[str, str]:
     return _NAMES if words == READING else words.labels
 
 
-def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
+def matrix_map(state: Presentation, theme: Theme, outlines: Sequence[tuple[int, int]] = ()) -> list[Part]:
     """Return the selected matrix with its legend; the pinned cell is outlined, special tokens stand apart."""
     source = state.source
     whole = source.matrix(state.layer, state.head)
@@ -75,7 +76,7 @@ def matrix_map(state: ViewState, theme: Theme, outlines: Sequence[tuple[int, int
     ]
 
 
-def _shares_apart(state: ViewState, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
+def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -> tuple[list[float], str]:
     """Return the share of each row that stands apart from the map, and what stands there; else nothing."""
     outside = np.setdiff1d(np.arange(rows.shape[1]), columns)
     if not len(outside):
@@ -90,14 +91,14 @@ def _shares_apart(state: ViewState, rows: Float, columns: NDArray[np.intp]) -> t
 
 def matrix_sheet(view: View, theme: Theme) -> Sheet:
     """Return the matrix that a Heatmap shows, with its marks and the pinned cell outlined."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     marks = [tuple(cell) for cell in view.options["marks"] if isinstance(cell, (list, tuple))]
     return Sheet(state.title(state.head), matrix_map(state, theme, marks))
 
 
 def overview_png(view: View) -> bytes:
     """Return a small picture of the selected matrix, which may be too large to draw cell by cell."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     matrix, _ = state.source.overview(state.layer, state.head)
     sides = [min(_OVERVIEW_SIDE, size) for size in matrix.shape]
     labels = [
@@ -120,7 +121,7 @@ def overview_png(view: View) -> bytes:
 
 def grid_sheet(view: View, theme: Theme) -> Sheet:
     """Return the thumbnails that a HeadGrid shows, of the layers computed so far."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     source, base = state.source, view.options["indexBase"]
     explanation: Any = in_unit(source.explanation, source.unit) or source.explanation
     if source.on_demand:
@@ -145,13 +146,18 @@ def grid_sheet(view: View, theme: Theme) -> Sheet:
     return Sheet(title, [part, Scale(colours, norm, atlas.note)])
 
 
-def text_parts(state: ViewState, theme: Theme) -> list[Part]:
+def text_parts(state: Presentation, theme: Theme) -> list[Part]:
     """Return the text that is shown, with its legend: targets, the pinned row, or what each one receives."""
     source, filters, options = state.source, state.filters, state.view.options
     queries, keys = state.labels
     row = state.row
     names, note = [""], ""
-    if source.of_targets:
+    explained = state.explanation_at_rest
+    if explained is not None:
+        explaining = replace(state, source=explained, layer=explained.layers[0], head="-")
+        values = explaining.filtered(explained.matrix(explaining.layer, "-"))[:1]
+        source, note = explained, state.sentence
+    elif source.of_targets:
         rows = list(range(len(queries)) if len(queries) <= _STACKED else [max(row, 0)])
         values = state.filtered(source.matrix(state.layer, state.head))[rows]
         names = [queries[i] for i in rows] if len(queries) > 1 else names
@@ -162,15 +168,16 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
         values = state.shown_row()[None]
         note = f"what “{queries[row]}” {source.words.verb}"
     values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
-    top = _top_of_text(state)
+    top = None if explained is not None else _top_of_text(state)
     ranks = options.get("ranks") or {}
     hatched: list[int] = []
     if ranks and ranks["unit"] == source.unit:
         hatched = [i for i, unsettled in enumerate(ranks["unsettled"]) if unsettled]
     marks = [mark for mark in options["marks"] if isinstance(mark, int)]
     colours, norm = strip_colours(filters, theme, values, signed=source.signed, top=top)
+    outlined = marks if explained is not None else [*marks, *_own(state)]
     parts: list[Part] = [
-        Text(values, keys, colours, norm, names=names, hatched=hatched, outlined=[*marks, *_own(state)]),
+        Text(values, keys, colours, norm, names=names, hatched=hatched, outlined=outlined),
         Scale(colours, norm, note or _value_name(state)),
     ]
     if hatched:
@@ -179,7 +186,7 @@ def text_parts(state: ViewState, theme: Theme) -> list[Part]:
     return parts
 
 
-def _own(state: ViewState) -> list[int]:
+def _own(state: Presentation) -> list[int]:
     """Return the pinned token's place among the keys, if queries and keys are the same tokens."""
     queries, keys = state.labels
     return [state.row] if state.row >= 0 and not state.source.of_targets and queries == keys else []
@@ -187,14 +194,14 @@ def _own(state: ViewState) -> list[int]:
 
 def strip_sheet(view: View, theme: Theme) -> Sheet:
     """Return the text that a TokenStrip shows."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     return Sheet(state.title(state.head), text_parts(state, theme))
 
 
 def lines_sheet(view: View, theme: Theme) -> Sheet:
     """Return the lines that a HeadView shows between queries and keys."""
     del theme  # heads have the same colours on both pages
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     source = state.source
     chosen = view.options.get("heads")
     heads: list[tuple[int, str]] = []
@@ -234,11 +241,11 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
 
 def layers_sheet(view: View, theme: Theme) -> Sheet:
     """Return what a RelevanceMap shows: the text, and one row in every layer."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     return Sheet(state.title(), [*text_parts(state, theme), *_layers(state, theme)])
 
 
-def _layers(state: ViewState, theme: Theme) -> list[Part]:
+def _layers(state: Presentation, theme: Theme) -> list[Part]:
     """Return one row in every layer that is computed, layers by elements; nothing without layers."""
     source = state.source
     if source.attributions:
@@ -268,7 +275,7 @@ def _layers(state: ViewState, theme: Theme) -> list[Part]:
 
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what an Explorer shows: predictions in a line, the text, the map, and the largest of its row."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     parts = [*chips_of(view), *text_parts(state, theme)]
     if state.source.attributions:
         parts += _layers(state, theme)
@@ -278,7 +285,7 @@ def explorer_sheet(view: Any, theme: Theme) -> Sheet:
     return Sheet(state.title(state.head), parts)
 
 
-def _row_bars(state: ViewState) -> Bars:
+def _row_bars(state: Presentation) -> Bars:
     queries, keys = state.labels
     values = state.shown_row()
     known = np.nan_to_num(np.abs(values), nan=-1.0)
@@ -289,12 +296,12 @@ def _row_bars(state: ViewState) -> Bars:
     return Bars(bars, title=f"“{queries[state.row]}” {state.source.words.verb}")
 
 
-def _value_name(state: ViewState) -> str:
+def _value_name(state: Presentation) -> str:
     source = state.source
     return "share of the row" if source.stochastic else "attributions" if source.of_targets else source.title
 
 
-def _top_of_text(state: ViewState) -> float | None:
+def _top_of_text(state: Presentation) -> float | None:
     """Return the end of the text's range: that of the map whose row is shown; None: the largest value."""
     source = state.source
     if state.filters.get("extent") == "all" and source.stochastic:
@@ -305,7 +312,7 @@ def _top_of_text(state: ViewState) -> float | None:
     return _top(state, state.filtered(source.matrix(state.layer, state.head))[inside])
 
 
-def _top(state: ViewState, matrix: Float) -> float:
+def _top(state: Presentation, matrix: Float) -> float:
     """Return the end of a heatmap's range as the browser chooses it: round, or the same for all maps."""
     source = state.source
     if state.filters.get("extent") == "all" and not source.on_demand:

@@ -11,7 +11,7 @@ import numpy as np
 from attnwidgets.views.media.handlers import element_of, shown_sources
 from attnwidgets.views.media.patches import sides_of
 from attnwidgets.views.media.rows import values_of
-from attnwidgets.views.still.view_state import ViewState
+from attnwidgets.views.presentation import Presentation
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
@@ -42,7 +42,7 @@ class Shown:
         title: Its name.
     """
 
-    state: ViewState
+    state: Presentation
     side: str
     index: int
     places: Places
@@ -70,7 +70,7 @@ class Shown:
 
 def shown_of(view: Any) -> Shown:
     """Return what a view shows; of a method that is computed layer by layer, the nearest layer there is."""
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     source = state.source if sides_of(state.source)[1].patches else shown_sources(view)[0]
     side, index = element_of(view, source)
     query, key = sides_of(source)
@@ -93,7 +93,7 @@ def shown_of(view: Any) -> Shown:
     return Shown(state, side, index, places, values, head, ", ".join(words) + who)
 
 
-def _head(source: Source, state: ViewState, count: int) -> int | None:
+def _head(source: Source, state: Presentation, count: int) -> int | None:
     if source.of_targets:
         pinned = state.pinned
         return pinned[0] if pinned and 0 <= pinned[0] < count else 0

@@ -13,9 +13,8 @@ from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Scale
 from attnwidgets.figures.sheet import Sheet, Words
 from attnwidgets.views.base.opening import last_content
-from attnwidgets.views.still.alt_text import title_of
+from attnwidgets.views.presentation import Presentation, title_of
 from attnwidgets.views.still.colours import map_colours
-from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +47,7 @@ class _Shown:
         chosen: Place of the chosen sentence; -1 where there are fewer than two.
     """
 
-    state: ViewState
+    state: Presentation
     title: str
     labels: list[str]
     numbers: list[str]
@@ -63,7 +62,7 @@ class _Shown:
 
 
 def _shown(view: Any) -> _Shown:
-    state, options = ViewState.of(view), view.options
+    state, options = Presentation.of(view), view.options
     axis = state.source.axes()[0]
     labels, special = axis["labels"], np.asarray(axis["special"], dtype=bool)
     has_place = len(state.source.layers) > 1 or state.source.heads is not None

@@ -12,8 +12,8 @@ from attnwidgets.figures.parts.matrix import Scale
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
+from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import strip_colours
-from attnwidgets.views.still.view_state import ViewState
 
 if TYPE_CHECKING:
     from attnwidgets.explanations.results.aligned import Aligned
@@ -27,7 +27,7 @@ _MOST_OUTCOMES = 7
 def two_texts_sheet(view: Any, theme: Theme) -> Sheet:
     """Return both texts under the selected method, the difference by columns, and both predictions."""
     pair, selection, filters = view._pair, view.selection, dict(view.options["filters"])  # noqa: SLF001
-    state = ViewState.of(view)
+    state = Presentation.of(view)
     key, unit = state.source.method.removesuffix(":layers"), state.source.unit
     pinned = view._pinned_query()  # noqa: SLF001
     found, values, query = pair.rows(key, state.source.stack, unit, state.layer, state.head, pinned)
@@ -88,7 +88,7 @@ def _totals(found: Any, values: Any, unit: str) -> str:
     return f"{unit}s {total:+.3g}, no {unit} {rest:+.3g}, total {total + rest:+.3g}".replace("-", "−")
 
 
-def _title(state: ViewState, first: Any, query: int | None, found: Aligned) -> str:
+def _title(state: Presentation, first: Any, query: int | None, found: Aligned) -> str:
     name = str(first.provenance.get("title") or first.method).replace("_", " ")
     if isinstance(first, Attributions):
         contrast = f" rather than “{first.foil}”" if first.foil else ""

@@ -6,6 +6,8 @@ from math import isnan
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.views.wire.keys import key_for_target
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,13 +16,22 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 
-def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -> dict[str, Any]:
+def describe(
+    sources: Sequence[Source],
+    pack: Pack,
+    menu: Mapping[str, Entry],
+    explains: str = "",
+    *,
+    computes: bool = True,
+) -> dict[str, Any]:
     """Return the Header of wire.ts.
 
     Args:
         sources: Most important first.
         pack: The eager bytes of these sources.
         menu: Methods that can be chosen, by key.
+        explains: Key of the method that explains predictions.
+        computes: Whether a kernel can explain predictions that no source explains yet.
     """
     axes: dict[str, dict[str, Any]] = {}
     described = []
@@ -28,7 +39,9 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
         query, key = (_axis_key(axes, axis) for axis in source.axes())
         described.append(source.describe(query, key))
     provenance = sources[0].explanation.provenance if sources else {}
-    predictions = (predictions_of(source.explanation) for source in sources)
+    shown = (predictions_of(source.explanation) for source in sources)
+    predictions: dict[str, Any] = next((p for p in shown if p["items"]), {"title": "", "items": []})
+    explained = None if computes else _explained(sources, explains, predictions["items"])
     return {
         "version": 1,
         "model": model_name(str(provenance.get("model", "") or "")),
@@ -38,8 +51,20 @@ def describe(sources: Sequence[Source], pack: Pack, menu: Mapping[str, Entry]) -
         "methods": [entry.describe(key) for key, entry in menu.items()],
         "thumbs": pack.thumbs,
         "tiles": pack.tiles,
-        "predictions": next((p for p in predictions if p["items"]), {"title": "", "items": []}),
+        "predictions": predictions | {"method": explains, "explained": explained},
     }
+
+
+def _explained(sources: Sequence[Source], explains: str, items: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the ids of the predictions that a source explains by the method with the key `explains`."""
+    keys = {source.method for source in sources}
+    by_key = {explained_key(explains, items, place): item["id"] for place, item in enumerate(items)}
+    return [number for key, number in by_key.items() if key in keys]
+
+
+def explained_key(explains: str, items: Sequence[Any], place: int) -> str:
+    """Return the key under which the explanation of a prediction is stored; the first needs no target."""
+    return key_for_target(explains, items[place]["id"] if place else None, None)
 
 
 def opening_matrix(

@@ -12,6 +12,7 @@ from attnwidgets.explanations.mixing.discarding import taken_by_first
 from attnwidgets.explanations.registry.registry import found
 from attnwidgets.explanations.results.axis_words import READING, TARGETS, axis_words
 from attnwidgets.explanations.results.conservation_note import balance_of, sums_of, verdict_of
+from attnwidgets.explanations.results.verbalise import findings_of
 from attnwidgets.tracing.text.words import RULES, STANDARD
 from attnwidgets.views.base.filters import stands_apart
 from attnwidgets.views.wire.axes import axis, target_axis
@@ -178,6 +179,7 @@ class Source(Reader):
             "warning": str(getattr(self.explanation, "warning", "") or ""),
             "targets": self.targets,
             "sums": self._sums(),
+            "findings": findings_of(self.explanation) if self.attributions else [],
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }

@@ -12,6 +12,7 @@ from traitlets import Bytes, Dict
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import Cancelled
+from attnwidgets.views.base.menu import best_for_predictions
 from attnwidgets.views.wire.eager import Pack, opening_first
 from attnwidgets.views.wire.equality import is_special, same
 from attnwidgets.views.wire.header import describe, opening_matrix
@@ -286,7 +287,7 @@ class TileStore(SharedModel):
     def _tell(self, pack: Pack, sources: Sequence[Source], menu: Mapping[str, Entry]) -> None:
         with self.hold_sync():
             self.eager = pack.data
-            self.header = describe(sources, pack, menu)
+            self.header = describe(sources, pack, menu, self.explains)
 
     # -- the menu ----------------------------------------------------------------------------------
 
@@ -326,6 +327,14 @@ class TileStore(SharedModel):
                 if layers is not None and by_layer(key) in self._holders:
                     self._add(layers, by_layer(key), units)
         self.announce()
+
+    @property
+    def explains(self) -> str:
+        """Key of the method that explains predictions, the reader having chosen none; "" without one."""
+        with self._lock:
+            return best_for_predictions(
+                {key: self._menu.get(key, entry) for key, entry in self._targetable.items()}
+            )
 
     def takes_targets(self, key: str) -> bool:
         """Return whether a method can explain a target that the reader chooses."""

@@ -46,7 +46,7 @@ export function headerOf(
   like: Header,
   text: string,
   axes: readonly Axis[],
-  predictions: Header["predictions"],
+  predictions: Pick<Header["predictions"], "title" | "items">,
 ): Header {
   const methods = [...new Set(like.sources.filter(isComputed).map(({ method }) => method))];
   const sources = methods.flatMap((method) =>
@@ -57,7 +57,15 @@ export function headerOf(
     }),
   );
   const named = Object.fromEntries(axes.map((axis) => [axis.unit, axis]));
-  return { ...like, text, axes: named, sources, thumbs: [], tiles: [], predictions };
+  return {
+    ...like,
+    text,
+    axes: named,
+    sources,
+    thumbs: [],
+    tiles: [],
+    predictions: { ...predictions, method: "", explained: [] },
+  };
 }
 
 /** `header` and `announce` read and write the header of the text's store. */

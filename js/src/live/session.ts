@@ -170,7 +170,7 @@ const aboutOf = ({ name, parameters, predicts }: PackedLive) => ({
   generates: predicts.what === "next token",
 });
 
-type PredictionsOfText = Header["predictions"];
+type PredictionsOfText = Pick<Header["predictions"], "title" | "items">;
 
 /** What a model says of a text that is being typed. */
 export interface Preview extends PredictionsOfText {

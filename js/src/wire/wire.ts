@@ -65,6 +65,8 @@ export interface Source {
   sums: string[];
   /** What the tokens hold of each target, and what no token holds; empty if the method conserves nothing. */
   balance: [number, number][];
+  /** The word that speaks most for every target, in words; empty for maps. */
+  findings: string[];
   /** What is known of conservation in this architecture. */
   verdict: string;
 }
@@ -158,7 +160,11 @@ export interface Header {
   thumbs: (Thumbs & Placed)[];
   /** Tiles in the eager bytes. */
   tiles: (AnyTileMeta & Placed)[];
-  predictions: { title: string; items: Prediction[] };
+  /**
+   * `method` is the key of the method that explains them, where the reader has chosen none; "" without one.
+   * `explained` are the ids that a page explains; null: a kernel explains any.
+   */
+  predictions: { title: string; items: Prediction[]; method: string; explained: number[] | null };
 }
 
 /**
@@ -392,6 +398,8 @@ export interface Opens {
   pair: [number, number] | null;
   /** What the head does: "reads the token before"; "" if no pattern chose it. Holds for this layer and head only. */
   words: string;
+  /** What the map of this layer and head shows: "“is” attends to “France” (0.90)."; or "". */
+  sentence: string;
   value: number | null;
   /** Why no head was searched for, or "". */
   note: string;

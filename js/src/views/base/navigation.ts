@@ -70,13 +70,13 @@ export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): stri
   return typeof head === "number" ? `${words} (${headAddress(ctx, layer, head)})` : words;
 }
 
-/** "layer 3 (0–5) · head 3.7", with the available range; if layers are missing, "layer 7 (1, 7, 9)". */
+/** "layer 3 · head 3.7"; if layers are missing, with those that are there: "layer 7 (1, 7, 9)". */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
   const names = source.layers.map((l) => ctx.layerName(l));
   const gapless = source.layers.every((l, i) => l === (source.layers[0] as number) + i);
-  const all = gapless || names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
-  const where = `layer ${ctx.layerName(layer)}${names.length > 1 ? ` (${all})` : ""}`;
+  const all = names.length > MOST_LISTED ? `${names[0]}–${names.at(-1)}` : names.join(", ");
+  const where = `layer ${ctx.layerName(layer)}${gapless ? "" : ` (${all})`}`;
   const heads = typeof head === "number" ? `head ${headAddress(ctx, layer, head)}` : headWords(ctx, head);
   return heads === "" ? where : `${where} · ${heads}`;
 }

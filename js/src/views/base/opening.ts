@@ -31,15 +31,12 @@ export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
   return isSame && opening.query >= 0 ? opening.query : lastContent(ctx.axisOf(query));
 }
 
-/** What the shown head does and how it was chosen, if the view opened on it: "this head reads …"; or "". */
-export function openingWords(ctx: ViewContext, withPattern = true): string {
+/** What the shown head does and how it was chosen, if the view opened on it; or "". */
+export function openingWords(ctx: ViewContext): string {
   const opening = ctx.selection.get("opening");
   const { source, layer, head } = ctx.resolved();
   const isThere = opening?.layer === layer && opening.head === head && opening.unit === source.unit;
   const isSearched = ctx.header().sources[0]?.method === source.method;
-  const words =
-    isThere && isSearched && source.kind === "map"
-      ? [withPattern && opening.words && `this head ${opening.words}`, opening.note]
-      : [];
-  return words.filter(Boolean).join("; ");
+  const words = isThere && isSearched && source.kind === "map" ? [opening.sentence, opening.note] : [];
+  return words.filter(Boolean).join(" ");
 }

@@ -1,12 +1,25 @@
 /** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
 
-import type { Readout } from "../../context.ts";
-import { assign, createWatch, h, iconButton, on, setChildren, setFlag, setText, watchWidth } from "../../dom.ts";
+import type { Readout, ViewContext } from "../../context.ts";
+import {
+  assign,
+  createWatch,
+  h,
+  iconButton,
+  on,
+  quoted,
+  setChildren,
+  setFlag,
+  setText,
+  watchWidth,
+} from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { createExactRows, describeCells } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
+import { explanationAtRest, requestExplanation } from "../base/explained.ts";
 import { createFrame } from "../base/frame.ts";
-import { whereWords } from "../base/navigation.ts";
+import { placeWords, whereWords } from "../base/navigation.ts";
+import { openedAt } from "../base/opening.ts";
 import { EXPAND, SHRINK } from "../base/signs.ts";
 import {
   createHeadControl,
@@ -48,6 +61,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     text.querySelector(`.aw-tok[data-i="${index}"]`)?.scrollIntoView({ block: "nearest" }),
   );
   const line = createTextLine(ctx, signal, answers, text);
+  const sentence = h("p.sentence");
   const message = h("div.warning", { role: "status" });
   const specs = h("div");
   const middle = h("div.pane.main", message, h("div.state", specs, follow.element), map, layers, picture, sound);
@@ -75,7 +89,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     controls: controls.elements,
     lead: [
       chips.element,
-      h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), line.state),
+      h("div.text-lead", h("div.text-row", text, line.field, find.element, line.tools), sentence, line.state),
     ],
     body: [panes.element],
     hint: `Click a ${ctx.axisOf(ctx.source().key).grid ? "patch" : "token"} to see what it ${ctx.source().words[2]}.`,
@@ -118,6 +132,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     follow.show();
     find.show();
     line.show();
+    if (setText(sentence, sentenceOf(ctx))) sentence.title = sentence.textContent ?? "";
   };
   const update = (): void => {
     const header = ctx.header();
@@ -141,6 +156,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     layers.hidden = drawn || !attributed || many || ctx.layered().source.layers.length < 2;
     text.hidden = pictured && axis.labels.every((_, i) => axis.special[i] || !axis.cells || (axis.cells[i] ?? -1) >= 0);
     assign(text.closest<HTMLElement>(".aw-lead") ?? text, { hidden: text.hidden });
+    if (predicts) requestExplanation(ctx);
     drawMaps();
     panes.offer(
       (name) => {
@@ -176,6 +192,16 @@ export const renderExplorer = view((ctx, root, signal) => {
     setFlag(root, "data-changed", specsOf(ctx).length > 0);
   };
 });
+
+/** What the colours of the text show: which word speaks for the target, or which row of the map it is. */
+function sentenceOf(ctx: ViewContext): string {
+  const { source, layer, head } = ctx.resolved();
+  const row = ctx.cell("pinned")?.query ?? -1;
+  const explained = explanationAtRest(ctx);
+  if (explained || source.kind === "attributions") return (explained ?? source).findings[Math.max(row, 0)] ?? "";
+  const query = quoted(ctx.axisOf(source.query).labels, row < 0 ? openedAt(ctx, source) : row, ctx.options.indexBase);
+  return `what ${query} ${source.words[2]} in ${placeWords(ctx, layer, head)}`;
+}
 
 /** A button that fills the window with the view, and takes it back; Escape as well. */
 function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {

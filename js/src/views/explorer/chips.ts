@@ -8,9 +8,10 @@ import type { Outcome } from "../../wire/wire.ts";
 import { shownTargets } from "../base/methodChoice.ts";
 import { type Changed, NOT_HERE } from "../interventions/change.ts";
 import { specsOf } from "../interventions/list.ts";
-import { explainOutcome } from "../text/outcomeChoice.ts";
+import { canExplain, explainOutcome } from "../text/outcomeChoice.ts";
 
-const MOST = 10;
+/** The predictions that have a chip: `MOST_CHIPS` of linked_view.py. */
+const MOST = 5;
 
 interface Shown extends Outcome {
   before: number | null;
@@ -55,7 +56,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
   const choose = (target: EventTarget | null, asFoil: boolean): void => {
     const at = [...row.children].indexOf((target as Element).closest(".aw-chip") as Element);
     const item = shown[at];
-    if (!item || !methodWithTargets(ctx.header())) return;
+    if (!item) return;
     const { source } = ctx.resolved();
     if (source.kind === "map") before = source.method;
     const fallback = before || (ctx.header().sources.find(({ kind }) => kind === "map")?.method ?? source.method);
@@ -76,9 +77,9 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
       const [now, state] = read();
       const [target, foil] = shownTargets(ctx);
       const explains = Boolean(methodWithTargets(ctx.header(), ctx.source().method));
-      const can = Boolean(methodWithTargets(ctx.header()));
+      const can = now.map(({ id }) => canExplain(ctx.header(), id));
       const stateKey = JSON.stringify([now, target, foil, explains, can, title]);
-      setText(hint, state || (can && !explains ? "click a prediction to explain it" : ""));
+      setText(hint, state || (can.includes(true) && !explains ? "click a prediction to explain it" : ""));
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;
       shown = now;
@@ -88,7 +89,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
       const explained = explains ? (target ?? shown[0] ?? null) : null;
       setChildren(
         row,
-        ...shown.map((item) => {
+        ...shown.map((item, i) => {
           const role = item.id === explained?.id ? "explained" : explains && item.id === foil?.id ? "rather than" : "";
           const values =
             item.after === null
@@ -102,13 +103,13 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
           const chip = h(
             "button.chip",
             { type: "button", "aria-pressed": String(Boolean(role)) },
-            h("b.chip-name", h("bdi", shortLabel(item.label, 24))),
+            h("b.chip-name", h("bdi", shortLabel(item.label.replace(/^[␣▁](?=.)/, ""), 24))),
             ...values,
             ...(role ? [h("span.dim", role)] : []),
             ...(item.after === null ? [] : [was]),
             is,
           );
-          chip.disabled = !can;
+          chip.disabled = !can[i];
           return chip;
         }),
       );

@@ -15,6 +15,8 @@ type Kind = "outcomes" | "text" | "sentences";
 
 /** The twin of `SteerView._feature_options`. */
 interface SteerOptions {
+  /** The feature that is steered until the reader chooses another. */
+  steered?: number | null;
   kinds?: Kind[];
   predicted?: string;
   ends?: [number, number];
@@ -128,7 +130,9 @@ export const renderSteerView = view((ctx, root, signal) => {
   on(slider, signal, { input: moved, dblclick: () => moveTo(1) });
   signal.addEventListener("abort", () => clearTimeout(timer));
 
-  const feature = (): number => ctx.selection.get("feature") ?? 0;
+  /** The feature that the view was given, until the reader chooses another. */
+  let given = settings().steered ?? null;
+  const feature = (): number => given ?? ctx.selection.get("feature") ?? 0;
 
   /** What can be shown at once, while the slider moves. */
   const measure = (): void => {
@@ -226,7 +230,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   };
   return (changed) => {
     if (!only(changed, "hover", "pinned", "tiles", "theme", "layer", "head", "unit", "method", "stack")) {
-      if (changed.has("feature")) last = null;
+      if (changed.has("feature")) [last, given] = [null, null];
       update();
     }
   };

@@ -283,7 +283,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     setSizes(box, { box: now.height });
     controls.count(shown, layers * heads);
     setFlag(filter, "data-filtered", shown < layers * heads);
-    const plain = order === "layers" && source.heads ? "heads across, layers down" : "";
+    const plain = isAlone && order === "layers" && source.heads ? "heads across, layers down" : "";
     const across = isTable ? "layers across, heads down" : plain;
     const other = isOther && sheet ? `shown ${sheet.meta.special ? "with" : "without"} special tokens` : "";
     setText(axes, [across, other].filter(Boolean).join("; "));

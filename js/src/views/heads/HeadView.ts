@@ -10,6 +10,7 @@ import { filterPlace, filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { moveLayer, placeWords, whereWords } from "../base/navigation.ts";
+import { openingWords } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import {
   createHeadControl,
@@ -156,15 +157,13 @@ export const renderHeadView = view((ctx, root, signal) => {
 
   const words = (query: Axis, key: Axis): void => {
     const at = ctx.resolved();
-    const { source, layer, head } = at;
+    const { source, layer } = at;
     const [shownHead] = heads;
-    const opening = selection.get("opening");
-    const opens = opening && opening.layer === layer && opening.head === head ? opening.words : "";
     const title =
       heads.length === 1
         ? placeWords(ctx, layer, shownHead as HeadKey)
         : `${heads.length} heads of layer ${ctx.layerName(layer)}`;
-    const where = heads.length === 1 ? opens || source.title : source.title;
+    const where = (heads.length === 1 && openingWords(ctx)) || source.title;
     frame.show(where, source.heads ? title : undefined);
     assign(plot.element, { ariaLabel: `${source.title}, ${whereWords(ctx, { ...at, head: "-" })}. ${KEYS}` });
     controls.show();

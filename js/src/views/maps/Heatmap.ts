@@ -39,7 +39,7 @@ import {
 import { createFrame } from "../base/frame.ts";
 import { movePinned, pickCells, pinAnother } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
-import { navigation, plural, whereWords } from "../base/navigation.ts";
+import { headAddress, navigation, whereWords } from "../base/navigation.ts";
 import { openingQuery, openingWords } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
 import { joinScale } from "../base/sharedScale.ts";
@@ -76,7 +76,8 @@ export const renderHeatmap = view((around, root, signal) => {
   const copy = root === ctx.el ? createCopyButton(ctx, signal) : null;
   const scale = createScale();
   const shared = joinScale(ctx, signal, () => paint());
-  const opens = h("span.note");
+  const opens = h("span");
+  const opensRoom = h("span.where.overlay.opens", opens);
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
   const shareRows = createExactRows(ctx, () => point());
@@ -101,7 +102,7 @@ export const renderHeatmap = view((around, root, signal) => {
   root.classList.add("aw-heatmap");
   const frame = createFrame(ctx, root, {
     controls: controls.elements,
-    tags: [opens, filterPlace(ctx)],
+    tags: [opensRoom, filterPlace(ctx)],
     legend: scale.element,
     body: [body],
     skeleton: "own",
@@ -114,10 +115,12 @@ export const renderHeatmap = view((around, root, signal) => {
     const source = ctx.source();
     const kind = source.words.slice(0, 2).join(" → ");
     const where = whereWords(ctx);
-    const title = frame.show((shown) => `${whereWords(ctx, shown)} · ${plural(shown.source.unit)}, ${kind}`);
-    // An outer view names the pattern itself.
-    const opening = openingWords(ctx, root === ctx.el);
-    if (opening) reserve(opens, opening);
+    // An outer view has the method, the layer and the head in its toolbar.
+    const at = ctx.resolved();
+    const named = root !== ctx.el && typeof at.head === "number" ? `head ${headAddress(ctx, at.layer, at.head)}` : "";
+    const title = frame.show(named ? "" : (shown) => whereWords(ctx, shown), named || undefined);
+    const opening = openingWords(ctx);
+    if (opening) reserve(opensRoom, opening);
     setText(opens, opening);
     const [rows, cols] = [ctx.axisOf(source.query), ctx.axisOf(source.key)].map((axis) => axis.labels.length);
     assign(plot, {

@@ -8,14 +8,13 @@ import { assign, h, keyboard, on, setChildren, setText, shortLabel } from "../..
 import { percent } from "../../numbers.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { doublesOf } from "../../wire/buffers.ts";
-import { methodWithTargets } from "../../wire/keys.ts";
 import type { Outcome } from "../../wire/wire.ts";
 import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { shownTargets } from "../base/methodChoice.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { only, view } from "../base/view.ts";
-import { explainOutcome } from "./outcomeChoice.ts";
+import { canExplain, explainOutcome } from "./outcomeChoice.ts";
 import { createContinuations } from "./predictions/continuations.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
@@ -109,7 +108,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     tags: [back],
     ...(alone ? { controls: [panes.element, controls] } : { legend: controls }),
-    hint: methodWithTargets(ctx.header()) ? "Click an outcome to explain it." : "",
+    hint: ctx.header().predictions.method ? "Click an outcome to explain it." : "",
     body: [...(alone ? [] : [panes.element]), outcomes, continuations.element, surprisal.element],
     actions: [copy.element],
   });
@@ -162,8 +161,8 @@ export const renderPredictions = view((ctx, root, signal) => {
   const rows = (answer: OutcomesAnswer | null, buffers: readonly DataView[]): void => {
     const { title: named, items } = ctx.header().predictions;
     const chosen = drawing();
-    const asks = methodWithTargets(ctx.header());
-    const name = JSON.stringify([answer ?? items, chosen, most, !asks, position]);
+    const { explained, method } = ctx.header().predictions;
+    const name = JSON.stringify([answer ?? items, chosen, most, method, explained, position]);
     if (name === drawnKey) return;
     drawnKey = name;
     list.ariaLabel = answer?.title ?? named;
@@ -193,7 +192,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     setText(more, most === FEW ? `show ${Math.min(MORE, answer?.ids.length ?? items.length)}` : `show ${FEW}`);
     setChildren(
       list,
-      ...shown.map(({ label }, i) => {
+      ...shown.map(({ id, label }, i) => {
         const probability = probabilities[i] as number | null;
         const bar = h("span");
         bar.hidden = !probability;
@@ -202,7 +201,9 @@ export const renderPredictions = view((ctx, root, signal) => {
         const token = h("bdi.token", { title: text }, text);
         // Only the next token can be a target.
         const target =
-          asks && position === null ? h("button.button.outcome", { type: "button" }, token, h("b")) : token;
+          canExplain(ctx.header(), id) && position === null
+            ? h("button.button.outcome", { type: "button" }, token, h("b"))
+            : token;
         return h(
           "li",
           target,
@@ -216,9 +217,8 @@ export const renderPredictions = view((ctx, root, signal) => {
   /** Mark target and foil, and show how to choose them. */
   const point = (): void => {
     const header = ctx.header();
-    const asks = methodWithTargets(header);
     if (header.predictions.items.length === 0) return;
-    if (!asks || position !== null) return;
+    if (!header.predictions.method || position !== null) return;
     const [target, foil] = shownTargets(ctx);
     shown.forEach(({ id }, i) => {
       const role = id === target?.id ? "target" : id === foil?.id ? "foil" : "";
@@ -234,7 +234,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     const header = ctx.header();
     const at = [...list.children].findIndex((item) => item.firstElementChild?.contains(element as Node));
     const item = shown[at];
-    if (!item || !methodWithTargets(header) || position !== null) return;
+    if (!item || !canExplain(header, item.id) || position !== null) return;
     const map = header.sources.find(({ kind }) => kind === "map")?.method;
     explainOutcome(ctx, item, asFoil, map ?? ctx.source().method);
   };

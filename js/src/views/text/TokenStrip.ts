@@ -21,9 +21,11 @@ import {
 import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { LATER } from "../../wire/codec.ts";
+import type { Tile } from "../../wire/tile.ts";
 import type { Axis, Cell, Filters, Source } from "../../wire/wire.ts";
 import { createExactRows, nameOf } from "../base/cellValues.ts";
 import { createCopyButton } from "../base/copyPython.ts";
+import { explanationAtRest } from "../base/explained.ts";
 import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
@@ -51,6 +53,8 @@ interface Reading {
   /** The end of the scale of the map that the row is from: a value has one colour in both; 0: the values' own. */
   top: number;
   preview: boolean;
+  /** The explanation that the values are of, in place of the shown map. */
+  explained?: Source | undefined;
 }
 
 const MOST_NAMED = 3;
@@ -213,6 +217,12 @@ export const renderTokenStrip = view((around, root, signal) => {
     // With a separate query strip, a hovered query is previewed even if something is pinned.
     const another = stacked() || (queries !== keys[0] && hovered && hovered.key < 0);
     if (another && hovered && hovered.query >= 0) query = hovered.query;
+    const explained = query < 0 ? explanationAtRest(ctx) : null;
+    const explaining = explained && tileOf(explained);
+    if (explaining) {
+      exactRows.rest(null);
+      return { values: rowOf(explaining, 0), all: [], exact: false, query: -1, top: 0, preview: false, explained };
+    }
     if (query < 0) query = isMap ? openingQuery(ctx) : 0;
     if (query >= ctx.axisOf(source.query).labels.length) query = -1;
     const preview = isMap && query !== pinned?.query;
@@ -239,10 +249,18 @@ export const renderTokenStrip = view((around, root, signal) => {
     return { values, all, exact: false, query, top, preview: false };
   };
 
+  /** The tile of an explanation, which is requested if it is not here. */
+  const tileOf = (source: Source): Tile | null => {
+    const layer = source.layers[0] as number;
+    const tile = tiles.get(source.id, layer, "-");
+    if (!tile) tiles.request(source.id, layer, "-");
+    return tile ? filtered(ctx, tile, filtersOf(ctx), source) : null;
+  };
+
   const paint = (): void => {
     if (!reading) return;
     const { theme } = ctx;
-    const { signed, stochastic } = ctx.source();
+    const { signed, stochastic } = reading.explained ?? ctx.source();
     const filters = filtersOf(ctx);
     const { palette, scale, extent } = filters;
     const colouring = [theme, signed, palette, scale || SCALE] as const;

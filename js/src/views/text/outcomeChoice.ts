@@ -4,18 +4,14 @@ import { baseKey, keyWithTargets, methodWithTargets, type TargetPair } from "../
 import type { Header, Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 
-/** Methods that explain a prediction, the best first: what conserves its target, then what is exact, then estimates. */
-const BEST = ["lrp", "integrated_gradients", "gradient_x_input"];
-
 /** The method that explains a chosen prediction: the shown one if it can, else the best that the trace can serve. */
-export function methodFor(header: Header, shown: string): string | null {
-  if (methodWithTargets(header, shown)) return shown;
-  const computed = header.sources.filter(({ targets }) => targets).map(({ method }) => ({ method, mark: "" }));
-  const offered = header.methods.filter(({ targets, refusal }) => targets && !refusal);
-  const all = [...computed, ...offered];
-  const best = BEST.map((name) => all.find(({ method, mark }) => method === name && !mark)).find(Boolean);
-  return (best ?? all.find(({ mark }) => !mark) ?? all[0])?.method ?? null;
+export function methodFor(header: Header, shown: string): string {
+  return methodWithTargets(header, shown) ? shown : header.predictions.method;
 }
+
+/** Whether an outcome can be explained: without a kernel only those that the page explains. */
+export const canExplain = ({ predictions: { method, explained } }: Header, id: number): boolean =>
+  Boolean(method) && (explained?.includes(id) ?? true);
 
 /** Target and foil after a click on an outcome. */
 export function chosenOutcomes(

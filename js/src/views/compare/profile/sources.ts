@@ -1,7 +1,6 @@
 /** The chosen sources: one, several together, or the strongest; and their values by layer. */
 
 import type { ViewContext } from "../../../context.ts";
-import { createWatch } from "../../../dom.ts";
 import { toggled } from "../../../selection.ts";
 import type { Cell } from "../../../wire/wire.ts";
 import { currentElement, type ExplanationRows } from "../rows.ts";
@@ -14,6 +13,8 @@ export interface Profile {
   /** Lines of a probe by layer, which have no sources. */
   beside: [name: string, values: (number | null)[]][];
   query: number | null;
+  /** The source that is shown while none is chosen. */
+  strongest: number;
   follows: boolean;
   rows: boolean;
   /** For each line and layer in turn, whether its values are shares of a row. */
@@ -44,28 +45,8 @@ export interface Sources {
 export function createSources(ctx: ViewContext, explanations: ExplanationRows<Profile>): Sources {
   const { selection } = ctx;
   let marked = ctx.options.marks.filter((mark): mark is number => typeof mark === "number");
-  const isOther = createWatch();
-  let strongestSource = 0;
-
   const query = (): number => explanations.meta?.query ?? -1;
   const pinned = (): number => ctx.cell("pinned")?.key ?? -1;
-  /** The source with the highest value of the first line in any layer, without special tokens and the query itself. */
-  const strongest = (): number => {
-    const { meta, shown } = explanations;
-    const { special } = explanations.axis();
-    if (!isOther(shown, special, query())) return strongestSource;
-    let best = -1;
-    strongestSource = 0;
-    for (let key = 0; key < special.length; key += 1) {
-      if (special[key] || (meta?.rows && key === query())) continue;
-      for (const row of shown.slice(0, meta?.layers.length)) {
-        const size = Math.abs(row[key] as number);
-        if (size > best) [best, strongestSource] = [size, key];
-      }
-    }
-    return strongestSource;
-  };
-
   const together = (): number[] => {
     // Those of the row that is read. A comparison's own rows are not tokens: queries are compared as they were pinned.
     const [last, unit] = [selection.get("pinned"), ctx.source().unit];
@@ -92,7 +73,7 @@ export function createSources(ctx: ViewContext, explanations: ExplanationRows<Pr
     keys() {
       const over = ctx.cell("hover")?.key ?? -1;
       const some = over >= 0 ? [over] : chosen();
-      return some.length ? some : [strongest()];
+      return some.length ? some : [explanations.meta?.strongest ?? 0];
     },
     sums(some) {
       const { names, layers } = explanations.meta as Profile;

@@ -3,9 +3,8 @@
 import type { ViewContext } from "../../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../../../dom.ts";
 import { percent, printed } from "../../../numbers.ts";
-import { methodWithTargets } from "../../../wire/keys.ts";
 import { foldRow } from "../../base/foldRow.ts";
-import { explainOutcome } from "../../text/outcomeChoice.ts";
+import { canExplain, explainOutcome } from "../../text/outcomeChoice.ts";
 
 /** The answer to "predictions"; probabilities of both texts, or numbers of a regression. */
 export interface Outcomes {
@@ -52,8 +51,8 @@ export function createChips(
   return {
     element,
     show(chips, [target, foil], title) {
-      const can = Boolean(methodWithTargets(ctx.header()));
-      const state = JSON.stringify([chips, target, foil, can]);
+      const { explained, method } = ctx.header().predictions;
+      const state = JSON.stringify([chips, target, foil, method, explained]);
       if (state === drawn) return;
       [drawn, shown] = [state, chips];
       element.ariaLabel = title;
@@ -71,7 +70,7 @@ export function createChips(
             ...(role ? [h("span.dim", role)] : []),
             bar,
           );
-          chip.disabled = !can;
+          chip.disabled = !canExplain(ctx.header(), id);
           return chip;
         }),
       );

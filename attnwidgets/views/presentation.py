@@ -1,12 +1,19 @@
-"""What a view shows now, resolved as in the browser, and its numbers after the filters."""
+"""The presentation of a view: what it shows now, in numbers and in words.
+
+The browser resolves the same selection and options in the same way; figures, alternative texts and pages read
+this.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnwidgets.explanations.results.verbalise import SPANS, findings_of, matrix_words, row_words
 from attnwidgets.views.base.filters import APART, filter_words, filtered, stands_apart
 from attnwidgets.views.base.opening import last_content
 
@@ -18,9 +25,12 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
+_MOST_CELLS = 2**22
+"""Cells of a matrix up to which it is described in words."""
+
 
 @dataclass(frozen=True)
-class ViewState:
+class Presentation:
     """The source, layer, head and pinned cell that a view shows.
 
     A selection that the view does not have is replaced by the nearest one that it has.
@@ -33,7 +43,7 @@ class ViewState:
     pinned: tuple[int, int] | None
 
     @classmethod
-    def of(cls, view: View) -> ViewState:
+    def of(cls, view: View) -> Presentation:
         """Return the present state of a view."""
         options, selection = view.options, view.selection
         sources = list(view.sources())
@@ -52,6 +62,34 @@ class ViewState:
         elif not isinstance(head, str):
             head = min(source.heads, key=lambda number: abs(number - int(selection.head)))
         return cls(view, source, layer, head, _pinned(view, source))
+
+    @cached_property
+    def explanation_at_rest(self) -> Source | None:
+        """The explanation of the prediction that colours the text while nothing else is chosen; or None.
+
+        Its twin is `explanationAtRest` in js/src/views/base/explained.ts.
+        """
+        selection, source = self.view.selection, self.source
+        is_at_rest = not (self.view.options["method"] or selection.pinned or selection.interventions)
+        explains = self.view.store.explains
+        if not is_at_rest or source.of_targets or not explains:
+            return None
+        wanted = (explains, source.unit, source.stack)
+        return next(
+            (
+                other
+                for other in self.view.sources()
+                if (other.method, other.unit, other.stack) == wanted and other.axes()[1] == source.axes()[1]
+            ),
+            None,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the colours of the text show, in a sentence; "" for a row of a map."""
+        if self.explanation_at_rest is not None:
+            return findings_of(self.explanation_at_rest.explanation)[0]
+        return findings_of(self.source.explanation)[max(self.row, 0)] if self.source.attributions else ""
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -145,6 +183,49 @@ class ViewState:
         special = np.asarray(key["special"], dtype=bool)
         left = filtered(mean[None], self.filters | {"special": "show"}, special=special, shares=False)
         return np.asarray(left[0])
+
+
+def words_of(view: View) -> str:
+    """Return what a view shows in one to three sentences, from the numbers that pass its filters.
+
+    Args:
+        view: A view. Layers that are not computed yet are not computed for this.
+    """
+    if not view.sources():
+        return str(view.options["title"] or view.name)
+    state = Presentation.of(view)
+    source = state.source
+    rows, columns = source.shape
+    if source.explanation.method == "comparison" or source.coarse or rows * columns > _MOST_CELLS:
+        return f"{state.title()}: {rows} by {columns} {source.unit}s"
+    if source.on_demand and state.layer not in source.ready:
+        return f"{state.title()}: not computed yet"
+    queries, keys = state.labels
+    name = title_of(source.title)
+    matrix = state.filtered(source.matrix(state.layer, state.head), masked=False)
+    if source.of_targets:
+        sentences = []
+        for label, values in list(zip(queries, matrix, strict=True))[:SPANS]:
+            target, _, foil = label.partition(" − ")
+            words = row_words(name, values, keys, target=target.strip(), foil=foil, unit=source.unit)
+            sentences.append(words)
+        more = len(queries) - len(sentences)
+        return " ".join([*sentences, *([f"And {more} more target{'s' * (more > 1)}."] if more else [])])
+    base = view.options["indexBase"]
+    where = f" in layer {state.layer + base}"
+    if state.head != "-":
+        is_reduction = isinstance(state.head, str)
+        where += f", {state.head} over heads" if is_reduction else f", head {int(state.head) + base}"
+    about = matrix_words(
+        f"{name}{where}", np.asarray(matrix), queries, keys, shares=source.stochastic, words=source.words
+    )
+    return " ".join(filter(None, (state.sentence, about)))
+
+
+def title_of(title: str) -> str:
+    """Return a source's title as the beginning of a sentence that names its target elsewhere."""
+    short = re.split(" for ['\"]", title, maxsplit=1)[0]
+    return short[:1].upper() + short[1:]
 
 
 def _pinned(view: View, source: Source) -> tuple[int, int] | None:

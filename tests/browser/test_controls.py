@@ -1,0 +1,58 @@
+"""Every control of every view answers: a click changes something, or the view says why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import drawn
+from .settling import settle
+
+pytestmark = pytest.mark.slow
+
+# What a reader could notice: words, states of controls, what is painted. The standing hint is no answer.
+SEEN = """view => {
+  const words = [...view.querySelectorAll(".aw-hint")].map(hint => hint.textContent);
+  const painted = [...view.querySelectorAll("canvas")].map(canvas => canvas.toDataURL());
+  const states = [...view.querySelectorAll("*")].map(element => [...element.attributes]
+    .filter(({ name }) => !name.startsWith("data-crawl")).map(({ name, value }) => name + value).join());
+  const values = [...view.querySelectorAll("input, select, textarea")].map(({ value, checked }) => value + checked);
+  const text = words.reduce((all, hint) => all.replace(hint, ""), view.textContent);
+  return JSON.stringify([text, painted, states, values, view.clientHeight]);
+}"""
+CONTROLS = """view => [...view.querySelectorAll("button, [role=button], [role=tab], [role=option]")]
+  .filter(element => !element.disabled && element.checkVisibility() && element.ariaDisabled !== "true")
+  .map((element, number) => {
+    element.dataset.crawl = number;
+    return [number, element.ariaLabel || element.title || element.textContent.trim()];
+  })"""
+# Already chosen, or at work beyond the page: files, the clipboard, the whole window.
+LEFT_OUT = "[aria-pressed=true], [aria-selected=true], [aria-checked=true]"
+
+
+def silent_controls(page, view):
+    """The names of controls whose click changes nothing in a view."""
+    silent = []
+    for number, name in view.evaluate(CONTROLS):
+        control = view.locator(f"[data-crawl='{number}']")
+        if control.count() != 1 or not control.is_visible() or control.is_disabled():
+            continue
+        if control.evaluate(f"element => element.matches({LEFT_OUT!r})"):
+            continue
+        before = view.evaluate(SEEN)
+        control.evaluate("element => element.click()")
+        settle(page)
+        if view.evaluate(SEEN) == before:
+            silent.append(name)
+        page.keyboard.press("Escape")
+    return silent
+
+
+def test_every_control_of_the_gallery_answers(open_page, gallery_page):
+    path, names = gallery_page
+    page = open_page(path.as_uri())
+    drawn(page)
+    silent = {}
+    for view, heading in zip(page.locator(".aw-view").all(), names, strict=True):
+        if found := silent_controls(page, view):
+            silent[heading] = found
+    assert silent == {}
