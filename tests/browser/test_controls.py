@@ -15,18 +15,20 @@ SEEN = """view => {
   const painted = [...view.querySelectorAll("canvas")].map(canvas => canvas.toDataURL());
   const states = [...view.querySelectorAll("*")].map(element => [...element.attributes]
     .filter(({ name }) => !name.startsWith("data-crawl")).map(({ name, value }) => name + value).join());
-  const values = [...view.querySelectorAll("input, select, textarea")].map(({ value, checked }) => value + checked);
+  const fields = [...view.querySelectorAll("input, select, textarea")]
+    .map(({ value, checked }) => value + checked);
   const text = words.reduce((all, hint) => all.replace(hint, ""), view.textContent);
-  return JSON.stringify([text, painted, states, values, view.clientHeight]);
+  const linked = document.querySelector("main").textContent;
+  return JSON.stringify([text, painted, states, fields, view.clientHeight, linked]);
 }"""
-CONTROLS = """view => [...view.querySelectorAll("button, [role=button], [role=tab], [role=option]")]
+CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
   .filter(element => !element.disabled && element.checkVisibility() && element.ariaDisabled !== "true")
   .map((element, number) => {
     element.dataset.crawl = number;
     return [number, element.ariaLabel || element.title || element.textContent.trim()];
   })"""
-# Already chosen, or at work beyond the page: files, the clipboard, the whole window.
-LEFT_OUT = "[aria-pressed=true], [aria-selected=true], [aria-checked=true]"
+# Chosen already, or what begins to play.
+LEFT_OUT = "[aria-pressed=true], [aria-selected=true], [aria-checked=true], [aria-label^=play]"
 
 
 def silent_controls(page, view):

@@ -17,8 +17,6 @@ trace = aw.trace(*aw.demo_model("classifier"), {FILM!r})""",
 )
 # What is painted behind the words.
 COLOURS = "root => [...root.querySelectorAll('.aw-reading canvas')].map(canvas => canvas.toDataURL())"
-    "root => [...root.querySelectorAll('.aw-reading .aw-underlay canvas')].map(canvas => canvas.toDataURL())"
-)
 
 
 def plain(element):

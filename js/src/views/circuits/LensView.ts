@@ -69,7 +69,7 @@ export const renderLensView = view((ctx, root, signal) => {
   const chips = h("span.lens-chips");
   const answer = h("button.lens-answer", { type: "button" });
   const lead = h("div.lens-lead", text, chips, h("span.lens-room"), answer);
-  on(answer, signal, { click: () => options().answer !== null && save({ answer: null }) });
+  on(answer, signal, { click: () => save({ answer: null }) });
   on(text, signal, {
     click: (event) => {
       const at = (event.target as Element).closest<HTMLElement>("[data-i]")?.dataset.i;
@@ -207,6 +207,7 @@ export const renderLensView = view((ctx, root, signal) => {
         .map(([label, p]) => h("span.lens-chip", h("bdi", word(label, 14)), " ", h("b", p.toFixed(2)))),
     );
     setChildren(answer, "answer ", h("b", h("bdi", word(l.answer))), options().answer === null ? "" : " ×");
+    answer.disabled = options().answer === null; // there is no other to leave
     answer.title =
       options().answer === null ? "the token whose rank and probability are followed" : "follow the given answer again";
   };
