@@ -5,24 +5,80 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import sys
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-# Keywords that had another name before 0.1.0; some notebooks still use it.
-_RENAMED = {"stream": "stack"}
+TYPED = {
+    # Names before 0.1.0, which some notebooks still use.
+    "stream": "stack",
+    # Words of matplotlib, pandas and Captum, and the names here.
+    "cmap": "palette",
+    "colormap": "palette",
+    "savefig": "save",
+    "export": "save",
+    "to_pdf": 'save("figure.pdf")',
+    "to_png": 'save("figure.png")',
+    "to_svg": 'save("figure.svg")',
+    "to_pandas": "to_dataframe",
+    "to_df": "to_dataframe",
+    "df": "to_dataframe",
+    "width": 'layout={"width": "600px"}',
+    "show": "view",
+    "gradient_x_input": "input_x_gradient",
+    "grad_x_input": "input_x_gradient",
+    # Names of one object, and a sentence on what serves instead.
+    "aw.mean": 'A map is averaged by its verb, aw.attention(trace).mean("head"), and tables of several texts '
+    "by aw.statistics.averaged(tables).",
+    "aw.save": "Results and views save themselves: aw.rollout(trace).save(path); several views make a page by "
+    "aw.to_html(views, path).",
+    "aw.plot": "Results draw themselves: aw.rollout(trace).plot().",
+    "Trace.save": "A trace stays with its model. Save a result, aw.attention(trace).save(path), for aw.load, or "
+    "a page, aw.Explorer(trace).to_html(path).",
+    "Trace.to_dataframe": "Results are tables: aw.attention(trace).to_dataframe().",
+    "Trace.attentions": "Attention of all layers is aw.attention(trace).values, of one trace.attention_layer(0).",
+}
+"""What people type, and what they mean: a name that an object may have, or, after "Class." or "aw.", a sentence."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def suggest(name: str, choices: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" if none is near."""
-    known = {choice.casefold(): choice for choice in choices}
-    near = difflib.get_close_matches(_RENAMED.get(str(name), str(name)).casefold(), known, n=1, cutoff=0.6)
-    return f" Did you mean {known[near[0]]!r}?" if near else ""
+def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
+    """Return " Did you mean 'x'?" for the choice meant by `name` (`TYPED`) or nearest to it, or "".
+
+    Args:
+        name: What was typed.
+        choices: The names there are.
+        of: The object that was to have the name: "aw", "Trace".
+    """
+    name = str(name)
+    if sentence := TYPED.get(f"{of}.{name}"):
+        return f" {sentence}"
+    names = {choice.casefold(): choice for choice in choices}
+    meant = TYPED.get(name, name)
+    verb = re.match(r"\w*", meant)[0]  # type: ignore[index] - it matches any text
+    if verb != meant and verb in names:
+        return f" Did you mean {meant}?"
+    near = difflib.get_close_matches((verb if verb in names else name).casefold(), names, n=1, cutoff=0.6)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""
+
+
+class Suggesting:
+    """An object that suggests the nearest of its public names, or the one meant, for a name that it lacks."""
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
+                return object.__getattribute__(self, name)
+            names = [each for each in dir(self) if not each.startswith("_")]
+            near = suggest(name, names, kind.__name__)
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}.{near}")
 
 
 def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:

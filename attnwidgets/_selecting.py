@@ -7,6 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from attnwidgets._errors import suggest
+
+CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
+POSITIONS = ("cls", "first", "last")
+
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
     """Return the index of `number` in `numbers`; a negative number counts from the end.
@@ -32,6 +37,42 @@ def position(number: int, numbers: Sequence[int], what: str) -> int:
         return len(numbers) + wanted
     noun = re.split("_|: ", what)[-1]
     raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, noun)}.")
+
+
+def element(which: int | str, labels: Sequence[str], what: str) -> int:
+    """Return the index of an element that is named by its number, its label, "first", "last" or "cls".
+
+    Blanks before and after a label do not count, unless a label with them is there.
+
+    Args:
+        which: The number, which counts from the last if it is negative, or the name.
+        labels: Labels of all elements.
+        what: What the element is called, for messages.
+
+    Raises:
+        IndexError, TypeError: As `position`.
+        ValueError: If no element has this label, or several have (the message names their positions).
+    """
+    if not isinstance(which, str):
+        return position(which, range(len(labels)), what)
+    exact = [index for index, label in enumerate(labels) if label == which]
+    stripped = [index for index, label in enumerate(labels) if label.strip(" ␣▁") == which.strip()]
+    indices = exact or stripped
+    if len(indices) > 1:
+        raise ValueError(f"{what} {which!r} is at {', '.join(map(str, indices))}; give one of these numbers.")
+    if indices:
+        return indices[0]
+    if which in {"first", "last"}:
+        return 0 if which == "first" else len(labels) - 1
+    if which != "cls":
+        near = suggest(which, [*labels, *POSITIONS])
+        raise ValueError(f"{what} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}")
+    classes = [index for index, label in enumerate(labels) if label in CLASS_TOKENS]
+    if not classes:
+        raise ValueError(
+            f"{what} 'cls': no element is a class token ([CLS], <s>); give 'first', or its number."
+        )
+    return classes[0]
 
 
 def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:

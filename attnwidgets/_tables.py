@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import not_installed
+from attnwidgets._errors import Suggesting, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 
 
-class Table(ABC):
+class Table(Suggesting, ABC):
     """Numbers that can be written as a table; only `to_dataframe` needs pandas."""
 
     @abstractmethod

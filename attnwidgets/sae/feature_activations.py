@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed, pick, position
+from attnwidgets._selecting import element, listed, pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.aggregation import new_unit, regroup
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
@@ -163,7 +163,7 @@ class FeatureActivations(Explanation):
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}.")
-        return self._row(self._index(token), k)
+        return self._row(element(token, self.labels, self.unit), k)
 
     def rows(self, k: int) -> list[tuple[Fired, ...]]:
         """Return `top` for every token: at most `k` features, strongest first."""
@@ -172,18 +172,6 @@ class FeatureActivations(Explanation):
     def _row(self, index: int, k: int) -> tuple[Fired, ...]:
         row = slice(int(self._ends[index] - self.l0[index]), int(self._ends[index]))
         return _strongest(self._features[row], self._activations[row], k)
-
-    def _index(self, token: int | str) -> int:
-        if not isinstance(token, str):
-            return position(token, range(len(self.labels)), self.unit)
-        exact = [index for index, label in enumerate(self.labels) if label == token]
-        stripped = [index for index, label in enumerate(self.labels) if label.strip("␣ ") == token.strip()]
-        indices = exact or stripped
-        if not indices:
-            raise ValueError(f"{self.unit} {token!r} is not in the text.{suggest(token, self.labels)}")
-        if len(indices) > 1:
-            raise ValueError(f"{self.unit} {token!r} is at {', '.join(map(str, indices))}: pass one index.")
-        return indices[0]
 
     def ranked(self, k: int = 10, *, special: bool = False) -> tuple[Fired, ...]:
         """Return the features with the largest activation anywhere in the text, strongest first.

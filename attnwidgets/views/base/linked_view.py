@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnwidgets._errors import Suggesting
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from attnwidgets.views.wire.sources import Source
 
 
-class LinkedView(AnyWidget):
+class LinkedView(Suggesting, AnyWidget):
     """A widget on the store and the selection that all views of its trace share.
 
     `_take` says what it shows, `_connect` joins the others, `_leave` leaves them.
