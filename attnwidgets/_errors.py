@@ -31,17 +31,17 @@ TYPED = {
     "gradient_x_input": "input_x_gradient",
     "grad_x_input": "input_x_gradient",
     # Names of one object, and a sentence on what serves instead.
-    "aw.mean": 'A map is averaged by its verb, aw.attention(trace).mean("head"), and tables of several texts '
-    "by aw.statistics.averaged(tables).",
-    "aw.save": "Results and views save themselves: aw.rollout(trace).save(path); several views make a page by "
-    "aw.to_html(views, path).",
+    "aw.mean": "Maps average over heads by aw.attention(trace).mean('head'), over texts tables by "
+    "aw.statistics.averaged(tables).",
+    "aw.save": "Save a result, aw.rollout(trace).save(path), a view, aw.Explorer(trace).save(path), or "
+    "several views, aw.to_html(views, path).",
     "aw.plot": "Results draw themselves: aw.rollout(trace).plot().",
-    "Trace.save": "A trace stays with its model. Save a result, aw.attention(trace).save(path), for aw.load, or "
-    "a page, aw.Explorer(trace).to_html(path).",
+    "Trace.save": "A trace stays with its model. Save a result, aw.attention(trace).save(path), which "
+    "aw.load reads, or a page, aw.Explorer(trace).to_html(path).",
     "Trace.to_dataframe": "Results are tables: aw.attention(trace).to_dataframe().",
-    "Trace.attentions": "Attention of all layers is aw.attention(trace).values, of one trace.attention_layer(0).",
+    "Trace.attentions": "All layers are aw.attention(trace).values, a single layer trace.attention_layer(0).",
 }
-"""What people type, and what they mean: a name that an object may have, or, after "Class." or "aw.", a sentence."""
+"""What people type, and what they mean: a name that an object may have; of one class or `aw`, a sentence."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,7 +60,7 @@ def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
         return f" {sentence}"
     names = {choice.casefold(): choice for choice in choices}
     meant = TYPED.get(name, name)
-    verb = re.match(r"\w*", meant)[0]  # type: ignore[index] - it matches any text
+    verb = re.split(r"\W", meant)[0]
     if verb != meant and verb in names:
         return f" Did you mean {meant}?"
     near = difflib.get_close_matches((verb if verb in names else name).casefold(), names, n=1, cutoff=0.6)

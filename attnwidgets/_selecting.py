@@ -66,7 +66,9 @@ def element(which: int | str, labels: Sequence[str], what: str) -> int:
         return 0 if which == "first" else len(labels) - 1
     if which != "cls":
         near = suggest(which, [*labels, *POSITIONS])
-        raise ValueError(f"{what} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}")
+        raise ValueError(
+            f"{what} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}"
+        )
     classes = [index for index, label in enumerate(labels) if label in CLASS_TOKENS]
     if not classes:
         raise ValueError(

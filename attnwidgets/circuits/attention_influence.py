@@ -16,6 +16,7 @@ from attnwidgets.intervene.edit_attention import edit_attention
 from attnwidgets.intervene.head_selection import chosen_heads, describe_heads
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +121,7 @@ def attention_influence(
         'abcdefgabcdefgabcdefg'
     """
     require_choice("how", how, MASKINGS)
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    texts = listed_texts(texts)
     if not texts:
         raise ValueError("texts is empty.")
     if draws < 1:

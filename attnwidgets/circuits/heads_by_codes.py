@@ -16,6 +16,7 @@ from attnwidgets.intervene.ablate_heads import head_outputs
 from attnwidgets.sae.training.objective import Weights, topk_loss
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +151,7 @@ def heads_by_codes(
         >>> aw.circuits.heads_by_codes(model, tokenizer, repeated, others, steps=100).top(1)
         [(1, 0)]
     """
-    texts = [list(positive), list(negative)]
+    texts = [listed_texts(positive, "positive"), listed_texts(negative, "negative")]
     for name, some in zip(("positive", "negative"), texts, strict=True):
         if isinstance(positive if name == "positive" else negative, str) or len(some) < _FEWEST:
             raise ValueError(f"{name} takes {_FEWEST} texts or more, not {len(some)}.")

@@ -148,5 +148,5 @@ def test_a_number_is_read_by_labels_and_by_the_words_for_positions():
     assert vector.value("last") == 2.0
     with pytest.raises(ValueError, match="source 'good' is at 1, 2; give one of these numbers"):
         vector.value("good")
-    with pytest.raises(ValueError, match="key 'flim' is neither a label .* Did you mean .␣film."):
+    with pytest.raises(ValueError, match=r"key 'flim' is neither a label .* Did you mean .␣film."):
         short.value(0, "flim")

@@ -17,6 +17,7 @@ from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimTe
 from attnwidgets.circuits.claims.roles import Roles
 from attnwidgets.circuits.claims.verdicts import Bootstrap, holm, verdict_of
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,7 +100,7 @@ def check_claims(
     _require_numbers(margin, level, resamples)
     if isinstance(corpus, str):
         raise TypeError("corpus is one text; give a list of texts.")
-    items = list(corpus)
+    items = listed_texts(corpus, "corpus")
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
     bootstrap = Bootstrap(resamples, seed)

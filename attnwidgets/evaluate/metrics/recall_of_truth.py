@@ -15,6 +15,7 @@ from attnwidgets.explanations.registry.registry import methods as registered
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.targets.named import token
 from attnwidgets.tracing.recording.run import trace as run
+from attnwidgets.tracing.text.given_texts import listed_texts
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from attnwidgets.zoo.truth_of import truth_of
 
@@ -87,7 +88,7 @@ def recall_of_truth(
     """
     require_choice("by", by, BY)
     truth = truth_of(model)
-    given = [texts] if isinstance(texts, str) else list(texts)
+    given = listed_texts(texts)
     if not given:
         raise ValueError("texts is empty: give one or several.")
     every = methods is None or methods == "all"

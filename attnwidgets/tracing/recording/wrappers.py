@@ -12,6 +12,7 @@ from typing import Any
 
 from attnwidgets._tensors import is_module, is_tensor, loaded
 from attnwidgets.tracing.recording.transformer_bridge import is_hooked, without_bridge
+from attnwidgets.tracing.text.given_texts import as_sequence
 
 # Where objects that are no modules hold one: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
 _MODELS = ("_module", "_model", "model")
@@ -188,6 +189,10 @@ def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) 
         TypeError: If the model is not first.
         ValueError: If a lone string may be the text or the name of a tokenizer.
     """
+    if not is_reader(tokenizer):
+        tokenizer = as_sequence(tokenizer, "text")
+    if not is_reader(text):
+        text = as_sequence(text, "text")
     if not is_model(model) and (is_model(tokenizer) or is_model(text)):
         raise TypeError(
             f"model is a {type(model).__name__}, and the model came later: aw.trace(model, tokenizer, text)"
