@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import sys
+import warnings
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -96,6 +97,25 @@ def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def renamed(old: str, function: Callable[P, R]) -> Callable[P, R]:
+    """Return a method under its former name ("Lens.top"), which warns and names the new one."""
+    new = function.__name__
+
+    @functools.wraps(function)
+    def former(*args: P.args, **kwargs: P.kwargs) -> R:
+        deprecated(f"{old}() is called {new}() now")
+        return function(*args, **kwargs)
+
+    former.__name__ = old.rpartition(".")[2]
+    former.__doc__ = f"Deprecated name of `{new}`."
+    return former
+
+
+def deprecated(change: str) -> None:
+    """Warn the caller of a public function of what changed; see Releases in CONTRIBUTING.md."""
+    warnings.warn(f"{change}; the former one works until version 0.3.", DeprecationWarning, stacklevel=3)
 
 
 def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:

@@ -6,11 +6,14 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any, TypeVar
 
 from attnwidgets._errors import suggest
 
 CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
 POSITIONS = ("cls", "first", "last")
+
+T = TypeVar("T")
 
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
@@ -75,6 +78,23 @@ def element(which: int | str, labels: Sequence[str], what: str) -> int:
             f"{what} 'cls': no element is a class token ([CLS], <s>); give 'first', or its number."
         )
     return classes[0]
+
+
+def ranking(which: Any, k: Any) -> tuple[Any, Any]:
+    """Return the arguments of `.top(which, k)`, of which the first may be left out: `.top(3)`."""
+    is_number = isinstance(which, int) and not isinstance(which, bool)
+    return (None, which) if is_number else (which, k)
+
+
+def at_most(rows: Sequence[T], k: int | None) -> list[T]:
+    """Return the first `k` rows of a ranking; None: all.
+
+    Raises:
+        ValueError: If `k` is below 1.
+    """
+    if k is not None and k < 1:
+        raise ValueError(f"k must be at least 1, not {k}.")
+    return list(rows[:k])
 
 
 def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:

@@ -70,6 +70,20 @@ class Table(Suggesting, ABC):
         return frames[0] if len(frames) == 1 else pandas().concat(frames, ignore_index=True)
 
 
+def cells(axes: Mapping[str, Sequence[Any]], values: Mapping[str, Any]) -> Columns:
+    """Return arrays over the same axes as columns, with a row for each cell where the first has a number.
+
+    Args:
+        axes: Labels by the name of the axis, in the order of the arrays' axes.
+        values: The arrays by the name of their column.
+    """
+    index = np.argwhere(~np.isnan(next(iter(values.values()))))
+    columns: dict[str, Any] = {
+        name: [labels[at] for at in index[:, axis]] for axis, (name, labels) in enumerate(axes.items())
+    }
+    return columns | {name: np.asarray(array)[tuple(index.T)] for name, array in values.items()}
+
+
 def rows_of(part: Columns) -> Iterator[tuple[Any, ...]]:
     return zip(*(_plain(column) for column in part.values()), strict=True)
 

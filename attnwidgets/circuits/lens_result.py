@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
+from attnwidgets._errors import renamed, require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, read_only
@@ -131,7 +131,7 @@ class Lens(Explanation):
         """Probability of the answer [layer, token]."""
         return self.probability
 
-    def top(
+    def top_tokens(
         self, k: int | None = None, *, layer: Any = None, token: Any = None
     ) -> list[list[list[TopToken]]]:
         """Return the most probable tokens, the most probable first: a list for each layer and token.
@@ -164,6 +164,8 @@ class Lens(Explanation):
             ]
             for row in layers
         ]
+
+    top = renamed("Lens.top", top_tokens)
 
     @property
     def title(self) -> str:

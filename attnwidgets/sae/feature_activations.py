@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import renamed, suggest
 from attnwidgets._selecting import element, listed, pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.aggregation import new_unit, regroup
@@ -150,7 +150,7 @@ class FeatureActivations(Explanation):
 
     # Questions about features.
 
-    def top(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
+    def strongest(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
         """Return the features that fire most strongly on a token, strongest first, at most `k`.
 
         Args:
@@ -165,8 +165,10 @@ class FeatureActivations(Explanation):
             raise ValueError(f"k must be at least 1, not {k}.")
         return self._row(element(token, self.labels, self.unit), k)
 
+    top = renamed("FeatureActivations.top", strongest)
+
     def rows(self, k: int) -> list[tuple[Fired, ...]]:
-        """Return `top` for every token: at most `k` features, strongest first."""
+        """Return `strongest` for every token: at most `k` features, strongest first."""
         return [self._row(index, k) for index in range(len(self.labels))]
 
     def _row(self, index: int, k: int) -> tuple[Fired, ...]:

@@ -146,10 +146,10 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
         assert float(value) == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
         assert f"#{j} {value}" in line.inner_text()
     ranked = strip.locator(".aw-feature-ranked button")
-    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.top(4, 8)]
+    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.strongest(4, 8)]
     token.click()
     page.mouse.move(2, 2)
-    other = next(one.feature for one in found.top(4, 8) if one.feature not in opened)
+    other = next(one.feature for one in found.strongest(4, 8) if one.feature not in opened)
     ranked.get_by_text(f"#{other}", exact=True).click()
     strip.get_by_role("tab", name=f"#{other}", selected=True).wait_for()
     assert tabs.count() == len(opened) + 1
@@ -305,7 +305,7 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
         lab.do(f"explorer.selection.layer = {layer}")
         strip.get_by_text(site).first.wait_for()
         explorer.locator(".aw-strip-view .aw-tok").nth(3).hover()
-        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).top(3, 8)]"
+        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).strongest(3, 8)]"
         names = [f"#{j} royalty" if (j, of) == (int(feature), "sae") else f"#{j}" for j in lab.ask(ranked)]
         page.wait_for_function(
             "names => JSON.stringify([...document.querySelectorAll('.aw-explorer .aw-feature-ranked button')]"

@@ -168,7 +168,7 @@ def test_smollm2_to_the_reference(
     result = aw.circuits.patch(clean, corrupt, target, **options)
     compare(result, reference, how, 2e-4)
     if best is not None:
-        assert (result.top(1, "head")[0].layer, result.top(1, "head")[0].head) == best
+        assert (result.top("head", 1)[0].layer, result.top("head", 1)[0].head) == best
 
 
 @pytest.mark.slow

@@ -20,9 +20,9 @@ TABLE = pd.DataFrame({"number": [1, 2, 3], "review": TEXTS})
 FORMS: dict[str, Callable[[], Any]] = {
     "column": lambda: TABLE.review,
     "column of strings": lambda: TABLE.review.astype("string"),
-    "array of objects": lambda: TABLE.review.to_numpy(),
+    "array of objects": TABLE.review.to_numpy,
     "array of strings": lambda: np.array(TEXTS),
-    "generator": lambda: iter(TEXTS),
+    "generator": lambda: (f"{text}" for text in TEXTS),
     "mapping's values": lambda: dict(enumerate(TEXTS)).values(),
 }
 

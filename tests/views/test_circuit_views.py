@@ -229,7 +229,7 @@ def test_a_lens_travels_whole(pair):
         np.testing.assert_array_equal(np.frombuffer(data, "<f4").reshape(3, 12), getattr(lens, name))
     np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), lens.rank)
     names = np.array(meta["labels"])[np.frombuffer(buffers[4], "<i4")].reshape(3, 12, 3)
-    top = lens.top(layer=[1], token=[4])[0][0]
+    top = lens.top_tokens(layer=[1], token=[4])[0][0]
     assert names[1, 4].tolist() == [one.label for one in top]
     ids = np.frombuffer(buffers[5], "<i4").reshape(3, 12, 3)
     assert ids[1, 4].tolist() == [one.id for one in top]

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import listed
+from attnwidgets._tables import Table
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 from attnwidgets.evaluate.scorecards.curves import aopc
 from attnwidgets.evaluate.scorecards.merge import merged, warning_of
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
+    from attnwidgets._tables import Columns
 
-class Comparison(Mapping[str, Scorecard], Viewable):
+
+class Comparison(Mapping[str, Scorecard], Table, Viewable):
     """Scorecards of the same methods and texts by family: "removal", "single_removals", "plausibility", ...
 
     It holds the families of which a metric was scored. `.table` has one number for every metric.
@@ -101,6 +104,10 @@ class Comparison(Mapping[str, Scorecard], Viewable):
             x_notes=[""],
             warning=warning_of(cards),
         )
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield the columns of `table`, see `Scorecard`."""
+        yield from self.table._columns()  # noqa: SLF001 - both are tables
 
     def plot(
         self,

@@ -51,7 +51,8 @@ class TwoTexts(View):
     to views of the second one, while a kernel runs.
 
     Args:
-        shown: Two traces.
+        shown: Two traces, in a list.
+        more: The second trace, if `shown` is the first.
         names: Short names of the texts.
         methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
             method.
@@ -81,14 +82,14 @@ class TwoTexts(View):
     def __init__(
         self,
         shown: Any,
-        *,
+        *more: Any,
         names: Sequence[str] = ("A", "B"),
         methods: Sequence[str] = (),
         target: int | str | None = None,
         foil: int | str | None = None,
         **options: Unpack[FilterOptions],
     ) -> None:
-        first, other = _two_traces(shown)
+        first, other = _two_traces([shown, *more] if more else shown)
         self._names_of_texts = _two_names(names)
         self._pair = TextPair(first, other, self._held)
         if not self._pair.stacks():
