@@ -78,7 +78,8 @@ class Suggesting:
             if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
                 return object.__getattribute__(self, name)
             names = [each for each in dir(self) if not each.startswith("_")]
-            near = suggest(name, names, kind.__name__)
+            kinds = (base.__name__ for base in kind.__mro__)
+            near = suggest(name, names, next((each for each in kinds if f"{each}.{name}" in TYPED), ""))
             raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}.{near}")
 
 

@@ -149,7 +149,7 @@ def test_a_table_over_many_texts_orders_the_heads(given, view):
     [
         ({"layers": [0, 1, 7]}, "in the table there are layers 0, 1, 7, in the view there are layers 0 to 2"),
         (
-            {"heads": None, "values": np.ones((1, 2))},
+            {"heads": None, "values": np.ones((1, 3))},
             "in the table are no heads, in the view there are heads",
         ),
         ({"stack": "cross"}, "the table is of stack 'cross', which is not shown"),
