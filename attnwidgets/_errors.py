@@ -36,7 +36,7 @@ TYPED = {
     "aw.statistics.averaged(tables).",
     "aw.save": "Save a result, aw.rollout(trace).save(path), a view, aw.Explorer(trace).save(path), or "
     "several views, aw.to_html(views, path).",
-    "aw.plot": "Results draw themselves: aw.rollout(trace).plot().",
+    "aw.plot": "Results draw themselves: aw.rollout(trace).figure().",
     "Trace.save": "A trace stays with its model. Save a result, aw.attention(trace).save(path), which "
     "aw.load reads, or a page, aw.Explorer(trace).to_html(path).",
     "Trace.to_dataframe": "Results are tables: aw.attention(trace).to_dataframe().",

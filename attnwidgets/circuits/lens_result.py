@@ -180,7 +180,7 @@ class Lens(Explanation):
         columns |= {name: getattr(self, name).reshape(-1) for name in MEASURES}
         yield columns | {"top": [self._labels[int(index)] for index in self._top[0][..., 0].reshape(-1)]}
 
-    def plot(self, colour: Measure = "probability", *, title: str | None = None) -> Figure:
+    def figure(self, colour: Measure = "probability", *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: layers x tokens, the most probable token in every cell.
 
         Args:
@@ -198,7 +198,7 @@ class Lens(Explanation):
     def _png(self) -> dict[str, Any]:
         from attnwidgets.figures.maps import small_png
 
-        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+        return {"image/png": base64.b64encode(small_png(self.figure())).decode("ascii")}
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""

@@ -291,7 +291,7 @@ class Patching(Explanation):
                 "raw": raw.reshape(-1),
             }
 
-    def plot(self, site: str | None = None, *, title: str | None = None) -> Figure:
+    def figure(self, site: str | None = None, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: layers x tokens of every site, and layers x heads.
 
         Args:
@@ -312,7 +312,7 @@ class Patching(Explanation):
 
         from attnwidgets.figures.maps import small_png
 
-        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+        return {"image/png": base64.b64encode(small_png(self.figure())).decode("ascii")}
 
     # Files
 

@@ -280,7 +280,7 @@ class FeatureActivations(Explanation):
         numbers = [fired.feature for fired in self.ranked(_SHOWN)] or [0]
         return self.feature(numbers if len(numbers) > 1 else numbers[0])
 
-    def plot(
+    def figure(
         self,
         *,
         target: int | str | None = None,
@@ -290,7 +290,7 @@ class FeatureActivations(Explanation):
         vmin: float | None = None,
         vmax: float | None = None,
     ) -> Figure:
-        """Return a matplotlib figure of the features that fire most; for others call `.feature(j).plot()`.
+        """Return a matplotlib figure of the features that fire most; for others call `.feature(j).figure()`.
 
         Args:
             target: Index or label of one of these features; by default all of them.
@@ -300,7 +300,7 @@ class FeatureActivations(Explanation):
             vmin: Value of the first colour.
             vmax: Value of the last colour.
         """
-        return self._strongest_features().plot(
+        return self._strongest_features().figure(
             target=target, ax=ax, title=title, cmap=cmap, vmin=vmin, vmax=vmax
         )
 

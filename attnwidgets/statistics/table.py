@@ -233,7 +233,7 @@ class HeadStatistics(Explanation):
             columns["head"] = np.asarray(self.heads)[index[2]]
         yield columns | {"value": self._exact.reshape(-1)}
 
-    def plot(self, names: str | Iterable[str] | None = None, *, title: str | None = None) -> Figure:
+    def figure(self, names: str | Iterable[str] | None = None, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: a panel of layers x heads for every statistic, each on its own scale.
 
         Args:

@@ -99,7 +99,7 @@ def test_results_are_saved_and_drawn(tmp_path: Any) -> None:
     assert len(lens.to_rows()) == 3 * 12
     assert lens.to_rows()[-1]["top"] == "c"
     assert {"text/plain", "image/png"} == set(lens._repr_mimebundle_())
-    written = {artist.get_text() for artist in lens.plot("kl").axes[0].texts}
+    written = {artist.get_text() for artist in lens.figure("kl").axes[0].texts}
     assert "c" in written
 
 
@@ -112,7 +112,7 @@ def test_what_has_no_lens_is_said() -> None:
     with pytest.raises(ValueError, match="5 tokens were kept"):
         aw.circuits.lens(trace, "c").top_tokens(6)
     with pytest.raises(ValueError, match="Did you mean 'rank'"):
-        aw.circuits.lens(trace, "c").plot("ranks")
+        aw.circuits.lens(trace, "c").figure("ranks")
     with pytest.raises(ValueError, match="predicts classes"):
         aw.circuits.lens(aw.trace(*aw.demo_model("classifier"), "A film."))
     with pytest.raises(ValueError, match="returns no logits"):

@@ -212,7 +212,7 @@ def test_the_model_comes_back_as_it_was(bert, sae):
 def test_statistics_have_a_picture_and_a_table(stats):
     assert "image/png" in stats._png()
     assert (
-        stats.plot().axes[0].get_title()
+        stats.figure().axes[0].get_title()
         == f"{20 - len(stats.dead)} of 20 features fired on {stats.tokens:,} tokens"
     )
     table = stats.to_dataframe()

@@ -138,7 +138,7 @@ def test_it_is_opened_again_without_torch(tmp_path):
 @pytest.mark.slow
 def test_it_has_a_picture_and_a_view():
     found = activations()
-    assert found.plot().axes
+    assert found.figure().axes
     assert "image/png" in found._repr_mimebundle_() | found._png()
     assert type(found.view()).__name__ == "FeatureStrip"
     assert activations(np.zeros((6, 9))).view().selection.feature == 0

@@ -15,7 +15,7 @@ from attnwidgets.views.still.view_state import ViewState
 
 
 def figure_of(view):
-    return view._figure()
+    return view.figure()
 
 
 def browser_map(root, name):

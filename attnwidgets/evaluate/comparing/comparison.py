@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import renamed, suggest
 from attnwidgets._selecting import listed
 from attnwidgets._tables import Table
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
@@ -109,7 +109,7 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
         """Yield the columns of `table`, see `Scorecard`."""
         yield from self.table._columns()  # noqa: SLF001 - both are tables
 
-    def plot(
+    def figure(
         self,
         family: str | None = None,
         kind: Literal["lines", "table"] = "lines",
@@ -130,7 +130,9 @@ class Comparison(Mapping[str, Scorecard], Table, Viewable):
             numbers: For "table": whether cells show their value; by default if there is room.
         """
         card = self[next(iter(self._cards)) if family is None else family]
-        return card.plot(kind, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
+        return card.figure(kind, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
+
+    plot = renamed("Comparison.plot", figure)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.scorecards.table import summary_html

@@ -285,7 +285,7 @@ class Attributions(Explanation):
         values = np.atleast_2d((shown if target is None else shown.select(target)).values)[0]
         return float(values[element(source, shown.labels, "source")])
 
-    def plot(
+    def figure(
         self,
         target: int | str | None = None,
         *,

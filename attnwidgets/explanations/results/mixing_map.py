@@ -354,7 +354,7 @@ class MixingMap(ReadByUnits):
         kept = ~np.asarray(shown.key_unit.special, dtype=bool)
         return float(values[place] / np.abs(values[kept]).sum(dtype=np.float64))
 
-    def plot(
+    def figure(
         self,
         layer: int | None = None,
         head: int | Literal["mean", "max", "sum"] | None = None,

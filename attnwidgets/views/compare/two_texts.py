@@ -376,7 +376,7 @@ class TwoTexts(View):
     def _png(self) -> bytes:
         from attnwidgets.views.still.saving import figure_bytes
 
-        return figure_bytes(self._figure, self._names, ".png", dpi=_DPI)
+        return figure_bytes(self.figure, self._names, ".png", dpi=_DPI)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.two_texts import two_texts_sheet

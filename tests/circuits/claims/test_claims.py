@@ -153,7 +153,7 @@ def test_reports_are_saved_listed_and_drawn(induction, tmp_path):
     few = aw.circuits.claim("head 0.0 attends from last to any").check(*induction, ["abc"])
     assert few.verdict == "undecided"
     assert str(aw.load(few.save(tmp_path / "few.safetensors"))) == str(few)
-    assert few.plot().axes[0].get_yticklabels()[0].get_text() == "head 0.0 attends from last to any"
+    assert few.figure().axes[0].get_yticklabels()[0].get_text() == "head 0.0 attends from last to any"
 
 
 def test_what_cannot_be_checked_is_said(induction):
@@ -279,7 +279,7 @@ def test_one_text_has_no_interval_that_could_be_drawn():
     model, tokenizer = aw.zoo.induction(letters=LETTERS, length=16)
     report = aw.circuits.claim("head 1.0 is induction").check(model, tokenizer, ["fadebcfadeb"])
     assert "[-∞, ∞]" in str(report)
-    low, high = report.plot().axes[0].get_xlim()
+    low, high = report.figure().axes[0].get_xlim()
     assert high - low < 10
 
 
