@@ -21,7 +21,7 @@ TEXTS = (
 def seen(minilm, sentence):
     """An SAE that explains what the model says of a few texts, its statistics, and a text."""
     sae = made.fitted(*minilm, SITE, rank=24, d_sae=64, texts=TEXTS)
-    stats = aw.feature_stats(sae, *minilm, TEXTS)
+    stats = aw.feature_stats(*minilm, sae, TEXTS)
     sae.maxima = made.torch.from_numpy(np.nan_to_num(stats.maxima))
     trace = aw.trace(*minilm, sentence)
     return sae, stats, trace
@@ -263,7 +263,7 @@ CELLS = (
 model, tokenizer = aw.demo_model("encoder")
 texts = {TEXTS!r}
 sae = aw.SAE.train(model, tokenizer, texts * 3, site={SITE!r}, d_sae=64, steps=60, batch_size=64)
-stats = aw.feature_stats(sae, model, tokenizer, texts)
+stats = aw.feature_stats(model, tokenizer, sae, texts)
 trace = aw.trace(model, tokenizer, texts[0])""",
     "aw.FeatureTable(stats)",
     "panel = aw.FeaturePanel(stats)\npanel",

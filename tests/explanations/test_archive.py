@@ -314,7 +314,7 @@ def test_numbers_too_large_for_float32_are_damage_and_not_infinite(tmp_path):
 def report():
     model, tokenizer = aw.zoo.induction()
     return aw.circuits.check_claims(
-        ["head 1.0 is induction"], model, tokenizer, ["fadebcfadeb", "cgaehdcgaeh"]
+        model, tokenizer, ["head 1.0 is induction"], ["fadebcfadeb", "cgaehdcgaeh"]
     )
 
 

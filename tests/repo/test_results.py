@@ -163,6 +163,16 @@ def test_former_names_and_orders_warn_and_work() -> None:
     lens = aw.circuits.lens(result.pair.clean, "c")
     with pytest.warns(DeprecationWarning, match=r"Lens.top\(\) is called top_tokens\(\) now"):
         assert lens.top(1) == lens.top_tokens(1)
+    induction = aw.zoo.induction(letters="abcdefgh", length=16)
+    said, texts = ["head 0.0 is previous token"], ["fadeb", "hagcb"]
+    checked = aw.circuits.check_claims(*induction, said, texts, resamples=100)
+    with pytest.warns(DeprecationWarning, match="takes the claims third now"):
+        former = aw.circuits.check_claims(said, *induction, texts, resamples=100)
+    assert repr(former) == repr(checked)
+    recall = aw.evaluate.recall_of_truth(*induction, "fadebcfadeb", "attention")
+    with pytest.warns(DeprecationWarning, match="takes the model first now"):
+        former = aw.evaluate.recall_of_truth("attention", "fadebcfadeb", *induction)
+    assert (former.mean == recall.mean).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lens.top_tokens(1)

@@ -47,8 +47,10 @@ def taking(model: Any) -> dict[str, Callable[[Any], Any]]:
         "check_claims": lambda texts: [
             text.text
             for text in aw.circuits.check_claims(
-                "head 0.0 is previous token", induction, tokenizer, texts, resamples=100
-            )[0].texts
+                induction, tokenizer, "head 0.0 is previous token", texts, resamples=100
+            )
+            .results[0]
+            .texts
         ],
         "concepts": lambda texts: texts_of(texts, "states"),
     }

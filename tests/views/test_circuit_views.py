@@ -296,7 +296,7 @@ def test_claims_travel_with_their_limits(pair):
     model, tokenizer = pair[0].model, pair[0].tokenizer
     texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
     said = ["head 1.0 is induction", "head 1.1 is induction"]
-    report = aw.circuits.check_claims(said, model, tokenizer, texts)
+    report = aw.circuits.check_claims(model, tokenizer, said, texts)
     view = report.view(claim=said[1])
     assert view.options["claim"] == 1
     meta, _ = asked(view, "claims")
@@ -321,7 +321,7 @@ def claimed(pair):
     said = ["head 1.1 attends from late to early", "head 1.0 is induction"]
     pairs = [("fadebcfadeb", "fadebafadeb", "c", "a"), ("cgaehdcgaeh", "cgaehbcgaeh")]
     moves = aw.circuits.claim("head 1.0 moves it to last")
-    observed = aw.circuits.check_claims(said, *names, texts, roles=roles)
+    observed = aw.circuits.check_claims(*names, said, texts, roles=roles)
     return observed, moves.check(*names, pairs, roles={"it": r"^.{5}(.)"})
 
 

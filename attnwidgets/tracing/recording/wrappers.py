@@ -166,6 +166,16 @@ def is_reader(value: Any) -> bool:
     return any(_attribute(value, name) is not None for name in parts)
 
 
+def are_second(tokenizer: Any, after: Any) -> bool:
+    """Return whether a model and its tokenizer were given one argument late, as some functions took them.
+
+    Args:
+        tokenizer: The second argument, now the tokenizer.
+        after: The third argument, which was the tokenizer.
+    """
+    return is_model(tokenizer) or after is None or is_reader(after)
+
+
 def is_input(value: Any) -> bool:
     """Return whether a value can only be something to read: text, texts, messages or token ids."""
     if isinstance(value, Mapping):
