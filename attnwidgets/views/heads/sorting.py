@@ -63,8 +63,9 @@ class Sorting:
         """Return the table's statistics as the browser lists them; none if it is not about this source."""
         if not self._fits(source):
             return []
-        of = self.table.note or quoted(str(self.table.provenance.get("text", "")), _LONGEST)
-        of = "" if self.table.trace_id == source.explanation.trace_id else f", {of}"
+        text, shown = (str(each.provenance.get("text", "")) for each in (self.table, source.explanation))
+        of = self.table.note or ("" if text == shown else quoted(text, _LONGEST)[1:-1])
+        of = of and f" ({of})"
         return [
             {
                 "name": f"{_PREFIX}{statistic.name}",
