@@ -31,7 +31,7 @@ TYPED = {
     "show": "view",
     "gradient_x_input": "input_x_gradient",
     "grad_x_input": "input_x_gradient",
-    # Names of one object, and a sentence on what serves instead.
+    # Names that an object lacks, and a sentence with the calls that serve.
     "aw.mean": "Maps average over heads by aw.attention(trace).mean('head'), over texts tables by "
     "aw.statistics.averaged(tables).",
     "aw.save": "Save a result, aw.rollout(trace).save(path), a view, aw.Explorer(trace).save(path), or "
@@ -42,7 +42,7 @@ TYPED = {
     "Trace.to_dataframe": "Results are tables: aw.attention(trace).to_dataframe().",
     "Trace.attentions": "All layers are aw.attention(trace).values, a single layer trace.attention_layer(0).",
 }
-"""What people type, and what they mean: a name that an object may have; of one class or `aw`, a sentence."""
+"""Words that people type, with the name meant, or, after the name of a class or `aw`, a sentence."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +52,7 @@ def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
     """Return " Did you mean 'x'?" for the choice meant by `name` (`TYPED`) or nearest to it, or "".
 
     Args:
-        name: What was typed.
+        name: The name that was typed.
         choices: The names there are.
         of: The object that was to have the name: "aw", "Trace".
     """
@@ -60,16 +60,16 @@ def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
     if sentence := TYPED.get(f"{of}.{name}"):
         return f" {sentence}"
     names = {choice.casefold(): choice for choice in choices}
-    meant = TYPED.get(name, name)
+    meant = TYPED.get(name, "")
     verb = re.split(r"\W", meant)[0]
-    if verb != meant and verb in names:
-        return f" Did you mean {meant}?"
-    near = difflib.get_close_matches((verb if verb in names else name).casefold(), names, n=1, cutoff=0.6)
+    if verb in names:
+        return f" Did you mean {repr(verb) if verb == meant else meant}?"
+    near = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     return f" Did you mean {names[near[0]]!r}?" if near else ""
 
 
 class Suggesting:
-    """An object that suggests the nearest of its public names, or the one meant, for a name that it lacks."""
+    """An object that suggests, for a name that it lacks, the nearest public name or the name meant."""
 
     if not TYPE_CHECKING:  # type checkers would take any name for an attribute
 
@@ -101,7 +101,7 @@ def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def renamed(old: str, function: Callable[P, R]) -> Callable[P, R]:
-    """Return a method under its former name ("Lens.top"), which warns and names the new one."""
+    """Return a method under its former name ("Lens.top"), which warns and gives the new name."""
     new = function.__name__
 
     @functools.wraps(function)
@@ -115,8 +115,8 @@ def renamed(old: str, function: Callable[P, R]) -> Callable[P, R]:
 
 
 def deprecated(change: str) -> None:
-    """Warn the caller of a public function of what changed; see Releases in CONTRIBUTING.md."""
-    warnings.warn(f"{change}; the former one works until version 0.3.", DeprecationWarning, stacklevel=3)
+    """Warn the caller of a public function of a change; see Releases in CONTRIBUTING.md."""
+    warnings.warn(f"{change}; the former call works until version 0.3.", DeprecationWarning, stacklevel=3)
 
 
 def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:

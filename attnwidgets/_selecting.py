@@ -50,7 +50,7 @@ def element(which: int | str, labels: Sequence[str], what: str) -> int:
     Args:
         which: The number, which counts from the last if it is negative, or the name.
         labels: Labels of all elements.
-        what: What the element is called, for messages.
+        what: Name of the argument or the unit, for messages.
 
     Raises:
         IndexError, TypeError: As `position`.

@@ -23,7 +23,7 @@ CLASSES = [item for item in public().values() if inspect.isclass(item)]
 PATHS = sorted(PACKAGE.rglob("*.py"))
 CALL = re.compile(r"(?<![\w./])aw\.[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 VERB = re.compile(r"(?:^|(?<=[\s(`)])|(?<=\btrace)|(?<=\bview)|(?<=\bexplorer))\.([a-z_]\w*)(?=\()")
-VALUE = "VALUE"  # stands for what an f-string fills in
+VALUE = "VALUE"  # stands for the values of an f-string
 OTHERS = {"endswith", "item", "savefig"}  # methods of other libraries, which messages name
 TEMPLATES = {  # messages in which a name is filled in: that of a registered method, kind, rule or model
     *("ask/question.py", "course/handouts/graders.py", "explanations/results/trace_protocol.py"),
@@ -33,7 +33,7 @@ TEMPLATES = {  # messages in which a name is filled in: that of a registered met
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the strings of a module with their lines, without docstrings; `VALUE` for what is filled in."""
+    """Yield lines and strings of a module, without docstrings; `VALUE` for the values of f-strings."""
     inside = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -45,7 +45,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def arguments(text: str) -> str:
-    """Return what stands in the brackets that a text begins with; "" without them."""
+    """Return the text in the brackets that a text begins with; "" without brackets."""
     depth = 0
     for end, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -55,7 +55,7 @@ def arguments(text: str) -> str:
 
 
 def fault(name: str, given: str, item: Any) -> str:
-    """Return what is wrong about a call with the arguments that a message names, or ""."""
+    """Return the fault of a call with the arguments that a message names, or ""."""
     try:
         call = ast.parse(f"f({given})", mode="eval").body
         parameters = list(inspect.signature(item).parameters.values())
@@ -75,7 +75,7 @@ def fault(name: str, given: str, item: Any) -> str:
 
 
 def faults(text: str) -> Iterator[str]:
-    """Yield what a message names and the package lacks."""
+    """Yield the calls that a message names and the package lacks."""
     for match in CALL.finditer(text):
         item: Any = aw
         for part in match[0].split(".")[1:]:

@@ -1,4 +1,4 @@
-"""Results are tables, and `.top()` is one verb: rows, the largest first, by name of a ranking and number."""
+"""Results are tables, and `.top()` returns rows, the largest first, by the name of a ranking and a number."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_tables_of_results_without_a_ranking() -> None:
     assert influence.to_dataframe().influence.tolist() == [1.0, 0.0]
     swapped = aw.evaluate.AdversarialAttention((1,), {1: np.full((1, 2, 2), 0.5)}, 0.1, 0.0, 0.01)
     assert swapped.to_dataframe().shape == (4, 5)
-    ranks = aw.evaluate.Robustness(("a", "b"), ("one", "two"), np.array([[1.0, 2.0], [2.0, 1.0]]))
+    ranks = aw.evaluate.Robustness(("a", "b"), ("first", "second"), np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert ranks.to_dataframe().unsettled.tolist() == [True, True]
     outliers = aw.vision.OutlierTokens(3, 10.0, (4,), ("patch 4",), (12.0,), 1.0, 16)
     assert outliers.to_rows() == [{"token": 4, "label": "patch 4", "norm": 12.0}]
@@ -158,16 +158,16 @@ def test_tables_of_results_without_a_ranking() -> None:
 
 def test_former_names_and_orders_warn_and_work() -> None:
     result = patching()
-    with pytest.warns(DeprecationWarning, match="takes the site first now; the former one works until"):
+    with pytest.warns(DeprecationWarning, match="takes the site first now; the former call works until"):
         assert result.top(2, "head") == result.top("head", 2)
     lens = aw.circuits.lens(result.pair.clean, "c")
     with pytest.warns(DeprecationWarning, match=r"Lens.top\(\) is called top_tokens\(\) now"):
         assert lens.top(1) == lens.top_tokens(1)
     induction = aw.zoo.induction(letters="abcdefgh", length=16)
-    said, texts = ["head 0.0 is previous token"], ["fadeb", "hagcb"]
-    checked = aw.circuits.check_claims(*induction, said, texts, resamples=100)
+    claims, texts = ["head 0.0 is previous token"], ["fadeb", "hagcb"]
+    checked = aw.circuits.check_claims(*induction, claims, texts, resamples=100)
     with pytest.warns(DeprecationWarning, match="takes the claims third now"):
-        former = aw.circuits.check_claims(said, *induction, texts, resamples=100)
+        former = aw.circuits.check_claims(claims, *induction, texts, resamples=100)
     assert repr(former) == repr(checked)
     recall = aw.evaluate.recall_of_truth(*induction, "fadebcfadeb", "attention")
     with pytest.warns(DeprecationWarning, match="takes the model first now"):

@@ -1,4 +1,4 @@
-"""Words that people type from habit: each works, or its error names what serves here."""
+"""Words that people type from habit: each works, or its error names the call that serves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HINTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("word", HINTS)
-def test_a_word_from_habit_names_what_serves_here(trace: Any, word: str) -> None:
+def test_a_word_from_habit_names_the_call_that_serves(trace: Any, word: str) -> None:
     call, words = HINTS[word]
     with pytest.raises((AttributeError, TypeError), match=words):
         call(trace)
@@ -82,7 +82,7 @@ def test_the_last_layer_is_minus_one(trace: Any) -> None:
     assert aw.Heatmap(trace, layer=-1).selection.layer == 1
 
 
-def test_an_error_inside_a_property_stays_what_it_is() -> None:
+def test_an_error_inside_a_property_is_raised_unchanged() -> None:
     class Broken(Suggesting):
         @property
         def number(self) -> int:

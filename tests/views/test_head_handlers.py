@@ -135,8 +135,8 @@ def test_a_table_over_many_texts_orders_the_heads(given, view):
     shown = view(trace, sort=table)
     assert shown.options["grid"]["sort"] == "table removal"
     listed, _ = asked(shown, "statistics", "attention/token/self")
-    assert [one["title"] for one in listed[:2]] == ["loss without it (200 texts)", "entropy (200 texts)"]
-    assert "entropy" in {one["name"] for one in listed[2:]}
+    assert [entry["title"] for entry in listed[:2]] == ["loss without it (200 texts)", "entropy (200 texts)"]
+    assert "entropy" in {entry["name"] for entry in listed[2:]}
     meta, (data,) = asked(shown, "head_statistics", "attention/token/self")
     assert meta["names"][:2] == ["table removal", "table entropy"]
     numbers = np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(layers), len(heads))

@@ -167,7 +167,7 @@ def is_reader(value: Any) -> bool:
 
 
 def are_second(tokenizer: Any, after: Any) -> bool:
-    """Return whether a model and its tokenizer were given one argument late, as some functions took them.
+    """Return whether model and tokenizer are the second and third argument, as in the former order.
 
     Args:
         tokenizer: The second argument, now the tokenizer.

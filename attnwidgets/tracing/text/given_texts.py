@@ -19,7 +19,7 @@ def require_no_table(texts: Any, name: str) -> None:
 
 
 def listed_texts(texts: Any, name: str = "texts") -> list[Any]:
-    """Return one text or several as a list.
+    """Return a text, or several, as a list.
 
     Args:
         texts: A text, or any iterable of texts.
@@ -33,7 +33,7 @@ def listed_texts(texts: Any, name: str = "texts") -> list[Any]:
 
 
 def as_sequence(texts: Any, name: str) -> Any:
-    """Return an iterable of texts as a list; one text, a sequence, a mapping or an array of numbers as it is.
+    """Return an iterable of texts as a list; a text, a sequence, a mapping and numbers as they are.
 
     Raises:
         TypeError: If it is a table; the message names a column of texts.

@@ -74,7 +74,7 @@ class PatchView(CircuitView):
         cells: Sequence[tuple[Any, ...]] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
-        given = [one for each in (shown, *more, *others) for one in _patchings(each)]
+        given = [result for each in (shown, *more, *others) for result in _patchings(each)]
         main = given[0]
         for other in given[1:]:
             _require_same_pair(main, other)

@@ -55,11 +55,12 @@ def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
         from attnwidgets.statistics.head_statistics import head_statistics
 
         requested = source_of(view, source)
-        names, values = [one["name"] for one in sorting.described(requested)], sorting.values(requested)
+        names = [entry["name"] for entry in sorting.described(requested)]
+        values = sorting.values(requested)
         if has_shares(requested):
             statistics = head_statistics(requested.kept, unit=requested.unit)
-            own = np.asarray(statistics.values, dtype="<f4").reshape(-1, *values.shape[1:])
-            names, values = [*names, *statistics.names], np.concatenate([values, own])
+            of_map = np.asarray(statistics.values, dtype="<f4").reshape(-1, *values.shape[1:])
+            names, values = [*names, *statistics.names], np.concatenate([values, of_map])
         return {"names": names, "heads": values.shape[2]}, [values.tobytes()]
 
     def patterns(source: str) -> Answer:

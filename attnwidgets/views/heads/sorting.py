@@ -27,7 +27,7 @@ START = {"order": "all", "lowest": False, "only": None, "heads": ""}
 
 @dataclass(frozen=True)
 class Sorting:
-    """What the heads of a view are sorted by.
+    """The order of the heads of a view.
 
     Attributes:
         name: Name of the statistic; "": none.
@@ -39,7 +39,7 @@ class Sorting:
 
     @classmethod
     def of(cls, view: str, sort: Any, explanations: Sequence[Any]) -> Self:
-        """Return what `sort=` names, checked against what a view shows.
+        """Return what `sort=` names, checked against the maps of the view.
 
         Raises:
             TypeError: It is neither a name nor a table of heads.
@@ -116,10 +116,10 @@ def _require_alike(view: str, table: Any, explanations: Sequence[Any]) -> None:
     model, other = main.provenance.get("model"), table.provenance.get("model")
     if model and other and model != other:
         raise ValueError(f"{view}(sort=...): the table is of {other}, and the view of {model}.")
-    for what in ("layer", "head"):
-        shown, there = getattr(main, f"{what}s", None), getattr(table, f"{what}s")
+    for axis in ("layer", "head"):
+        shown, there = getattr(main, f"{axis}s", None), getattr(table, f"{axis}s")
         if not shown or not there or not {*shown} <= {*there}:
             of_table, of_view = (
-                f"there {spoken(each, what)}" if each else f"are no {what}s" for each in (there, shown)
+                f"there {spoken(each, axis)}" if each else f"are no {axis}s" for each in (there, shown)
             )
             raise ValueError(f"{view}(sort=...): in the table {of_table}, in the view {of_view}.")
