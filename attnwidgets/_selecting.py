@@ -97,7 +97,7 @@ def at_most(rows: Sequence[T], k: int | None) -> list[T]:
     return list(rows[:k])
 
 
-def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:
+def pick(index: Any, numbers: Sequence[int], what: str) -> tuple[int, ...]:
     """Return the numbers selected by one number, several, or a slice of positions.
 
     Raises:
@@ -105,7 +105,7 @@ def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) 
     """
     if isinstance(index, slice):
         chosen = tuple(numbers[index])
-    elif isinstance(index, Iterable):
+    elif isinstance(index, Iterable) and not isinstance(index, str):
         chosen = tuple(dict.fromkeys(numbers[position(item, numbers, what)] for item in index))
     else:
         chosen = (numbers[position(index, numbers, what)],)

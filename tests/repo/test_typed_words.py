@@ -79,6 +79,8 @@ def test_the_last_layer_is_minus_one(trace: Any) -> None:
     attention = aw.attention(trace)
     assert attention.value("good", "last", layer=-1, head=-1) == pytest.approx(1 / 3)
     assert attention.select(layer=-1).layers == (1,)
+    with pytest.raises(TypeError, match="layer takes an integer, not 'last'"):
+        attention.select(layer="last")
     assert aw.Heatmap(trace, layer=-1).selection.layer == 1
 
 

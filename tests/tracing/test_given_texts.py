@@ -79,6 +79,16 @@ def test_a_table_is_refused_with_its_column_of_texts(model: Any, name: str) -> N
             taking(model)[name](table)
 
 
+def test_sets_of_concepts_are_columns_too() -> None:
+    model, tokenizer = aw.demo_model("classifier")
+    column = pd.Series([text.text for text in aw.demo_texts("train")[:24]])
+    some, others, random = column[:6], column[6:12], column[12:]
+    options: dict[str, Any] = {"target": "positive", "layers": [3], "runs": 2, "permutations": 10}
+    columns = aw.concepts.tcav(model, tokenizer, {"some": some}, others, random=random, **options)
+    lists = aw.concepts.tcav(model, tokenizer, {"some": [*some]}, [*others], random=[*random], **options)
+    pd.testing.assert_frame_equal(columns.to_dataframe(), lists.to_dataframe())
+
+
 def test_seconds_of_pairs_are_read_alike() -> None:
     model, tokenizer = aw.demo_model("encoder")
     given = pd.DataFrame({"a": ["One.", "Two."], "b": ["Three.", "Four."]})
