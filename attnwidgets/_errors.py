@@ -5,24 +5,82 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import sys
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+import warnings
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-# Keywords that had another name before 0.1.0; some notebooks still use it.
-_RENAMED = {"stream": "stack"}
+TYPED = {
+    # Names before 0.1.0, which some notebooks still use.
+    "stream": "stack",
+    # Words of matplotlib, pandas and Captum, and the names here.
+    "cmap": "palette",
+    "colormap": "palette",
+    "savefig": "save",
+    "export": "save",
+    "to_pdf": 'save("figure.pdf")',
+    "to_png": 'save("figure.png")',
+    "to_svg": 'save("figure.svg")',
+    "to_pandas": "to_dataframe",
+    "to_df": "to_dataframe",
+    "df": "to_dataframe",
+    "width": 'layout={"width": "600px"}',
+    "show": "view",
+    "gradient_x_input": "input_x_gradient",
+    "grad_x_input": "input_x_gradient",
+    # Names that an object lacks, and a sentence with the calls that serve.
+    "aw.mean": "Maps average over heads by aw.attention(trace).mean('head'), over texts tables by "
+    "aw.statistics.averaged(tables).",
+    "aw.save": "Save a result, aw.rollout(trace).save(path), a view, aw.Explorer(trace).save(path), or "
+    "several views, aw.to_html(views, path).",
+    "aw.plot": "Results draw themselves: aw.rollout(trace).figure().",
+    "Trace.save": "A trace stays with its model. Save a result, aw.attention(trace).save(path), which "
+    "aw.load reads, or a page, aw.Explorer(trace).to_html(path).",
+    "Trace.to_dataframe": "Results are tables: aw.attention(trace).to_dataframe().",
+    "Trace.attentions": "All layers are aw.attention(trace).values, a single layer trace.attention_layer(0).",
+}
+"""Words that people type, with the name meant, or, after the name of a class or `aw`, a sentence."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def suggest(name: str, choices: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the choice nearest to `name`, or "" if none is near."""
-    known = {choice.casefold(): choice for choice in choices}
-    near = difflib.get_close_matches(_RENAMED.get(str(name), str(name)).casefold(), known, n=1, cutoff=0.6)
-    return f" Did you mean {known[near[0]]!r}?" if near else ""
+def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
+    """Return " Did you mean 'x'?" for the choice meant by `name` (`TYPED`) or nearest to it, or "".
+
+    Args:
+        name: The name that was typed.
+        choices: The names there are.
+        of: The object that was to have the name: "aw", "Trace".
+    """
+    name = str(name)
+    if sentence := TYPED.get(f"{of}.{name}"):
+        return f" {sentence}"
+    names = {choice.casefold(): choice for choice in choices}
+    meant = TYPED.get(name, "")
+    verb = re.split(r"\W", meant)[0]
+    if verb in names:
+        return f" Did you mean {repr(verb) if verb == meant else meant}?"
+    near = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""
+
+
+class Suggesting:
+    """An object that suggests, for a name that it lacks, the nearest public name or the name meant."""
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
+                return object.__getattribute__(self, name)
+            names = [each for each in dir(self) if not each.startswith("_")]
+            kinds = (base.__name__ for base in kind.__mro__)
+            near = suggest(name, names, next((each for each in kinds if f"{each}.{name}" in TYPED), ""))
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}.{near}")
 
 
 def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
@@ -40,6 +98,25 @@ def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def renamed(old: str, function: Callable[P, R]) -> Callable[P, R]:
+    """Return a method under its former name ("Lens.top"), which warns and gives the new name."""
+    new = function.__name__
+
+    @functools.wraps(function)
+    def former(*args: P.args, **kwargs: P.kwargs) -> R:
+        deprecated(f"{old}() is called {new}() now")
+        return function(*args, **kwargs)
+
+    former.__name__ = old.rpartition(".")[2]
+    former.__doc__ = f"Deprecated name of `{new}`."
+    return former
+
+
+def deprecated(change: str) -> None:
+    """Warn the caller of a public function of a change; see Releases in CONTRIBUTING.md."""
+    warnings.warn(f"{change}; the former call works until version 0.3.", DeprecationWarning, stacklevel=3)
 
 
 def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:

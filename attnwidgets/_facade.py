@@ -56,7 +56,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
     def get(name: str) -> Any:
         if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}.{suggest(name, names)}")
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}.{suggest(name, names, prefix)}"
+            )
         try:
             value = _saying(f"{prefix}.{name}", load(name))
         except ModuleNotFoundError as error:

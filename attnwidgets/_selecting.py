@@ -6,6 +6,14 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any, TypeVar
+
+from attnwidgets._errors import suggest
+
+CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
+POSITIONS = ("cls", "first", "last")
+
+T = TypeVar("T")
 
 
 def position(number: int, numbers: Sequence[int], what: str) -> int:
@@ -34,7 +42,62 @@ def position(number: int, numbers: Sequence[int], what: str) -> int:
     raise IndexError(f"{what} {wanted} is out of range: there {spoken(numbers, noun)}.")
 
 
-def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) -> tuple[int, ...]:
+def element(which: int | str, labels: Sequence[str], what: str) -> int:
+    """Return the index of an element that is named by its number, its label, "first", "last" or "cls".
+
+    Blanks before and after a label do not count, unless a label with them is there.
+
+    Args:
+        which: The number, which counts from the last if it is negative, or the name.
+        labels: Labels of all elements.
+        what: Name of the argument or the unit, for messages.
+
+    Raises:
+        IndexError, TypeError: As `position`.
+        ValueError: If no element has this label, or several have (the message names their positions).
+    """
+    if not isinstance(which, str):
+        return position(which, range(len(labels)), what)
+    exact = [index for index, label in enumerate(labels) if label == which]
+    stripped = [index for index, label in enumerate(labels) if label.strip(" ␣▁") == which.strip()]
+    indices = exact or stripped
+    if len(indices) > 1:
+        raise ValueError(f"{what} {which!r} is at {', '.join(map(str, indices))}; give one of these numbers.")
+    if indices:
+        return indices[0]
+    if which in {"first", "last"}:
+        return 0 if which == "first" else len(labels) - 1
+    if which != "cls":
+        near = suggest(which, [*labels, *POSITIONS])
+        raise ValueError(
+            f"{what} {which!r} is neither a label of this text nor one of {listed(POSITIONS)}.{near}"
+        )
+    classes = [index for index, label in enumerate(labels) if label in CLASS_TOKENS]
+    if not classes:
+        raise ValueError(
+            f"{what} 'cls': no element is a class token ([CLS], <s>); give 'first', or its number."
+        )
+    return classes[0]
+
+
+def ranking(which: Any, k: Any) -> tuple[Any, Any]:
+    """Return the arguments of `.top(which, k)`, of which the first may be left out: `.top(3)`."""
+    is_number = isinstance(which, int) and not isinstance(which, bool)
+    return (None, which) if is_number else (which, k)
+
+
+def at_most(rows: Sequence[T], k: int | None) -> list[T]:
+    """Return the first `k` rows of a ranking; None: all.
+
+    Raises:
+        ValueError: If `k` is below 1.
+    """
+    if k is not None and k < 1:
+        raise ValueError(f"k must be at least 1, not {k}.")
+    return list(rows[:k])
+
+
+def pick(index: Any, numbers: Sequence[int], what: str) -> tuple[int, ...]:
     """Return the numbers selected by one number, several, or a slice of positions.
 
     Raises:
@@ -42,7 +105,7 @@ def pick(index: int | Iterable[int] | slice, numbers: Sequence[int], what: str) 
     """
     if isinstance(index, slice):
         chosen = tuple(numbers[index])
-    elif isinstance(index, Iterable):
+    elif isinstance(index, Iterable) and not isinstance(index, str):
         chosen = tuple(dict.fromkeys(numbers[position(item, numbers, what)] for item in index))
     else:
         chosen = (numbers[position(index, numbers, what)],)

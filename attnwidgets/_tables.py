@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import not_installed
+from attnwidgets._errors import Suggesting, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
 
 
-class Table(ABC):
+class Table(Suggesting, ABC):
     """Numbers that can be written as a table; only `to_dataframe` needs pandas."""
 
     @abstractmethod
@@ -68,6 +68,20 @@ class Table(ABC):
         """
         frames = [pandas().DataFrame(dict(part)) for part in self._columns()]
         return frames[0] if len(frames) == 1 else pandas().concat(frames, ignore_index=True)
+
+
+def cells(axes: Mapping[str, Sequence[Any]], values: Mapping[str, Any]) -> Columns:
+    """Return arrays over the same axes as columns, with a row for each cell where the first has a number.
+
+    Args:
+        axes: Labels by the name of the axis, in the order of the arrays' axes.
+        values: The arrays by the name of their column.
+    """
+    index = np.argwhere(~np.isnan(next(iter(values.values()))))
+    columns: dict[str, Any] = {
+        name: [labels[at] for at in index[:, axis]] for axis, (name, labels) in enumerate(axes.items())
+    }
+    return columns | {name: np.asarray(array)[tuple(index.T)] for name, array in values.items()}
 
 
 def rows_of(part: Columns) -> Iterator[tuple[Any, ...]]:

@@ -128,7 +128,7 @@ def features(tokens: int) -> tuple[Any, Any]:
 def counted(tokens: int) -> Any:
     """Return the statistics of these features over one text, as a panel needs them."""
     text = " ".join(WORDS[i % len(WORDS)] for i in range(tokens))
-    return aw.feature_stats(features(tokens)[1], *model("decoder"), [text])
+    return aw.feature_stats(*model("decoder"), features(tokens)[1], [text])
 
 
 def scorecard() -> Any:

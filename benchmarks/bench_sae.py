@@ -173,7 +173,7 @@ def statistics(model: Any, tokenizer: Any, texts: list[str], options: argparse.N
                 model(**corpus.inputs(windows))
 
     before = timed(forward)
-    counted = timed(lambda: aw.feature_stats(sae, model, tokenizer, chosen))
+    counted = timed(lambda: aw.feature_stats(model, tokenizer, sae, chosen))
     after = timed(forward)
     cpu, wall = (before[0] + after[0]) / 2, (before[1] + after[1]) / 2
     l0, seen = sae.history.last["l0"], counted[2].tokens

@@ -40,8 +40,8 @@ WRITERS = {
     "picture.svg": lambda trace, path: aw.Heatmap(trace).save(path),
     "picture.png": lambda trace, path: aw.Heatmap(trace).save(path),
     "picture.pdf": lambda trace, path: aw.Heatmap(trace).save(path),
-    "figure.png": lambda trace, path: aw.attention(trace).plot().savefig(path),
-    "figure": lambda trace, path: aw.attention(trace).plot().savefig(path, format="svg"),
+    "figure.png": lambda trace, path: aw.attention(trace).figure().savefig(path),
+    "figure": lambda trace, path: aw.attention(trace).figure().savefig(path, format="svg"),
     "map.safetensors": lambda trace, path: aw.attention(trace).save(path),
 }
 
@@ -88,5 +88,5 @@ def test_what_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_figure_without_an_ending_becomes_a_png(trace: Any, tmp_path: Path) -> None:
-    aw.attention(trace).plot().savefig(tmp_path / "figure")
+    aw.attention(trace).figure().savefig(tmp_path / "figure")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

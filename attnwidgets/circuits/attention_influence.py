@@ -10,18 +10,21 @@ import torch
 
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
+from attnwidgets._tables import Table
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.intervene.ablate_heads import ablate_heads
 from attnwidgets.intervene.edit_attention import edit_attention
 from attnwidgets.intervene.head_selection import chosen_heads, describe_heads
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
@@ -32,7 +35,7 @@ _TOKENS = 2  # dimensions of logits [token, vocabulary]
 
 
 @dataclass(frozen=True, repr=False)
-class AttentionInfluence:
+class AttentionInfluence(Table):
     """Losses of texts with and without some heads.
 
     Attributes:
@@ -60,6 +63,16 @@ class AttentionInfluence:
     def control_influence(self) -> Float:
         """The same of every draw [draw, text]."""
         return (self.control - self.loss) / self.loss
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield text, loss, masked, influence, control_influence (mean over draws)."""
+        yield {
+            "text": self.texts,
+            "loss": self.loss,
+            "masked": self.masked,
+            "influence": self.influence,
+            "control_influence": self.control_influence.mean(axis=0),
+        }
 
     def ranked(self) -> list[tuple[str, float, float]]:
         """Return (text, influence, mean influence of the controls), the largest influence first."""
@@ -120,7 +133,7 @@ def attention_influence(
         'abcdefgabcdefgabcdefg'
     """
     require_choice("how", how, MASKINGS)
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    texts = listed_texts(texts)
     if not texts:
         raise ValueError("texts is empty.")
     if draws < 1:

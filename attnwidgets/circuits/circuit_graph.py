@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnwidgets._selecting import at_most
+from attnwidgets._tables import Table
 from attnwidgets.explanations.results.axis_words import TARGETS
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from attnwidgets._tables import Columns
 
 PAPER = "Ameisen et al. 2025, Circuit Tracing: Revealing Computational Graphs in Language Models"
 _EMBEDDING = "E"
@@ -58,7 +62,7 @@ class GraphLink(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class CircuitGraph:
+class CircuitGraph(Table):
     """An attribution graph, as circuit-tracer computed it.
 
     Attributes:
@@ -73,13 +77,20 @@ class CircuitGraph:
     links: tuple[GraphLink, ...]
     model: str
 
-    def top(self, k: int = 10) -> list[GraphLink]:
+    def _columns(self) -> Iterator[Columns]:
+        """Yield source, target, weight."""
+        yield {name: [getattr(link, name) for link in self.links] for name in GraphLink._fields}
+
+    def top(self, k: int | None = 10) -> list[GraphLink]:
         """Return the largest effects by size, the largest first.
 
         Args:
-            k: Largest number of them.
+            k: Largest number of effects; None: all.
+
+        Raises:
+            ValueError: If `k` is below 1.
         """
-        return sorted(self.links, key=lambda link: -abs(link.weight))[:k]
+        return at_most(sorted(self.links, key=lambda link: -abs(link.weight)), k)
 
     def flow(self) -> MixingMap:
         """Return which tokens the nodes of every layer draw from, for `aw.FlowView` [layer, query, key].

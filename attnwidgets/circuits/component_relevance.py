@@ -10,6 +10,8 @@ import torch
 
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
+from attnwidgets._selecting import at_most
+from attnwidgets._tables import Table
 from attnwidgets.circuits.components import Component, components
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.explanations.attribution.contextual_decomposition import PAPER, logit_parts_in_two
@@ -20,9 +22,12 @@ from attnwidgets.tracing.algebra.steps import apply_steps
 from attnwidgets.tracing.algebra.two_parts import TwoParts, all_irrelevant, through_block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnwidgets._tables import Columns
     from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer
     from attnwidgets.tracing.trace import Trace
 
@@ -45,7 +50,7 @@ class RelevantComponent(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ComponentRelevance:
+class ComponentRelevance(Table):
     """What of a target, and of later components, comes from every head and MLP.
 
     Attributes:
@@ -83,13 +88,23 @@ class ComponentRelevance:
         of_mlps = [part.head is None for part in self.components]
         return self.relevant[of_mlps]
 
+    def _columns(self) -> Iterator[Columns]:
+        """Yield kind, layer, head, relevant, irrelevant."""
+        columns: dict[str, Any] = {
+            name: [getattr(part, name) for part in self.components] for name in Component._fields
+        }
+        yield columns | {"relevant": self.relevant, "irrelevant": self.irrelevant}
+
     def top(self, k: int | None = 10) -> list[RelevantComponent]:
         """Return the components with the largest relevant parts by size, the largest first.
 
         Args:
             k: Largest number of components; None: all.
+
+        Raises:
+            ValueError: If `k` is below 1.
         """
-        order = np.argsort(-np.abs(self.relevant), kind="stable")[:k]
+        order = at_most(np.argsort(-np.abs(self.relevant), kind="stable").tolist(), k)
         return [RelevantComponent(self.components[i], float(self.relevant[i])) for i in order]
 
     def circuit(self, threshold: float = 0.1) -> tuple[Component, ...]:

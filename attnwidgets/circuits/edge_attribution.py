@@ -11,6 +11,8 @@ import torch
 
 from attnwidgets._gradients import enable_grad
 from attnwidgets._progress import progress
+from attnwidgets._selecting import at_most
+from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.components import Component, components
 from attnwidgets.circuits.pair import pair_of, require_full_precision
 from attnwidgets.explanations.targets.target_set import resolve_target_set
@@ -21,12 +23,13 @@ from attnwidgets.tracing.gradients.differentiability import require_gradients
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
     from typing_extensions import Self
 
+    from attnwidgets._tables import Columns
     from attnwidgets.circuits.pair import Pair
     from attnwidgets.explanations.targets.target_set import TargetSet
     from attnwidgets.intervene.activation_sites import Site
@@ -51,7 +54,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class EdgeAttribution:
+class EdgeAttribution(Table):
     """Scores of all connections between components.
 
     Attributes:
@@ -66,15 +69,23 @@ class EdgeAttribution:
     scores: Float
     steps: int
 
+    def _columns(self) -> Iterator[Columns]:
+        """Yield sender, receiver, score."""
+        ends = {"sender": [*map(str, self.senders)], "receiver": [*map(str, self.receivers)]}
+        yield cells(ends, {"score": self.scores})
+
     def top(self, k: int | None = 10) -> list[Edge]:
         """Return the edges with the largest scores by size, the largest first.
 
         Args:
             k: Largest number of edges; None: all.
+
+        Raises:
+            ValueError: If `k` is below 1.
         """
         flat = np.abs(np.where(np.isnan(self.scores), -1.0, self.scores)).reshape(-1)
         known = ~np.isnan(self.scores.reshape(-1))
-        order = [place for place in np.argsort(-flat, kind="stable") if known[place]][:k]
+        order = at_most([place for place in np.argsort(-flat, kind="stable") if known[place]], k)
         places = [divmod(int(place), len(self.receivers)) for place in order]
         return [Edge(self.senders[i], self.receivers[j], float(self.scores[i, j])) for i, j in places]
 

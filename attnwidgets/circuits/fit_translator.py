@@ -19,6 +19,7 @@ from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
 from attnwidgets.tracing.recording.module_calls import is_hidden
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def fit_translator(
         raise ValueError(f"ridge must be 0 or more, not {ridge}.")
     if window < _SKIPPED + 2:
         raise ValueError(f"window must be {_SKIPPED + 2} tokens or more, not {window}.")
-    windows = _windows(model, tokenizer, [texts] if isinstance(texts, str) else list(texts), window)
+    windows = _windows(model, tokenizer, listed_texts(texts), window)
     first = record(model, None, input_ids=windows[0])
     _require_head(first)
     states = _States(first)

@@ -10,18 +10,24 @@ import torch
 
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
+from attnwidgets._selecting import at_most
+from attnwidgets._tables import Table, cells
 from attnwidgets.circuits.patching import Patching
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.intervene.ablate_heads import head_outputs
 from attnwidgets.sae.training.objective import Weights, topk_loss
+from attnwidgets.statistics.table import RankedHead
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from attnwidgets._tables import Columns
 
     Float = NDArray[np.float64]
 
@@ -33,7 +39,7 @@ _TWO = 2
 
 
 @dataclass(frozen=True, repr=False)
-class CodedHeads:
+class CodedHeads(Table):
     """How much every head's codes tell examples of a task from others.
 
     Attributes:
@@ -50,16 +56,30 @@ class CodedHeads:
     positive: int
     negative: int
 
-    def top(self, k: int = 10) -> list[tuple[int, int]]:
-        """Return the (layer, head) with the highest scores, the highest first.
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, head, score, codes."""
+        layers, heads = self.scores.shape
+        axes = {"layer": range(layers), "head": range(heads)}
+        yield cells(axes, {"score": self.scores, "codes": self.codes})
+
+    def top(self, k: int | None = 10) -> list[RankedHead]:
+        """Return the heads with the highest scores, the highest first.
 
         Args:
-            k: Largest number of heads.
+            k: Largest number of heads; None: all.
+
+        Returns:
+            (layer, head, value) for each.
+
+        Raises:
+            ValueError: If `k` is below 1.
         """
-        flat = np.where(np.isnan(self.scores), -np.inf, self.scores).reshape(-1)
-        order = [place for place in np.argsort(-flat, kind="stable") if np.isfinite(flat[place])][:k]
-        width = self.scores.shape[1]
-        return [(int(place) // width, int(place) % width) for place in order]
+        scores = [
+            RankedHead(layer, head, float(score))
+            for (layer, head), score in np.ndenumerate(self.scores)
+            if not np.isnan(score)
+        ]
+        return at_most(sorted(scores, key=lambda head: -head.value), k)
 
     def agreement(self, patched: Any, share: float = 0.1) -> float:
         """Return how often a head that patching finds scores above one that it does not (area under the ROC).
@@ -86,9 +106,7 @@ class CodedHeads:
         return float((np.sign(pairs) / _TWO + 0.5).mean())
 
     def __repr__(self) -> str:
-        shown = "; ".join(
-            f"head {layer}.{head} {self.scores[layer, head]:.2f}" for layer, head in self.top(3)
-        )
+        shown = "; ".join(f"head {layer}.{head} {score:.2f}" for layer, head, score in self.top(3))
         return f"<CodedHeads [layer {self.scores.shape[0]}, head {self.scores.shape[1]}]: {shown}>"
 
 
@@ -147,10 +165,10 @@ def heads_by_codes(
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> repeated = ["abcda", "hgfeh", "cbdec", "dfgcd", "bhcfb", "gabhg", "fecaf", "ehgbe"]
         >>> others = ["abcde", "hgfed", "cbdea", "dfgch", "bhcfa", "gabhc", "fecab", "ehgba"]
-        >>> aw.circuits.heads_by_codes(model, tokenizer, repeated, others, steps=100).top(1)
-        [(1, 0)]
+        >>> aw.circuits.heads_by_codes(model, tokenizer, repeated, others, steps=100).top(1)[0][:2]
+        (1, 0)
     """
-    texts = [list(positive), list(negative)]
+    texts = [listed_texts(positive, "positive"), listed_texts(negative, "negative")]
     for name, some in zip(("positive", "negative"), texts, strict=True):
         if isinstance(positive if name == "positive" else negative, str) or len(some) < _FEWEST:
             raise ValueError(f"{name} takes {_FEWEST} texts or more, not {len(some)}.")

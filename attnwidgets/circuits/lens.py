@@ -49,7 +49,8 @@ def lens(trace: Any, answer: Any = None, *, translator: Translator | None = None
 
     Returns:
         Lens: `.rank` (0 for the most probable), `.probability`, `.entropy` (nats) and `.kl`,
-        KL(model || lens) in nats, each [layer, token] with layers 0 to L; `.top(k)` the most probable tokens.
+        KL(model || lens) in nats, each [layer, token] with layers 0 to L; `.top_tokens(k)` are the most
+        probable tokens.
 
     Raises:
         ValueError: If the answer is not one token, `top` is below 1, or the translator is of another model.

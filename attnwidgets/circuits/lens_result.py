@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
+from attnwidgets._errors import renamed, require_choice
 from attnwidgets._selecting import pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, read_only
@@ -131,7 +131,7 @@ class Lens(Explanation):
         """Probability of the answer [layer, token]."""
         return self.probability
 
-    def top(
+    def top_tokens(
         self, k: int | None = None, *, layer: Any = None, token: Any = None
     ) -> list[list[list[TopToken]]]:
         """Return the most probable tokens, the most probable first: a list for each layer and token.
@@ -165,6 +165,8 @@ class Lens(Explanation):
             for row in layers
         ]
 
+    top = renamed("Lens.top", top_tokens)
+
     @property
     def title(self) -> str:
         """What is followed, and by which lens."""
@@ -178,7 +180,7 @@ class Lens(Explanation):
         columns |= {name: getattr(self, name).reshape(-1) for name in MEASURES}
         yield columns | {"top": [self._labels[int(index)] for index in self._top[0][..., 0].reshape(-1)]}
 
-    def plot(self, colour: Measure = "probability", *, title: str | None = None) -> Figure:
+    def figure(self, colour: Measure = "probability", *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: layers x tokens, the most probable token in every cell.
 
         Args:
@@ -196,7 +198,7 @@ class Lens(Explanation):
     def _png(self) -> dict[str, Any]:
         from attnwidgets.figures.maps import small_png
 
-        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+        return {"image/png": base64.b64encode(small_png(self.figure())).decode("ascii")}
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""

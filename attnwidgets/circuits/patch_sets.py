@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import require_choice
+from attnwidgets._tables import pandas
 from attnwidgets.circuits.pair import pair_of
 from attnwidgets.circuits.paired import PairedRuns, cells_of
 from attnwidgets.circuits.patching import DIRECTIONS, Direction
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
 
@@ -31,6 +33,15 @@ class PatchedSets(NamedTuple):
     raw: NDArray[np.float64]
     before: float
     source: float
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with the share and the raw change of every set.
+
+        Raises:
+            ImportError: If pandas is not installed.
+        """
+        frame: pd.DataFrame = pandas().DataFrame({"share": self.shares, "raw": self.raw})
+        return frame
 
 
 def patch_sets(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
+from attnwidgets._errors import deprecated, require_choice
+from attnwidgets._selecting import at_most, ranking
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 
@@ -225,16 +226,21 @@ class Patching(Explanation):
         constant = len(pairs) < _TWO or bool((pairs == pairs[0]).all(axis=0).any())
         return float("nan") if constant else float(np.corrcoef(pairs.T)[0, 1])
 
-    def top(self, k: int = 10, site: str | None = None) -> list[RankedCell]:
-        """Return the places with the largest shares, by size, the largest first.
+    def top(self, site: str | int | None = None, k: int | None = 10) -> list[RankedCell]:
+        """Return the cells with the largest shares by size, the largest first.
 
         Args:
-            k: Largest number of places.
-            site: One of `.sites`; all by default.
+            site: One of `.sites`; by default the cells of all sites. May be left out: `.top(3)`.
+            k: Largest number of cells; None: all.
 
         Raises:
-            ValueError: If the site was not patched.
+            ValueError: If the site was not patched, or `k` is below 1.
         """
+        given: tuple[Any, Any] = site, k
+        if isinstance(given[1], str):
+            deprecated('Patching.top("head", 5) takes the site first now')
+            given = given[1], given[0]
+        site, k = ranking(*given)
         if site is not None:
             require_choice("site", site, self.sites)
         cells = [
@@ -246,7 +252,7 @@ class Patching(Explanation):
             for (layer, at), share in np.ndenumerate(self._shares(name))
             if not np.isnan(share)
         ]
-        return sorted(cells, key=lambda cell: -abs(cell.share))[:k]
+        return at_most(sorted(cells, key=lambda cell: -abs(cell.share)), k)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if len(self.raw) > 1:
@@ -285,7 +291,7 @@ class Patching(Explanation):
                 "raw": raw.reshape(-1),
             }
 
-    def plot(self, site: str | None = None, *, title: str | None = None) -> Figure:
+    def figure(self, site: str | None = None, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: layers x tokens of every site, and layers x heads.
 
         Args:
@@ -306,7 +312,7 @@ class Patching(Explanation):
 
         from attnwidgets.figures.maps import small_png
 
-        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+        return {"image/png": base64.b64encode(small_png(self.figure())).decode("ascii")}
 
     # Files
 

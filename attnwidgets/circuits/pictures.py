@@ -97,7 +97,7 @@ def lens_figure(shown: Lens, colour: Measure, *, title: str | None) -> Figure:
     label_axis(axes.set_xticks, shown.tokens, rotation=90, fontsize=font_size(n_tokens))
     if n_tokens <= _WRITTEN_TOKENS and n_layers <= _WRITTEN_LAYERS:
         fonts = families(FONTS)
-        for layer, row in enumerate(shown.top(1)):
+        for layer, row in enumerate(shown.top_tokens(1)):
             for token, (best,) in enumerate(row):
                 ink = ink_on(colours(norm(values[layer, token])))
                 options: dict[str, Any] = {"color": ink, "fontsize": 6, "family": fonts}

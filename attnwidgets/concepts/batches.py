@@ -23,6 +23,7 @@ from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenize
 from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.recording.run import trace as run
 from attnwidgets.tracing.same_model import require_same_model
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -225,11 +226,9 @@ def texts_of(texts: Any, purpose: str, name: str = "texts") -> list[Any]:
         ValueError: If there is none.
         TypeError: If one is neither a string, an object with `.text`, nor a trace.
     """
-    if isinstance(texts, str) or is_trace(texts):
-        texts = [texts]
     given = [
         each.text if isinstance(getattr(each, "text", None), str) and not is_trace(each) else each
-        for each in texts
+        for each in ([texts] if is_trace(texts) else listed_texts(texts, name))
     ]
     if not given:
         raise ValueError(f"{purpose}: {name} is empty; give at least one text.")

@@ -12,6 +12,7 @@ import numpy as np
 from attnwidgets._errors import quoted
 from attnwidgets._selecting import listed
 from attnwidgets._tensors import as_array, is_tensor
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,7 @@ def concept_sets(concepts: Any, random: Any, examples: Sequence[Any], purpose: s
         )
     if not concepts:
         raise ValueError(f"{purpose}: concepts is empty; name at least one.")
+    random = listed_texts(random, "random")
     numbers: dict[Any, int] = {}
     texts: list[Any] = []
     notes: list[str] = []
@@ -192,12 +194,9 @@ def _spoken(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _are_sets(random: Any) -> bool:
+def _are_sets(random: Sequence[Any]) -> bool:
     """Return whether random texts come as one set for every run."""
-    if isinstance(random, str) or not len(random):
-        return False
-    first = random[0]
-    return isinstance(first, (list, tuple)) and not isinstance(first, str)
+    return bool(random) and isinstance(random[0], (list, tuple))
 
 
 def vector_of(given: Any, name: str) -> NDArray[np.float64] | None:

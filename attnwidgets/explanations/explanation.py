@@ -10,7 +10,7 @@ from abc import abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from attnwidgets._errors import quoted, require_choice
+from attnwidgets._errors import deprecated, quoted, require_choice
 from attnwidgets._notebook import running_shell
 from attnwidgets._tables import Table
 from attnwidgets.explanations.results.description import frozen, plain
@@ -158,10 +158,15 @@ class Explanation(Table, Viewable):
         """Return the explanation that `to_description` described."""
 
     @abstractmethod
-    def plot(self) -> Figure:
+    def figure(self) -> Figure:
         """Return a matplotlib figure; every kind has options of its own."""
 
     # Shared by all kinds.
+
+    def plot(self, *args: Any, **options: Any) -> Figure:
+        """Deprecated name of `figure`."""
+        deprecated(f"{self.kind}.plot() is called figure() now")
+        return self.figure(*args, **options)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -226,7 +231,8 @@ class Explanation(Table, Viewable):
     def save(self, path: str | Path) -> Path:
         """Write to `path`, for `aw.load`: a `.safetensors` file, or a folder if there is no suffix.
 
-        A name that ends in `.html` gives the page of its view instead, as `.view().to_html(path)` does.
+        Other suffixes give files for reading: `.html` the page of its view, `.pdf`, `.svg` and `.png` its
+        picture, `.csv` its table.
         """
         from attnwidgets.explanations.results.archive import save
 

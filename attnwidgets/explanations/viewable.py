@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
+
+from attnwidgets._errors import require_choice
+
+PAGES = (".html", ".htm")
+FOR_READING = (*PAGES, ".pdf", ".svg", ".png", ".csv")
 
 
 class Viewable:
@@ -13,6 +19,8 @@ class Viewable:
     """
 
     kind: ClassVar[str]
+    figure: Any
+    to_csv: Any
 
     def view(self, **options: Any) -> Any:
         """Return the widget that shows this result best.
@@ -28,3 +36,33 @@ class Viewable:
         from attnwidgets.views import view_of
 
         return view_of(self, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file for reading: the page or the picture of the view, or the table.
+
+        Args:
+            path: The file; its suffix gives the format: `.html`, `.pdf`, `.svg`, `.png` or `.csv`.
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: If the suffix is another one.
+            TypeError: If it is that of a page, and no view shows this kind of result.
+        """
+        path = Path(path)
+        suffix = path.suffix.lower()
+        require_choice("suffix", suffix, FOR_READING)
+        if suffix == ".csv":
+            self.to_csv(path)
+            return path
+        try:
+            view = self.view()
+        except TypeError:
+            if suffix in PAGES:
+                raise
+            self.figure().savefig(path)
+            return path
+        view.save(path)
+        view.close()
+        return path

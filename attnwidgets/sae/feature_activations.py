@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attnwidgets._errors import suggest
-from attnwidgets._selecting import listed, pick, position
+from attnwidgets._errors import renamed, suggest
+from attnwidgets._selecting import element, listed, pick
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.aggregation import new_unit, regroup
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
@@ -150,7 +150,7 @@ class FeatureActivations(Explanation):
 
     # Questions about features.
 
-    def top(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
+    def strongest(self, token: int | str, k: int = 10) -> tuple[Fired, ...]:
         """Return the features that fire most strongly on a token, strongest first, at most `k`.
 
         Args:
@@ -163,27 +163,17 @@ class FeatureActivations(Explanation):
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}.")
-        return self._row(self._index(token), k)
+        return self._row(element(token, self.labels, self.unit), k)
+
+    top = renamed("FeatureActivations.top", strongest)
 
     def rows(self, k: int) -> list[tuple[Fired, ...]]:
-        """Return `top` for every token: at most `k` features, strongest first."""
+        """Return `strongest` for every token: at most `k` features, strongest first."""
         return [self._row(index, k) for index in range(len(self.labels))]
 
     def _row(self, index: int, k: int) -> tuple[Fired, ...]:
         row = slice(int(self._ends[index] - self.l0[index]), int(self._ends[index]))
         return _strongest(self._features[row], self._activations[row], k)
-
-    def _index(self, token: int | str) -> int:
-        if not isinstance(token, str):
-            return position(token, range(len(self.labels)), self.unit)
-        exact = [index for index, label in enumerate(self.labels) if label == token]
-        stripped = [index for index, label in enumerate(self.labels) if label.strip("␣ ") == token.strip()]
-        indices = exact or stripped
-        if not indices:
-            raise ValueError(f"{self.unit} {token!r} is not in the text.{suggest(token, self.labels)}")
-        if len(indices) > 1:
-            raise ValueError(f"{self.unit} {token!r} is at {', '.join(map(str, indices))}: pass one index.")
-        return indices[0]
 
     def ranked(self, k: int = 10, *, special: bool = False) -> tuple[Fired, ...]:
         """Return the features with the largest activation anywhere in the text, strongest first.
@@ -290,7 +280,7 @@ class FeatureActivations(Explanation):
         numbers = [fired.feature for fired in self.ranked(_SHOWN)] or [0]
         return self.feature(numbers if len(numbers) > 1 else numbers[0])
 
-    def plot(
+    def figure(
         self,
         *,
         target: int | str | None = None,
@@ -300,7 +290,7 @@ class FeatureActivations(Explanation):
         vmin: float | None = None,
         vmax: float | None = None,
     ) -> Figure:
-        """Return a matplotlib figure of the features that fire most; for others call `.feature(j).plot()`.
+        """Return a matplotlib figure of the features that fire most; for others call `.feature(j).figure()`.
 
         Args:
             target: Index or label of one of these features; by default all of them.
@@ -310,7 +300,7 @@ class FeatureActivations(Explanation):
             vmin: Value of the first colour.
             vmax: Value of the last colour.
         """
-        return self._strongest_features().plot(
+        return self._strongest_features().figure(
             target=target, ax=ax, title=title, cmap=cmap, vmin=vmin, vmax=vmax
         )
 

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.text.given_texts import require_no_table
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,15 +15,14 @@ if TYPE_CHECKING:
 
 
 def require_texts(texts: Any) -> None:
-    """Raise ValueError for a mapping, table or string: iterating over it would not yield texts."""
+    """Raise ValueError for a mapping or string, TypeError for a table: iterating would not yield texts."""
     if isinstance(texts, str):
         raise ValueError("texts must be a collection of texts, not one string; pass [text].")  # noqa: TRY004
     if isinstance(texts, Mapping):
         raise ValueError(  # noqa: TRY004 - as for a string
             f"texts must be one data set, not a mapping of {', '.join(map(repr, texts))}; pass one of them."
         )
-    if hasattr(texts, "iterrows"):
-        raise ValueError("texts must be texts, not a table; pass a column, such as table['text'].")
+    require_no_table(texts, "texts")
 
 
 def text_of(row: str | Sequence[int] | Mapping[str, Any], *, spelled: bool) -> Text:

@@ -9,13 +9,15 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
+from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.tracing.interventions import Intervention
     from attnwidgets.tracing.trace import Trace
@@ -29,7 +31,7 @@ _ZERO = 1e-9
 
 
 @dataclass(frozen=True)
-class FreeAttention:
+class FreeAttention(Table):
     """Alternative attention rows with the same head outputs; returned by `aw.free_attention`.
 
     Attributes:
@@ -53,6 +55,11 @@ class FreeAttention:
     movable: Float
     rows: Mapping[tuple[int, int, int], Float]
     identifiable: NDArray[np.int64]
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, head, query, movable."""
+        axes = {"layer": self.layers, "head": self.heads, "query": self.queries}
+        yield cells(axes, {"movable": self.movable})
 
     def row(self, layer: int, head: int, query: int, amount: float = 1.0) -> Float:
         """Return a row between the model's and the alternative [key]; all of them give the same output.

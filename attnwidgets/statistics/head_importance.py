@@ -38,6 +38,7 @@ REMOVAL = register(
         "signed, in units of the target (a logit)",
         "the prediction needs the head",
         PAPER,
+        made_by="aw.head_importance(traces)",
     )
 )
 FIRST_ORDER = register(
@@ -48,6 +49,7 @@ FIRST_ORDER = register(
         "signed, in units of the target (a logit)",
         "the prediction relies on the head",
         PAPER,
+        made_by="aw.head_importance(traces)",
     )
 )
 

@@ -47,8 +47,8 @@ def head_statistics(
 
     Returns:
         HeadStatistics [statistic, layer, head]: `stats["entropy"]`, `stats.top("previous_token", 5)`,
-        `stats.to_dataframe()`, `stats.plot()`. Statistics that are not defined here (no special tokens, only
-        one sentence) are in `.left_out`, with the reason. `stats.statistics` has range and meaning of each.
+        `stats.to_dataframe()`, `stats.figure()`. Statistics that are not defined here (no special tokens,
+        only one sentence) are in `.left_out`, with the reason. `stats.statistics` has range and meaning.
         For a list, a list in the same order; `aw.statistics.averaged` makes one table of it.
 
     Raises:

@@ -34,6 +34,7 @@ INDUCTION = register(
         "0 to 1, a share of the query's attention",
         "an induction head: looks up what came next the last time",
         PAPER,
+        made_by="aw.induction_score(model, tokenizer)",
     )
 )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets._selecting import at_most, ranking
+from attnwidgets._tables import Table, cells
 from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.statistics.entropies import entropy_of_rows
 from attnwidgets.statistics.positional import has_neighbours, has_next, places_compare
@@ -16,10 +18,11 @@ from attnwidgets.statistics.row_shares import Float, Roles, divided, rows_of, so
 from attnwidgets.statistics.table import RankedHead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.mixing_map import MixingMap
     from attnwidgets.statistics.row_shares import Rows
 
@@ -167,8 +170,8 @@ PATTERNS: tuple[Pattern, ...] = (
 """All patterns that recorded attention shows, in the order of menus."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeadPatterns:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadPatterns(Table):
     """How clearly every head shows every pattern that applies to its text.
 
     Attributes:
@@ -201,19 +204,34 @@ class HeadPatterns:
         require_choice("pattern", name, self.names)
         return self.values[self.names.index(name)]
 
-    def top(self, name: str, k: int | None = 10) -> list[RankedHead]:
+    def top(self, name: str | int | None = None, k: int | None = 10) -> list[RankedHead]:
         """Return the heads that show a pattern most, highest first; ties in the order of layer and head.
 
         Args:
-            name: The pattern.
+            name: The pattern; by default the first. May be left out: `.top(3)`.
             k: Largest number of heads; None: all.
 
         Raises:
-            ValueError: If there is no such pattern here.
+            ValueError: If there is no such pattern here, or `k` is below 1.
         """
-        values = self[name]
+        chosen, k = ranking(name, k)
+        values = self[chosen or self.names[0]]
         ranked = [self._ranked(at, values) for at in np.ndindex(values.shape) if not np.isnan(values[at])]
-        return sorted(ranked, key=lambda head: -head.value)[:k]
+        return at_most(sorted(ranked, key=lambda head: -head.value), k)
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield pattern, layer, head, value."""
+        axes = {"pattern": self.names, "layer": self.layers, "head": self.heads or (None,)}
+        yield cells(axes, {"value": self.values})
+
+    def __repr__(self) -> str:
+        sizes = zip(("pattern", "layer", "head"), self.values.shape, strict=True)
+        best = [
+            f"{name} {layer if head is None else f'{layer}.{head}'} {value:.2f}"
+            for name in self.names
+            for layer, head, value in self.top(name, 1)
+        ]
+        return f"<HeadPatterns [{', '.join(f'{name} {size}' for name, size in sizes)}]: {'; '.join(best)}>"
 
     @property
     def own(self) -> list[list[str]]:

@@ -37,6 +37,7 @@ RETRIEVAL = register(
         "0 to 1; the authors call a head a retrieval head from 0.1",
         "copies from far back in the text into the answer",
         PAPER,
+        made_by="aw.retrieval_score(model, tokenizer, needle, question)",
     )
 )
 

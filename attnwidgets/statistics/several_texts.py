@@ -27,6 +27,7 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         HeadStatistics [statistic, layer, head]; range and meaning are those of each statistic.
 
     Raises:
+        TypeError: If they are not tables, but traces, say (`aw.head_statistics` makes tables of these).
         ValueError: If layers, heads or units differ, or no statistic is in all tables.
 
     Example:
@@ -40,6 +41,11 @@ def averaged(tables: Sequence[HeadStatistics]) -> HeadStatistics:
         raise ValueError("tables is empty: pass at least one.")
     first = tables[0]
     for number, table in enumerate(tables):
+        if not isinstance(table, HeadStatistics):
+            raise TypeError(
+                f"tables[{number}] is a {type(table).__name__}, not a table of heads: average "
+                "aw.head_statistics(traces), or aw.head_importance(traces), which averages by itself."
+            )
         for what in ("layers", "heads", "unit"):
             here, expected = getattr(table, what), getattr(first, what)
             if here != expected:

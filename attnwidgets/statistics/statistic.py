@@ -33,7 +33,7 @@ class Statistic:
         measure: Takes the rows of some heads, returns [head]; None if the statistic needs a text of its own
             (`aw.induction_score`, `aw.retrieval_score`).
         refusal: Returns why a map does not have it, or "".
-        made_by: The call that measures it, if it needs a text of its own.
+        made_by: The call that measures it, if it is not read from a map.
     """
 
     name: str
@@ -194,7 +194,9 @@ def named(names: Any) -> list[Statistic]:
     requested = of_maps if names is None else [names] if isinstance(names, str) else list(names)
     for name in requested:
         if name in table and name not in of_maps:
-            made_by = table[name].made_by or f"aw.{name}_score(model, tokenizer, ...)"
-            raise ValueError(f"statistic {name!r} needs a text of its own: {made_by}.")
+            raise ValueError(
+                f"statistic {name!r} is measured by {table[name].made_by}; views sort heads by that table: "
+                "aw.HeadGrid(trace, sort=table)."
+            )
         require_choice("statistic", name, of_maps)
     return [table[name] for name in dict.fromkeys(requested)]

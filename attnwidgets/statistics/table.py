@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import require_choice, suggest
-from attnwidgets._selecting import listed, pick
+from attnwidgets._selecting import at_most, listed, pick, ranking
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only
 from attnwidgets.statistics.statistic import Statistic, statistics
@@ -138,11 +138,13 @@ class HeadStatistics(Explanation):
         """Title, definition, range, meaning of high values and source of every statistic."""
         return tuple(statistics()[name] for name in self.names)
 
-    def top(self, name: str, k: int | None = 10, *, lowest: bool = False) -> list[RankedHead]:
+    def top(
+        self, name: str | int | None = None, k: int | None = 10, *, lowest: bool = False
+    ) -> list[RankedHead]:
         """Return the heads with the highest values, highest first; ties in the order of layer and head.
 
         Args:
-            name: The statistic.
+            name: The statistic; by default the first. May be left out: `.top(3)`.
             k: Largest number of heads; None: all.
             lowest: Return the heads with the lowest values instead, lowest first.
 
@@ -151,14 +153,16 @@ class HeadStatistics(Explanation):
 
         Raises:
             KeyError: If the table has no such statistic; the message says which it has, or why not.
+            ValueError: If `k` is below 1.
         """
+        chosen, k = ranking(name, k)
         ranked = [
             RankedHead(layer, None if self.heads is None else self.heads[index[0]], float(value))
-            for layer, values in zip(self.layers, self[name], strict=True)
+            for layer, values in zip(self.layers, self[chosen or self.names[0]], strict=True)
             for index, value in np.ndenumerate(values)
             if not np.isnan(value)
         ]
-        return sorted(ranked, key=lambda head: head.value if lowest else -head.value)[:k]
+        return at_most(sorted(ranked, key=lambda head: head.value if lowest else -head.value), k)
 
     # Derived tables
 
@@ -229,7 +233,7 @@ class HeadStatistics(Explanation):
             columns["head"] = np.asarray(self.heads)[index[2]]
         yield columns | {"value": self._exact.reshape(-1)}
 
-    def plot(self, names: str | Iterable[str] | None = None, *, title: str | None = None) -> Figure:
+    def figure(self, names: str | Iterable[str] | None = None, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: a panel of layers x heads for every statistic, each on its own scale.
 
         Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import quoted, suggest
+from attnwidgets._errors import Suggesting, quoted, suggest
 from attnwidgets._selecting import position, spoken_range
 from attnwidgets._tensors import as_tensor, kept_dtype
 from attnwidgets.tracing.anatomy.answer import Answer
@@ -46,7 +46,7 @@ Stream = Stack
 
 
 @dataclass(eq=False)
-class Trace:
+class Trace(Suggesting):
     """One recorded pass. `aw.trace` makes it, methods read it, views never do.
 
     A trace can be pickled together with its model, if the model can. `copy.deepcopy` returns a trace with

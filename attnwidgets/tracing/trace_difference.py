@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnwidgets._selecting import spoken_range
+from attnwidgets._tables import Table
 from attnwidgets.tracing.anatomy.answer import ANSWER_SPAN
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.row_selection import blocks
@@ -16,10 +17,11 @@ from attnwidgets.tracing.text.alignment import align
 from attnwidgets.tracing.top_logits import label_of, predicted_logits, predicted_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.tracing.text.alignment import Alignment, By
     from attnwidgets.tracing.trace import Trace
 
@@ -48,7 +50,7 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Difference:
+class Difference(Table):
     """The result of `trace.diff(other)`. For equal traces every number is 0.
 
     Attributes:
@@ -81,6 +83,10 @@ class Difference:
     def alignment(self) -> Alignment:
         """How the tokens of the two traces are aligned: the queries of their first stack in common."""
         return next(iter(self.alignments.values()))[0]
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield label, before, after, id of outputs, those that moved most first."""
+        yield {name: [getattr(each, name) for each in self.predictions] for name in Moved._fields}
 
     @property
     def flipped(self) -> bool:

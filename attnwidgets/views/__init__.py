@@ -73,5 +73,5 @@ _VIEWS: dict[str, Callable[..., View]] = {
 def view_of(result: Viewable, **options: Any) -> View:
     """Return the view that shows a result best; see `Viewable.view`."""
     if result.kind not in _VIEWS:
-        raise TypeError(f"{result.kind} has no widget; display the result itself (a table), or call .plot().")
+        raise TypeError(f"{result.kind} has no widget; display the result itself, or call .figure().")
     return _VIEWS[result.kind](result, **options)

@@ -18,6 +18,7 @@ from attnwidgets.views.evaluate.handlers import removal_handlers
 from attnwidgets.views.features.features import ShownFeatures, show_features
 from attnwidgets.views.heads.handlers import head_handlers
 from attnwidgets.views.heads.pair_handlers import pair_handlers
+from attnwidgets.views.heads.sorting import START, Sorting
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions, checked_specs
 from attnwidgets.views.media.handlers import picture_handlers
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.statistics.table import HeadStatistics
     from attnwidgets.views.wire.handlers import Answer
 
 SENTENCE = "sentence"
@@ -74,6 +76,8 @@ class Explorer(Intervening):
             features, see `FeatureStrip`. The slider chooses from a list with one for each layer.
         stats: The result of `aw.feature_stats` for these SAEs.
         marks: Outlined cells `(query, key)`, or indices of outlined elements, counted in the displayed unit.
+        method: The method that the view opens with; None: the first of those offered.
+        sort: The statistic, or the table of heads, that heads are sorted by at first; see `HeadGrid`.
     """
 
     _VIEW = "Explorer"
@@ -93,9 +97,12 @@ class Explorer(Intervening):
         stats: Any = None,
         marks: Sequence[Any] = (),
         methods: Sequence[str] = (),
+        method: str | None = None,
+        sort: str | HeadStatistics = "",
         **options: Unpack[FilterOptions],
     ) -> None:
         shown = self._begun(shown, features)
+        self._sort = sort
         self._predicts = shown if is_trace(shown) else None
         self._intervened = TraceInterventions.of(shown)
         self._features = (
@@ -116,6 +123,8 @@ class Explorer(Intervening):
         if base_of(self.selection.method) not in {*self._keys, *self.store.menu}:
             # Another view may have selected a method that is not offered here, such as SAE features.
             self.selection.method = self._options["methods"][0]
+        if method is not None:
+            self.selection.method = method
         if self._features is not None:
             show_features(self, self._features, None)
         if self.pictured is not None:
@@ -188,9 +197,13 @@ class Explorer(Intervening):
             self._explanations = (*on_grid, *(one for one in self._explanations if one not in on_grid))
 
     def _own_options(self) -> dict[str, Any]:
+        self._sorting = Sorting.of(self._VIEW, self._sort, self._explanations)
+        options: dict[str, Any] = {"grid": START | {"sort": self._sorting.name}} if self._sorting.name else {}
         if not self._sounds:
-            return {}
-        return {"heard": sorted({one.stack or "self" for one in self._explanations if is_heard(one)})}
+            return options
+        return options | {
+            "heard": sorted({one.stack or "self" for one in self._explanations if is_heard(one)})
+        }
 
     def _first_unit(self) -> str:
         main = self._explanations[0]
@@ -208,7 +221,9 @@ class Explorer(Intervening):
 
     def _handlers(self) -> Mapping[str, Handler]:
         handlers = (
-            head_handlers(self) | pair_handlers(self, self._predicts) | prediction_handlers(self._predicts)
+            head_handlers(self, self._sorting)
+            | pair_handlers(self, self._predicts)
+            | prediction_handlers(self._predicts)
         )
         handlers |= self._intervention_handlers() | removal_handlers(self, self._predicts)
         handlers |= {"follow": Handler(self._follow, runs_model=True)}
@@ -286,6 +301,8 @@ def explore(
     features: Any = None,
     stats: Any = None,
     methods: Sequence[str] = (),
+    method: str | None = None,
+    sort: str | HeadStatistics = "",
     **options: Unpack[FilterOptions],
 ) -> Explorer:
     """Return the Explorer of whatever you have: `aw.explore("gpt2", "The cat sat")`.
@@ -318,6 +335,8 @@ def explore(
         features: As in `aw.Explorer`.
         stats: As in `aw.Explorer`.
         methods: As in `aw.Explorer`.
+        method: As in `aw.Explorer`.
+        sort: As in `aw.Explorer`.
 
     Raises:
         TypeError: Arguments out of order, an unknown keyword, or one that does not go with `what`.
@@ -350,7 +369,9 @@ def explore(
         "force": force,
     }
     shown = _shown(what, tokenizer, text, tokens, reading)
-    return Explorer(shown, features=features, stats=stats, methods=methods, **options)
+    return Explorer(
+        shown, features=features, stats=stats, methods=methods, method=method, sort=sort, **options
+    )
 
 
 def _shown(what: Any, tokenizer: Any, text: Any, tokens: Any, reading: Mapping[str, Any]) -> Any:

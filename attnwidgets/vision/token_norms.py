@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._selecting import position
+from attnwidgets._tables import Table
 from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.tracing.gradients.differentiable import Graph
     from attnwidgets.tracing.trace import Trace
 
@@ -90,7 +92,7 @@ def passing(trace: Trace, purpose: str) -> Any:
 
 
 @dataclass(frozen=True)
-class OutlierTokens:
+class OutlierTokens(Table):
     """Tokens whose norm lies above a threshold, in one layer.
 
     Attributes:
@@ -115,6 +117,10 @@ class OutlierTokens:
     def share(self) -> float:
         """The share of patches that are outliers."""
         return len(self.tokens) / self.n_patches
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield token, label, norm."""
+        yield {"token": self.tokens, "label": self.labels, "norm": self.norms}
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -195,7 +195,7 @@ def test_a_lens_is_walked_through_and_says_what_it_reads(page):
 def test_claims_are_chosen_and_open_as_code(pair, page_of):
     texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
     said = ["head 1.0 is induction", "head 1.1 is induction"]
-    report = aw.circuits.check_claims(said, pair[0].model, pair[0].tokenizer, texts)
+    report = aw.circuits.check_claims(pair[0].model, pair[0].tokenizer, said, texts)
     page = page_of(report.view())
     page.locator(".aw-claim-row").first.wait_for()
     first = page.locator(".aw-claim-verdict").inner_text()

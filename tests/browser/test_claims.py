@@ -20,7 +20,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def report(model):
-    return aw.circuits.check_claims(SAID, *model, TEXTS, roles={"early": "^."})
+    return aw.circuits.check_claims(*model, SAID, TEXTS, roles={"early": "^."})
 
 
 def staged(page, view, kernel):

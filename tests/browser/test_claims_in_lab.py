@@ -11,7 +11,7 @@ model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
 texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
 roles = {"later": r".(.)$", "earlier": r"^(.)"}
 report = aw.circuits.check_claims(
-    ["head 1.1 attends from later to earlier", "head 1.0 is induction"], model, tokenizer, texts, roles=roles
+    model, tokenizer, ["head 1.1 attends from later to earlier", "head 1.0 is induction"], texts, roles=roles
 )
 pairs = [("fadebcfadeb", "fadebafadeb", "c", "a"), ("cgaehdcgaeh", "cgaehbcgaeh")]
 moves = aw.circuits.claim("head 1.0 moves x to last")

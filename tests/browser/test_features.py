@@ -21,7 +21,7 @@ TEXTS = (
 def seen(minilm, sentence):
     """An SAE that explains what the model says of a few texts, its statistics, and a text."""
     sae = made.fitted(*minilm, SITE, rank=24, d_sae=64, texts=TEXTS)
-    stats = aw.feature_stats(sae, *minilm, TEXTS)
+    stats = aw.feature_stats(*minilm, sae, TEXTS)
     sae.maxima = made.torch.from_numpy(np.nan_to_num(stats.maxima))
     trace = aw.trace(*minilm, sentence)
     return sae, stats, trace
@@ -146,10 +146,10 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
         assert float(value) == pytest.approx(float(dense[j]), rel=0.06, abs=1e-6)
         assert f"#{j} {value}" in line.inner_text()
     ranked = strip.locator(".aw-feature-ranked button")
-    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.top(4, 8)]
+    assert ranked.all_inner_texts() == [f"#{one.feature}" for one in found.strongest(4, 8)]
     token.click()
     page.mouse.move(2, 2)
-    other = next(one.feature for one in found.top(4, 8) if one.feature not in opened)
+    other = next(one.feature for one in found.strongest(4, 8) if one.feature not in opened)
     ranked.get_by_text(f"#{other}", exact=True).click()
     strip.get_by_role("tab", name=f"#{other}", selected=True).wait_for()
     assert tabs.count() == len(opened) + 1
@@ -263,7 +263,7 @@ CELLS = (
 model, tokenizer = aw.demo_model("encoder")
 texts = {TEXTS!r}
 sae = aw.SAE.train(model, tokenizer, texts * 3, site={SITE!r}, d_sae=64, steps=60, batch_size=64)
-stats = aw.feature_stats(sae, model, tokenizer, texts)
+stats = aw.feature_stats(model, tokenizer, sae, texts)
 trace = aw.trace(model, tokenizer, texts[0])""",
     "aw.FeatureTable(stats)",
     "panel = aw.FeaturePanel(stats)\npanel",
@@ -305,7 +305,7 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
         lab.do(f"explorer.selection.layer = {layer}")
         strip.get_by_text(site).first.wait_for()
         explorer.locator(".aw-strip-view .aw-tok").nth(3).hover()
-        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).top(3, 8)]"
+        ranked = f"[f.feature for f in aw.sae_features(explorer._predicts, {of}).strongest(3, 8)]"
         names = [f"#{j} royalty" if (j, of) == (int(feature), "sae") else f"#{j}" for j in lab.ask(ranked)]
         page.wait_for_function(
             "names => JSON.stringify([...document.querySelectorAll('.aw-explorer .aw-feature-ranked button')]"

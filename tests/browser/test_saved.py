@@ -38,7 +38,7 @@ def test_a_figure_has_the_colours_of_the_page(minilm, open_page, tmp_path):
     page = open_page(aw.to_html(views, tmp_path / "page.html").as_uri())
     page.wait_for_function("document.querySelectorAll('.aw-heatmap [aria-busy=false]').length === 3")
     page.wait_for_function("document.querySelectorAll('.aw-underlay canvas').length === 3")
-    figures = [view._figure() for view in views]
+    figures = [view.figure() for view in views]
     for data, figure in zip(page.evaluate(CELLS), figures[:3], strict=True):
         height, width, *numbers = data
         seen = on_white(np.array(numbers, dtype=float).reshape(height, width, 4))

@@ -63,7 +63,7 @@ def test_both_ways_are_saved_and_drawn(tmp_path):
     both = aw.circuits.patch(clean, corrupt, "c", foil="a", align=True, how="both", sites=("state", "head"))
     again = aw.load(both.noise.save(tmp_path / "noise.safetensors"))
     np.testing.assert_array_equal(again.raw["state"], both.noise.raw["state"])
-    assert both.denoise.plot()
+    assert both.denoise.figure()
     assert both.denoise.top(1)[0].head == 0
 
 

@@ -20,7 +20,7 @@ def test_rows_and_columns_of_a_map_are_called_what_they_are():
     head = aw.circuits.head_circuits(*induction(), 1, 0)
     writes, looks = head.ov_tokens(["a", "b", "c"]), head.qk_tokens(["a", "b", "c"])
     assert "gets most" in writes.describe()
-    axes = writes.plot().axes[0]
+    axes = writes.figure().axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("input", "output")
     for shown, row, column, verb in (
         (writes, "input", "output", "adds to"),
@@ -34,11 +34,11 @@ def test_rows_and_columns_of_a_map_are_called_what_they_are():
         opening = aw.Heatmap(shown).selection.opening
         assert (opening.words, opening.note) == ("", "")
     trace = aw.trace(*induction(), "fadebcfadeb")
-    by_layer = aw.explain(trace, "alti_logit", target="c").map.plot().axes[0]
+    by_layer = aw.explain(trace, "alti_logit", target="c").map.figure().axes[0]
     assert (by_layer.get_ylabel(), by_layer.get_xlabel()) == ("target", "source")
-    assert aw.attention(trace).select(0, 0).plot().axes[0].get_xlabel() == "key (from)"
+    assert aw.attention(trace).select(0, 0).figure().axes[0].get_xlabel() == "key (from)"
     words = [(0, 1), (1, 5), (5, 7), (7, 12)]
-    suppressed = aw.circuits.sentence_attribution(trace, unit=words).plot().axes[0]
+    suppressed = aw.circuits.sentence_attribution(trace, unit=words).figure().axes[0]
     assert (suppressed.get_ylabel(), suppressed.get_xlabel()) == ("sentence", "suppressed")
 
 

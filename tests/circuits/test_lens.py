@@ -40,7 +40,7 @@ def test_it_is_the_norm_and_the_head_of_every_state() -> None:
         ranks = (row.argsort(-1, descending=True) == 7).float().argmax(-1)
         assert np.array_equal(lens.rank[layer], ranks)
         best = row.topk(4).indices.tolist()
-        assert [[token.id for token in cell] for cell in lens.top(layer=layer)[0]] == best
+        assert [[token.id for token in cell] for cell in lens.top_tokens(layer=layer)[0]] == best
 
 
 def test_the_last_row_is_the_model_bit_for_bit() -> None:
@@ -50,7 +50,7 @@ def test_the_last_row_is_the_model_bit_for_bit() -> None:
     index = tokenizer("c", add_special_tokens=False)["input_ids"][0]
     assert np.array_equal(lens.probability[-1], trace.logits.softmax(-1)[:, index].numpy())
     assert not lens.kl[-1].any()
-    assert lens.top(1, layer=-1, token=-1)[0][0][0].label == "c"
+    assert lens.top_tokens(1, layer=-1, token=-1)[0][0][0].label == "c"
 
 
 def test_blocks_that_do_nothing_give_equal_rows() -> None:
@@ -85,7 +85,7 @@ def test_smollm2_to_the_reference(shared: Any, smollm2: Any) -> None:
         assert lens.probability[layer, -1] == pytest.approx(p, abs=2e-4)
         assert lens.entropy[layer, -1] == pytest.approx(entropy, abs=0.011)
         assert lens.kl[layer, -1] == pytest.approx(kl, abs=0.02)
-        best = lens.top(3, layer=layer, token=-1)[0][0]
+        best = lens.top_tokens(3, layer=layer, token=-1)[0][0]
         np.testing.assert_allclose([token.probability for token in best], p_top, atol=2e-3)
         assert trace.tokenizer.decode([best[0].id]) == top[0]
 
@@ -95,11 +95,11 @@ def test_results_are_saved_and_drawn(tmp_path: Any) -> None:
     again = aw.load(lens.save(tmp_path / "lens.safetensors"))
     assert repr(again) == repr(lens)
     assert np.array_equal(again.rank, lens.rank)
-    assert again.top(2) == lens.top(2)
+    assert again.top_tokens(2) == lens.top_tokens(2)
     assert len(lens.to_rows()) == 3 * 12
     assert lens.to_rows()[-1]["top"] == "c"
     assert {"text/plain", "image/png"} == set(lens._repr_mimebundle_())
-    written = {artist.get_text() for artist in lens.plot("kl").axes[0].texts}
+    written = {artist.get_text() for artist in lens.figure("kl").axes[0].texts}
     assert "c" in written
 
 
@@ -110,9 +110,9 @@ def test_what_has_no_lens_is_said() -> None:
     with pytest.raises(ValueError, match="top must be 1"):
         aw.circuits.lens(trace, "c", top=0)
     with pytest.raises(ValueError, match="5 tokens were kept"):
-        aw.circuits.lens(trace, "c").top(6)
+        aw.circuits.lens(trace, "c").top_tokens(6)
     with pytest.raises(ValueError, match="Did you mean 'rank'"):
-        aw.circuits.lens(trace, "c").plot("ranks")
+        aw.circuits.lens(trace, "c").figure("ranks")
     with pytest.raises(ValueError, match="predicts classes"):
         aw.circuits.lens(aw.trace(*aw.demo_model("classifier"), "A film."))
     with pytest.raises(ValueError, match="returns no logits"):

@@ -168,7 +168,7 @@ def test_smollm2_to_the_reference(
     result = aw.circuits.patch(clean, corrupt, target, **options)
     compare(result, reference, how, 2e-4)
     if best is not None:
-        assert (result.top(1, "head")[0].layer, result.top(1, "head")[0].head) == best
+        assert (result.top("head", 1)[0].layer, result.top("head", 1)[0].head) == best
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_results_are_labelled_saved_and_drawn(tmp_path: Any) -> None:
     changed = next(row for row in rows if row["site"] == "state" and row["token"] == 6)
     assert (changed["clean"], changed["corrupt"], result.differs) == ("c", "a", (6,))
     assert "token 6" in str(result.provenance["differs"])
-    assert len(result.plot().axes) == 5  # four sites and the scale
+    assert len(result.figure().axes) == 5  # four sites and the scale
     assert {"text/plain", "image/png"} == set(result._repr_mimebundle_())
     with pytest.raises(AttributeError, match="immutable"):
         result.clean = 1.0

@@ -192,5 +192,5 @@ def test_what_the_logit_lens_misses_in_smollm2_a_translator_reads(smollm2: Any) 
     for layer, (plain_kl, plain_top, fitted_kl, fitted_top) in known.items():
         for lens, kl, top in ((plain, plain_kl, plain_top), (fitted, fitted_kl, fitted_top)):
             assert lens.kl[layer, 4:].mean() == pytest.approx(kl, rel=0.06)
-            best = [[cell[0].id for cell in lens.top(1, layer=row)[0]] for row in (layer, -1)]
+            best = [[cell[0].id for cell in lens.top_tokens(1, layer=row)[0]] for row in (layer, -1)]
             assert np.mean(np.equal(*best)[4:]) == pytest.approx(top, abs=0.03)

@@ -200,7 +200,7 @@ def test_the_matrix_is_frozen_saved_and_shown_with_its_caveat(tmp_path):
     assert "&lt;i&gt;" in shown
     assert "by chance 0.25" in shown
     assert "may be wrong together" in shown
-    assert "1.00" in [text.get_text() for text in found.plot().axes[0].texts]
+    assert "1.00" in [text.get_text() for text in found.figure().axes[0].texts]
 
 
 def test_measures_of_one_model_agree_more_than_with_chance(minilm, sentence):

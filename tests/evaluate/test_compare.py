@@ -242,8 +242,8 @@ def test_it_is_shown_as_a_table_and_a_plot(classifier: Any) -> None:
     assert "saliency" in shown
     assert "fidelity plus" in shown
     assert "oracle" in shown
-    assert len(found.plot().axes) == 5
-    assert len(found.plot("complexity", kind="table").axes) >= 1
+    assert len(found.figure().axes) == 5
+    assert len(found.figure("complexity", kind="table").axes) >= 1
 
 
 def bad(classifier: Any) -> list[Any]:

@@ -48,7 +48,7 @@ def test_it_is_the_mean_over_random_orders_of_ties(seed):
 
 @pytest.mark.slow
 def test_all_methods_stand_beside_chance_and_the_truth():
-    card = aw.evaluate.recall_of_truth("all", TEXTS, *induction())
+    card = aw.evaluate.recall_of_truth(*induction(), TEXTS, "all")
     assert card.methods[-2:] == card.baselines == ("random", "oracle")
     assert set(card.methods[:-2]) == set(aw.methods().names) - {"mixing_ratio", "grad_cam", "caption_words"}
     assert "mixing_ratio is left out" in card.warning
@@ -65,7 +65,7 @@ def test_all_methods_stand_beside_chance_and_the_truth():
 
 def test_removing_one_of_two_copies_changes_less_than_removing_what_is_needed():
     model, tokenizer = induction()
-    card = aw.evaluate.recall_of_truth(["occlusion"], ["abca", "abcabca"], model, tokenizer)
+    card = aw.evaluate.recall_of_truth(model, tokenizer, ["abca", "abcabca"], ["occlusion"])
     # Redundant evidence: with a second copy of "ab", neither alone is missed, and others rank beside it.
     assert card.of("occlusion")[0, 0, 0] == 1.0
     assert card.of("occlusion")[1, 0, 0] < 0.9
@@ -75,22 +75,22 @@ def test_removing_one_of_two_copies_changes_less_than_removing_what_is_needed():
 def test_a_method_that_lacks_its_library_is_left_out_and_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "captum", None)
     monkeypatch.setitem(sys.modules, "captum.attr", None)
-    card = aw.evaluate.recall_of_truth("all", "abca", *induction())
+    card = aw.evaluate.recall_of_truth(*induction(), "abca", "all")
     assert not {"occlusion", "shapley_sampling"} & set(card.methods)
     assert "occlusion is left out: " in card.warning
     assert "captum" in card.warning
     with pytest.raises(RuntimeError, match="captum"):
-        aw.evaluate.recall_of_truth("occlusion", "abca", *induction())
+        aw.evaluate.recall_of_truth(*induction(), "abca", "occlusion")
 
 
 @pytest.mark.slow
 def test_none_is_all_and_magnitude_ranks_what_speaks_against():
     model, tokenizer = induction()
-    one = aw.evaluate.recall_of_truth(None, TEXTS[0], model, tokenizer)
-    assert one.methods == aw.evaluate.recall_of_truth("all", TEXTS[:1], model, tokenizer).methods
+    one = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], None)
+    assert one.methods == aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[:1], "all").methods
     names = ["integrated_gradients"]
-    by_value = aw.evaluate.recall_of_truth(names, TEXTS[0], model, tokenizer)
-    by_size = aw.evaluate.recall_of_truth(names, TEXTS[0], model, tokenizer, by="magnitude")
+    by_value = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], names)
+    by_size = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], names, by="magnitude")
     # <s> has -4.6, which is the largest by magnitude.
     assert by_value.mean[0, 0, 0] == 1.0
     assert by_size.mean[0, 0, 0] == pytest.approx(2 / 3)
@@ -101,7 +101,7 @@ def test_own_methods_options_and_labels_are_taken():
         return np.broadcast_to(np.eye(len(trace.tokens))[0], (1, len(trace.tokens), len(trace.tokens)))
 
     methods = {"reads <s>": first, "CP": ("lrp", {"rule": "cp_lrp"})}
-    card = aw.evaluate.recall_of_truth(methods, TEXTS[0], *induction())
+    card = aw.evaluate.recall_of_truth(*induction(), TEXTS[0], methods)
     assert card.methods == ("reads <s>", "CP", "random", "oracle")
     assert card.mean[0, :2, 0] == pytest.approx([0, 1 / 3])
 
@@ -115,7 +115,7 @@ def test_every_compiled_model_is_scored_for_its_right_answer(name):
         "dyck": "([",
         "histogram": "abacabadab",
     }
-    card = aw.evaluate.recall_of_truth(["occlusion", "attention"], text[name], *made(name), by="magnitude")
+    card = aw.evaluate.recall_of_truth(*made(name), text[name], ["occlusion", "attention"], by="magnitude")
     assert card.methods == ("occlusion", "attention", "random", "oracle")
     # Removal finds what decides. Counting reads <s> as well; closing reads what was opened in between.
     least = {"histogram": 0.8}
@@ -125,14 +125,14 @@ def test_every_compiled_model_is_scored_for_its_right_answer(name):
 def test_what_cannot_be_scored_is_named():
     model, tokenizer = induction()
     with pytest.raises(ValueError, match="texts is empty"):
-        aw.evaluate.recall_of_truth("attention", [], model, tokenizer)
+        aw.evaluate.recall_of_truth(model, tokenizer, [], "attention")
     with pytest.raises(ValueError, match=r"texts holds 'abc', in which nothing decides"):
-        aw.evaluate.recall_of_truth("attention", "abc", model, tokenizer)
+        aw.evaluate.recall_of_truth(model, tokenizer, "abc", "attention")
     with pytest.raises(ValueError, match=r"'atention' is unknown.*'attention'"):
-        aw.evaluate.recall_of_truth("atention", "abca", model, tokenizer)
+        aw.evaluate.recall_of_truth(model, tokenizer, "abca", "atention")
     with pytest.raises(TypeError, match=r"mixing_ratio.*a number for each of 5 tokens"):
-        aw.evaluate.recall_of_truth("mixing_ratio", "abca", model, tokenizer)
+        aw.evaluate.recall_of_truth(model, tokenizer, "abca", "mixing_ratio")
     with pytest.raises(ValueError, match="by 'size' is not one of"):
-        aw.evaluate.recall_of_truth("attention", "abca", model, tokenizer, by="size")
+        aw.evaluate.recall_of_truth(model, tokenizer, "abca", "attention", by="size")
     with pytest.raises(ValueError, match="model has no known truth"):
-        aw.evaluate.recall_of_truth("attention", "a", random_classifier(), tiny.wordpiece())
+        aw.evaluate.recall_of_truth(random_classifier(), tiny.wordpiece(), "a", "attention")

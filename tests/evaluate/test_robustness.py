@@ -122,7 +122,7 @@ def test_a_strip_and_its_figure_hatch_what_moves():
         "unsettled": [0, 1, 1, 0, 0],
         "versions": 2,
     }
-    figure = view._figure()
+    figure = view.figure()
     hatched = [c for c in figure.axes[0].collections if c.get_hatch()]
     assert [len(c.get_paths()) for c in hatched] == [2]
     texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]

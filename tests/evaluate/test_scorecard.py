@@ -219,12 +219,12 @@ def test_undefined_scores_are_dashes():
     samples[:, 0, 0, 0] = np.nan
     card = Scorecard(samples, **made()._labels())
     assert card._repr_html_().count("title='undefined'>–<") == 1
-    assert card.plot("table").axes
+    assert card.figure("table").axes
 
 
 @pytest.mark.parametrize("kind", ["lines", "table"])
 def test_figures_name_every_method_and_metric(kind):
-    figure = beside({"trained": made(), "random weights": made(seed=1)}).plot(kind)
+    figure = beside({"trained": made(), "random weights": made(seed=1)}).figure(kind)
     assert len([axes for axes in figure.axes if axes.get_xlabel()]) == 2
     shown = " ".join(text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")))
     words = ["alti", "value zeroing", "oracle", "dot product", "average precision"]
@@ -238,22 +238,22 @@ def test_many_metrics_stand_in_two_columns():
     whole = made()
     labels = whole._labels() | {"metrics": ["one", "two", "three", "four", "five"]}
     card = Scorecard(np.repeat(whole.samples[:, :1], 5, axis=1), **labels)
-    figure = card.plot("lines")
+    figure = card.figure("lines")
     assert [axes.get_ylabel() for axes in figure.axes] == ["one", "two", "three", "four", "five"]
     assert {axes.get_subplotspec().colspan.start for axes in figure.axes} == {0, 1}
 
 
 def test_an_oracle_far_above_is_named_instead_of_flattening_the_curves():
     samples = made().samples * [[[0.1], [0.1], [0.4], [1.0]]]
-    axes = Scorecard(samples, **made()._labels()).plot("lines").axes[0]
+    axes = Scorecard(samples, **made()._labels()).figure("lines").axes[0]
     assert axes.get_ylim()[1] < 0.3
     assert any("oracle 1.00" in text.get_text() for text in axes.texts)
     near = made().samples * [[[1.7], [1.7], [1.0], [1.0]]]
-    assert not Scorecard(near, **made()._labels()).plot("lines").axes[0].texts
+    assert not Scorecard(near, **made()._labels()).figure("lines").axes[0].texts
 
 
 def test_shares_are_read_as_percent():
-    figure = made(x=[0.01, 0.1, 0.5], x_name="share").plot()
+    figure = made(x=[0.01, 0.1, 0.5], x_name="share").figure()
     figure.canvas.draw()
     ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     assert {"0%", "20%", "40%"} <= set(ticks)
@@ -262,19 +262,19 @@ def test_shares_are_read_as_percent():
 def test_a_figure_of_tokens_marks_them():
     card = made(n=1, x=["[CLS]", "girls", "[MASK]"], x_name="token", x_notes=["", "cue", "target"])
     for kind in ("lines", "table"):
-        card.plot(kind)
-    shown = [text.get_text() for text in card.plot("table").axes[0].texts]
+        card.figure(kind)
+    shown = [text.get_text() for text in card.figure("table").axes[0].texts]
     assert {"cue", "target"} <= set(shown)
 
 
 def test_there_is_no_other_kind():
     with pytest.raises(ValueError, match="Did you mean 'table'"):
-        made().plot("tabel")
+        made().figure("tabel")
 
 
 def test_lines_have_no_options_of_tables():
     with pytest.raises(TypeError, match="cmap is an option of kind='table'"):
-        made().plot(cmap="viridis")
+        made().figure(cmap="viridis")
 
 
 @pytest.mark.parametrize(

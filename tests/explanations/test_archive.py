@@ -63,14 +63,33 @@ def test_what_is_opened_is_what_was_saved(case, name, tmp_path):
         assert found.stochastic == saved.stochastic
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [("figure.pdf", "picture"), ("map.PNG", "picture"), ("map.csv", "to_csv")],
-)
-def test_suffixes_of_pictures_and_tables_are_refused(name, instead, tmp_path):
-    with pytest.raises(ValueError, match=rf"kept as \.safetensors; .*{instead}"):
-        attention_map().save(tmp_path / name)
+def test_suffixes_of_other_tables_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"saved as \.safetensors; .*to_csv"):
+        attention_map().save(tmp_path / "map.tsv")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"), [("map.pdf", b"%PDF"), ("map.PNG", b"\x89PNG"), ("map.csv", b"layer,head,")]
+)
+def test_pictures_and_tables_are_saved_for_reading(name, begin, tmp_path):
+    path = attention_map().save(tmp_path / name)
+    assert path.read_bytes().startswith(begin)
+    with pytest.raises(ArchiveError):
+        load(path)
+
+
+def test_a_result_without_a_view_is_saved_as_its_figure(tmp_path):
+    table = aw.head_statistics(attention_map(), "entropy")
+    assert table.save(tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(TypeError, match="HeadStatistics has no widget"):
+        table.save(tmp_path / "heads.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["heads.png"]
+
+
+def test_the_former_verb_draws_and_warns():
+    with pytest.warns(DeprecationWarning, match=r"MixingMap.plot\(\) is called figure\(\) now"):
+        assert attention_map().plot(layer=1, head=0).axes
 
 
 @pytest.mark.parametrize("name", ["page.html", "PAGE.HTM"])
@@ -295,7 +314,7 @@ def test_numbers_too_large_for_float32_are_damage_and_not_infinite(tmp_path):
 def report():
     model, tokenizer = aw.zoo.induction()
     return aw.circuits.check_claims(
-        ["head 1.0 is induction"], model, tokenizer, ["fadebcfadeb", "cgaehdcgaeh"]
+        model, tokenizer, ["head 1.0 is induction"], ["fadebcfadeb", "cgaehdcgaeh"]
     )
 
 

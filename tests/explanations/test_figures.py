@@ -37,7 +37,7 @@ def texts(figure: Figure) -> list[str]:
 
 
 def test_heatmap_has_queries_left_and_keys_on_top():
-    figure = attention_map().plot(layer=1, head=0)
+    figure = attention_map().figure(layer=1, head=0)
     axes = figure.axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(attention_map().query_labels)
     assert axes.xaxis.get_ticks_position() == "top"
@@ -47,15 +47,15 @@ def test_heatmap_has_queries_left_and_keys_on_top():
 
 
 def test_signed_values_are_centred_on_zero():
-    image = MixingMap(shares(1, 3, 3) - 0.2, query=list("abc")).plot().axes[0].images[0]
+    image = MixingMap(shares(1, 3, 3) - 0.2, query=list("abc")).figure().axes[0].images[0]
     low, high = image.get_clim()
     assert low == -high
-    low, _ = attention_map().plot(layer=0, head=0).axes[0].images[0].get_clim()
+    low, _ = attention_map().figure(layer=0, head=0).axes[0].images[0].get_clim()
     assert low == 0
 
 
 def test_all_heads_become_a_grid():
-    figure = attention_map().plot()
+    figure = attention_map().figure()
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "1"]
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["0", "1", "2"]
     assert "each scaled to its largest value" in texts(figure)
@@ -64,7 +64,7 @@ def test_all_heads_become_a_grid():
 def test_a_peak_survives_in_a_thumbnail():
     values = np.full((1, 2, 300, 300), 1e-4, dtype=np.float32)
     values[0, 1, 123, 45] = 1.0
-    grid = MixingMap(values, query=[str(i) for i in range(300)]).plot().axes[0].images[0].get_array()
+    grid = MixingMap(values, query=[str(i) for i in range(300)]).figure().axes[0].images[0].get_array()
     right = grid[:, -48:]
     assert grid.shape[0] == 48
     assert np.nanmax(right) == 1.0
@@ -72,12 +72,12 @@ def test_a_peak_survives_in_a_thumbnail():
 
 
 def test_rows_and_attributions_become_strips():
-    shown = texts(attention_map().plot(layer=0, head="mean", query=1))
+    shown = texts(attention_map().figure(layer=0, head="mean", query=1))
     assert "un:" in shown
     assert "news" in shown
     several = Attributions([[1.0, -2.0], [0.5, 0.0]], axis=["red", "blue"], target=["is", "are"])
-    assert [texts(several.plot()).count(word) for word in ("is:", "are:", "red")] == [1, 1, 2]
-    assert texts(several.plot(target="are")).count("red") == 1
+    assert [texts(several.figure()).count(word) for word in ("is:", "are:", "red")] == [1, 1, 2]
+    assert texts(several.figure(target="are")).count("red") == 1
 
 
 @pytest.mark.slow
@@ -87,12 +87,12 @@ def test_hostile_labels_are_text(suffix):
     scores = Attributions(np.linspace(-1, 1, 10), axis=list(HOSTILE), target="$\\bad{")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for figure in (hostile.plot(), hostile.plot(query=3), scores.plot()):
+        for figure in (hostile.figure(), hostile.figure(query=3), scores.figure()):
             target = io.BytesIO()
             figure.savefig(target, format=suffix)
             if suffix == "svg":
                 assert b"<script>" not in target.getvalue()
-    shown = texts(hostile.plot())
+    shown = texts(hostile.figure())
     assert "$\\frac{" in shown
     assert "nul<U+0000>" in shown
     assert "<U+202E>evil" in shown
@@ -106,7 +106,7 @@ def test_labels_for_the_line():
 
 def test_many_tokens_become_numbers():
     n = 120
-    figure = MixingMap(shares(1, n, n), query=["word"] * n).plot()
+    figure = MixingMap(shares(1, n, n), query=["word"] * n).figure()
     assert "word" not in texts(figure)
     assert "100" in texts(figure)
 
@@ -114,7 +114,7 @@ def test_many_tokens_become_numbers():
 @pytest.mark.slow
 def test_a_long_text_is_cut_and_says_so():
     scores = Attributions(np.ones(5000), axis=["word"] * 5000)
-    figure = scores.plot()
+    figure = scores.figure()
     assert "the first 1,200 of 5,000" in figure.get_suptitle().replace("\n", " ")
     assert texts(figure).count("word") == 1200
 
@@ -122,7 +122,7 @@ def test_a_long_text_is_cut_and_says_so():
 def test_drawn_into_axes_of_ones_own():
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    assert attention_map().plot(layer=0, head=0, ax=left, title="mine") is figure
+    assert attention_map().figure(layer=0, head=0, ax=left, title="mine") is figure
     assert left.get_title(loc="left") == "mine"
     assert not right.images
 
@@ -137,7 +137,7 @@ def test_drawn_into_axes_of_ones_own():
 )
 def test_out_of_range_is_named(options, message):
     with pytest.raises(IndexError, match=message):
-        attention_map().plot(**options)
+        attention_map().figure(**options)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_pyplot_is_not_touched(tmp_path):
     program = (
         "import sys\n"
         "from attnwidgets.explanations import Attributions\n"
-        "Attributions([1.0], axis=['a']).plot().savefig(sys.argv[1])\n"
+        "Attributions([1.0], axis=['a']).figure().savefig(sys.argv[1])\n"
         "print('matplotlib.pyplot' in sys.modules)"
     )
     picture = tmp_path / "strip.svg"

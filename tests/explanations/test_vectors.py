@@ -133,7 +133,20 @@ def test_mistakes_are_named(call, error, said):
 
 def test_labels_that_occur_twice_are_named_by_number():
     twice = MixingMap(A, query=["the", "cat", "the"])
-    with pytest.raises(ValueError, match=r"'the' stands at 0, 2"):
+    with pytest.raises(ValueError, match="'the' is at 0, 2"):
         twice.to_attributions("row", query="the")
     with pytest.raises(ValueError, match="no element is a class token"):
         twice.to_attributions("row", query="cls")
+
+
+def test_a_number_is_read_by_labels_and_by_the_words_for_positions():
+    short = MixingMap(A, query=["[CLS]", "good", "␣film"])
+    assert short.value("good", "film") == short.value("good", "last") == short.value(1, 2) == A[1, 2]
+    assert short.value("cls", "first") == short.value(-3, 0) == A[0, 0]
+    vector = Attributions([0.5, -1.0, 2.0], axis=["[CLS]", "good", "good"])
+    assert vector.value("cls") == 0.5
+    assert vector.value("last") == 2.0
+    with pytest.raises(ValueError, match="source 'good' is at 1, 2; give one of these numbers"):
+        vector.value("good")
+    with pytest.raises(ValueError, match=r"key 'flim' is neither a label .* Did you mean .␣film."):
+        short.value(0, "flim")

@@ -32,7 +32,7 @@ def files(tmp_path_factory: Any) -> list[bytes]:
     trace = aw.trace(model, None, [5, 6, 7, 8, 9])
     texts = [[1, 2, 3, 4, 5], [7, 8, 9, 4, 3]] * 3
     stats = aw.feature_stats(
-        made.sae(d_in=32, site=made.SITE), model, None, texts, context=8, examples=3, logits=3
+        model, None, made.sae(d_in=32, site=made.SITE), texts, context=8, examples=3, logits=3
     )
     results = [
         aw.attention(trace),
@@ -47,9 +47,9 @@ def files(tmp_path_factory: Any) -> list[bytes]:
         aw.circuits.patch(*pair, "c", foil="a", estimate=True),
         aw.circuits.lens(pair[0]),
         aw.circuits.check_claims(
-            ["head 1.1 attends from late to early", "head 1.0 is induction"],
             pair[0].model,
             pair[0].tokenizer,
+            ["head 1.1 attends from late to early", "head 1.0 is induction"],
             ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"],
             roles={"late": r"(..)$", "early": "^."},
         ),

@@ -243,7 +243,7 @@ def test_every_kind_has_a_view_and_is_simulated(kind):
     assert len(responses.analyse(resamples=100).means) == len(made.cells)
     view = made.view()
     assert made.question in view.describe()
-    assert view._figure().get_size_inches()[1] > 1
+    assert view.figure().get_size_inches()[1] > 1
 
 
 def test_scores_follow_the_side_on_which_something_stood():

@@ -41,6 +41,23 @@ def test_no_option_hides_in_a_variadic_keyword(name):
     assert inspect.Parameter.VAR_KEYWORD not in kinds or name in FORWARDS
 
 
+FIRST = ("trace", "traces", "clean")
+# Takes its model or trace by name: a method is checked on small inputs, metrics score a data set of traces.
+BY_NAME = {"check", "evaluate.compare"}
+
+
+@pytest.mark.parametrize("name", functions())
+def test_model_and_tokenizer_or_a_trace_come_first(name):
+    names = [
+        parameter.name for parameter in parameters(public()[name]) if parameter.kind < parameter.KEYWORD_ONLY
+    ]
+    if name in BY_NAME:
+        return
+    assert names[:2] == ["model", "tokenizer"] or "tokenizer" not in names or names[0] == "what"
+    assert names[:1] == ["model"] or "model" not in names
+    assert not set(FIRST) & set(names[1:]) or names[0] in FIRST
+
+
 @pytest.mark.parametrize("name", [*functions(), *classes()])
 def test_every_parameter_is_documented(name):
     item = public()[name]

@@ -70,7 +70,7 @@ def test_rows_of_a_data_set_are_read_as_texts_or_as_ids(bert):
         list(Corpus(bert, None, [{"sentence": "the cat"}]).windows())
     with pytest.raises(ValueError, match="not a mapping of 'train', 'test'; pass one of them"):
         Corpus(bert, None, {"train": rows, "test": rows})
-    with pytest.raises(ValueError, match="not a table; pass a column"):
+    with pytest.raises(TypeError, match="texts is a table, not texts; give one of its columns: texts=df"):
         Corpus(bert, None, pd.DataFrame(rows))
 
 

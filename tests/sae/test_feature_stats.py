@@ -93,7 +93,7 @@ def test_directions_and_companions_are_those_of_brute_force(stats, plain, sae):
 
 
 def test_some_features_alone_count_the_same(bert, sae, stats):
-    some = aw.feature_stats(sae, *bert, made.CORPUS, features=[7, 3], window=(3, 2), context=20, examples=6)
+    some = aw.feature_stats(*bert, sae, made.CORPUS, features=[7, 3], window=(3, 2), context=20, examples=6)
     assert some.features == (7, 3)
     assert some.feature(3).count == stats.feature(3).count
     assert some.feature(3).histogram == stats.feature(3).histogram
@@ -109,8 +109,8 @@ def test_some_features_alone_count_the_same(bert, sae, stats):
 
 def test_top_k_chooses_among_all_features_also_for_some(bert):
     sae = made.sae("topk", d_in=32, site=made.SITE)
-    whole = aw.feature_stats(sae, *bert, made.CORPUS)
-    some = aw.feature_stats(sae, *bert, made.CORPUS, features=[7, 3])
+    whole = aw.feature_stats(*bert, sae, made.CORPUS)
+    some = aw.feature_stats(*bert, sae, made.CORPUS, features=[7, 3])
     assert [some.feature(j).count for j in (7, 3)] == [whole.feature(j).count for j in (7, 3)]
 
 
@@ -141,7 +141,7 @@ def test_names_are_kept_and_saved(stats, tmp_path):
 
 def test_chunks_do_not_change_what_is_found(bert, sae, stats, monkeypatch):
     monkeypatch.setattr("attnwidgets.sae.corpus_statistics.counting._TOKENS", (25, 25))
-    cut = aw.feature_stats(sae, *bert, made.CORPUS, window=(3, 2), context=20, examples=6)
+    cut = aw.feature_stats(*bert, sae, made.CORPUS, window=(3, 2), context=20, examples=6)
     assert [cut.feature(j).count for j in range(20)] == [stats.feature(j).count for j in range(20)]
     for j in range(20):
         assert sorted(e[5:] for e in cut.feature(j).top) == sorted(e[5:] for e in stats.feature(j).top)
@@ -155,7 +155,7 @@ def test_logit_effects_are_the_direction_read_by_norm_and_unembedding(family):
             if name.endswith(("norm.weight", "ln_f.weight")):
                 parameter.add_(0.5 * torch.randn_like(parameter))
     sae = made.sae(d_in=32, site="blocks.0.hook_resid_post")
-    stats = aw.feature_stats(sae, model, None, [[5, 9, 11, 7], [8, 3, 2]], logits=3)
+    stats = aw.feature_stats(model, None, sae, [[5, 9, 11, 7], [8, 3, 2]], logits=3)
     norm = model.get_submodule({"GPT-2": "transformer.ln_f"}.get(family, "model.norm"))
     gain = norm.weight.detach() + (1 if family == "Gemma 2" else 0)
     d = sae.W_dec - (sae.W_dec.mean(-1, keepdim=True) if family == "GPT-2" else 0)
@@ -173,10 +173,10 @@ def test_logit_effects_are_the_direction_read_by_norm_and_unembedding(family):
 def test_without_an_unembedding_or_outside_the_stream_there_are_no_logit_effects(stats, bert):
     assert stats.feature(4).promoted == ()  # more than a projection stands before BERT's logits
     inner = bert[0].bert
-    bare = aw.feature_stats(made.sae(d_in=32, site=made.SITE), inner, bert[1], made.CORPUS[:3])
+    bare = aw.feature_stats(inner, bert[1], made.sae(d_in=32, site=made.SITE), made.CORPUS[:3])
     assert bare.feature(4).promoted == ()
     llama = tiny.build(tiny.TEXT["Llama"])
-    heads = aw.feature_stats(made.sae(d_in=32, site="blocks.0.attn.hook_z"), llama, None, [[5, 9, 11, 7]])
+    heads = aw.feature_stats(llama, None, made.sae(d_in=32, site="blocks.0.attn.hook_z"), [[5, 9, 11, 7]])
     assert heads.feature(4).suppressed == ()
 
 
@@ -184,7 +184,7 @@ def test_tokens_split_in_the_middle_of_a_character_are_spelled_together():
     llama, tokenizer = tiny.build(tiny.TEXT["Llama"]), tiny.byte_level()
     llama.resize_token_embeddings(len(tokenizer))
     sae = made.sae(d_in=32).replaced(b_enc=torch.full((20,), 3.0), site="blocks.0.hook_resid_post")
-    stats = aw.feature_stats(sae, llama, tokenizer, ["the cat é sat"], window=(4, 9))
+    stats = aw.feature_stats(llama, tokenizer, sae, ["the cat é sat"], window=(4, 9))
     whole = [example.tokens for j in range(20) for example in stats.feature(j).top]
     text = next(tokens for tokens in whole if "é" in tokens)
     assert text[text.index("é") + 1] == "⋯"  # the second byte of the character
@@ -193,7 +193,7 @@ def test_tokens_split_in_the_middle_of_a_character_are_spelled_together():
 def test_the_first_token_of_a_decoder_does_not_count():
     llama = tiny.build(tiny.TEXT["Llama"])
     sae = made.sae(d_in=32).replaced(b_enc=torch.full((20,), 3.0), site="blocks.0.hook_resid_post")
-    stats = aw.feature_stats(sae, llama, None, [[5, 9, 11, 7]])
+    stats = aw.feature_stats(llama, None, sae, [[5, 9, 11, 7]])
     assert stats.tokens == 3
     assert {example.place for example in stats.feature(0).top} <= {1, 2, 3}
 
@@ -203,7 +203,7 @@ def test_the_model_comes_back_as_it_was(bert, sae):
     hooks = [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.train()
     with pytest.raises(made.StopError):
-        aw.feature_stats(sae, model, tokenizer, made.interrupted(made.CORPUS, 4))
+        aw.feature_stats(model, tokenizer, sae, made.interrupted(made.CORPUS, 4))
     assert model.training
     assert hooks == [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
     model.eval()
@@ -212,7 +212,7 @@ def test_the_model_comes_back_as_it_was(bert, sae):
 def test_statistics_have_a_picture_and_a_table(stats):
     assert "image/png" in stats._png()
     assert (
-        stats.plot().axes[0].get_title()
+        stats.figure().axes[0].get_title()
         == f"{20 - len(stats.dead)} of 20 features fired on {stats.tokens:,} tokens"
     )
     table = stats.to_dataframe()
@@ -239,7 +239,7 @@ def test_statistics_have_a_picture_and_a_table(stats):
 )
 def test_what_cannot_be_counted_is_refused(bert, sae, texts, options, error, message):
     with pytest.raises(error, match=message):
-        aw.feature_stats(sae, *bert, texts, **options)
+        aw.feature_stats(*bert, sae, texts, **options)
 
 
 def test_names_are_given_in_place_and_saved(stats, tmp_path):

@@ -62,7 +62,7 @@ def test_nothing_is_lost_in_the_sparse_form(values):
         best = sorted(((float(value), -j) for j, value in enumerate(values[token]) if value), reverse=True)[
             :3
         ]
-        assert [(value, -j) for j, value in found.top(token, 3)] == best
+        assert [(value, -j) for j, value in found.strongest(token, 3)] == best
     table = found.to_dataframe()
     assert len(table) == (values != 0).sum()
     for row in table.itertuples():
@@ -101,7 +101,7 @@ def test_a_word_has_the_largest_activation_of_its_pieces():
     assert np.array_equal(words.values, expected)
     assert words.steps == ("by word (largest over pieces)",)
     assert words.labels == ("[CLS]", "unbelievable", "cats", "[SEP]")
-    assert words.top("unbelievable", 1)[0].activation == expected[1].max()
+    assert words.strongest("unbelievable", 1)[0].activation == expected[1].max()
     halves = Unit("half", ("first", "second"), ((0, 1, 2), (3, 4, 5)), (False, False))
     assert np.array_equal(found.to(halves).values, np.stack([fired()[:3].max(0), fired()[3:].max(0)]))
     with pytest.raises(ValueError, match="Did you mean 'word'"):
@@ -129,9 +129,8 @@ def test_it_is_frozen_saved_and_restored(tmp_path):
 @pytest.mark.slow
 def test_it_is_opened_again_without_torch(tmp_path):
     path = activations().save(tmp_path / "features.safetensors")
-    probe = (
-        f"import attnwidgets as aw, sys; x = aw.load({str(path)!r}); x.top(2); print('torch' in sys.modules)"
-    )
+    opening = f"import attnwidgets as aw, sys; aw.load({str(path)!r}).strongest(2)"
+    probe = f"{opening}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -139,7 +138,7 @@ def test_it_is_opened_again_without_torch(tmp_path):
 @pytest.mark.slow
 def test_it_has_a_picture_and_a_view():
     found = activations()
-    assert found.plot().axes
+    assert found.figure().axes
     assert "image/png" in found._repr_mimebundle_() | found._png()
     assert type(found.view()).__name__ == "FeatureStrip"
     assert activations(np.zeros((6, 9))).view().selection.feature == 0
@@ -163,18 +162,18 @@ def test_what_does_not_fit_is_named(values, options, message):
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        ("cat", "token 'cat' is not in the text. Did you mean 'cats'"),
+        ("cat", "token 'cat' is neither a label of this text nor .* Did you mean 'cats'"),
         (6, "token 6 is out of range"),
         (True, "integer"),
     ],
 )
 def test_tokens_that_are_not_there_are_named(token, message):
     with pytest.raises((ValueError, IndexError, TypeError), match=message):
-        activations().top(token)
-    with pytest.raises(ValueError, match="'b' is at 1, 2: pass one index"):
-        aw.FeatureActivations(np.ones((3, 2)), axis=["a", "b", "b"]).top("b")
+        activations().strongest(token)
+    with pytest.raises(ValueError, match="'b' is at 1, 2; give one of these numbers"):
+        aw.FeatureActivations(np.ones((3, 2)), axis=["a", "b", "b"]).strongest("b")
     with pytest.raises(ValueError, match="k must be at least 1"):
-        activations().top(1, k=0)
+        activations().strongest(1, k=0)
 
 
 # -- of a trace --------------------------------------------------------------------------------

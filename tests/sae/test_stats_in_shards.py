@@ -31,7 +31,7 @@ def whole(bert, sae):
     """One after the other, in this process: what everything else must be equal to."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "TEXTS", 4)
-        return made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
+        return made.content(aw.feature_stats(*bert, sae, TEXTS, **OPTIONS))
 
 
 def arrays(stats):
@@ -67,11 +67,11 @@ class Elsewhere(Executor):
 def test_any_number_of_workers_in_any_order_count_the_same_bits(bert, sae, whole):
     elsewhere = Elsewhere()
     counted = {
-        "a stream": aw.feature_stats(sae, *bert, iter(TEXTS), **OPTIONS),
-        "last shard first": aw.feature_stats(sae, *bert, TEXTS, jobs=elsewhere, **OPTIONS),
+        "a stream": aw.feature_stats(*bert, sae, iter(TEXTS), **OPTIONS),
+        "last shard first": aw.feature_stats(*bert, sae, TEXTS, jobs=elsewhere, **OPTIONS),
     }
     with ThreadPoolExecutor(2) as threads:
-        counted["threads"] = aw.feature_stats(sae, *bert, TEXTS, jobs=threads, **OPTIONS)
+        counted["threads"] = aw.feature_stats(*bert, sae, TEXTS, jobs=threads, **OPTIONS)
     assert {name: made.content(found) == whole for name, found in counted.items()} == dict.fromkeys(
         counted, True
     )
@@ -84,8 +84,8 @@ def test_model_and_sae_by_name_are_loaded_in_the_workers(sae, tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     sae.save_pretrained(tmp_path / "sae")
     loaded, folder = tmp_path / "model", tmp_path / "sae"
-    named = aw.feature_stats(folder, loaded, None, TEXTS, jobs=Elsewhere(), **OPTIONS)
-    given = aw.feature_stats(aw.SAE.from_pretrained(folder), model, tokenizer, TEXTS, **OPTIONS)
+    named = aw.feature_stats(loaded, None, folder, TEXTS, jobs=Elsewhere(), **OPTIONS)
+    given = aw.feature_stats(model, tokenizer, aw.SAE.from_pretrained(folder), TEXTS, **OPTIONS)
     assert named.tokens == given.tokens
     for name in ("count", "sums", "top.ids", "drawn.ids"):
         np.testing.assert_array_equal(arrays(named)[name], arrays(given)[name])
@@ -93,16 +93,16 @@ def test_model_and_sae_by_name_are_loaded_in_the_workers(sae, tmp_path):
 
 def test_a_model_that_is_changed_here_is_not_run_unchanged_elsewhere(bert, sae):
     with aw.ablate_heads(bert[0], [(0, 0)]):
-        aw.feature_stats(sae, *bert, TEXTS[:5], **OPTIONS)
+        aw.feature_stats(*bert, sae, TEXTS[:5], **OPTIONS)
         with pytest.raises(ValueError, match="that workers would not have: use jobs=1"):
-            aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
+            aw.feature_stats(*bert, sae, TEXTS, jobs=2, **OPTIONS)
 
 
 def test_parts_that_were_saved_are_merged_to_the_same_bits(bert, sae, whole, tmp_path):
     """In twos, as tasks of an array job count them, each knowing nothing of the others."""
     paths = []
     for begin in range(0, len(TEXTS), 8):
-        part = aw.feature_stats(sae, *bert, TEXTS[begin : begin + 8], **OPTIONS)
+        part = aw.feature_stats(*bert, sae, TEXTS[begin : begin + 8], **OPTIONS)
         paths.append(part.save(tmp_path / f"{begin}.safetensors"))
     assert made.content(aw.FeatureStats.merge(paths)) == whole
     first, *rest = map(aw.load, paths)
@@ -114,8 +114,8 @@ def test_parts_that_were_saved_are_merged_to_the_same_bits(bert, sae, whole, tmp
 
 
 def test_parts_cut_in_any_way_hold_the_same_counts_and_contexts(bert, sae):
-    one = aw.feature_stats(sae, *bert, TEXTS, **OPTIONS)
-    parts = [aw.feature_stats(sae, *bert, TEXTS[i::3], **OPTIONS) for i in range(3)]
+    one = aw.feature_stats(*bert, sae, TEXTS, **OPTIONS)
+    parts = [aw.feature_stats(*bert, sae, TEXTS[i::3], **OPTIONS) for i in range(3)]
     parts = [part.named({i: f"feature of part {i}", 9: f"nine of {i}"}) for i, part in enumerate(parts)]
     found = aw.FeatureStats.merge(iter(parts))
     assert (found.tokens, found.facts["texts"]) == (one.tokens, len(TEXTS))
@@ -141,7 +141,7 @@ def test_parts_cut_in_any_way_hold_the_same_counts_and_contexts(bert, sae):
 
 def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
     model, tokenizer = bert
-    part = aw.feature_stats(sae, *bert, TEXTS[:4], **OPTIONS)
+    part = aw.feature_stats(*bert, sae, TEXTS[:4], **OPTIONS)
 
     def refused(other, match, error=ValueError):
         with pytest.raises(error, match=match):
@@ -151,16 +151,16 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
         weights = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
         weights.bert.encoder.layer[0].output.dense.weight[0, 0] += 1
     same = aw.feature_stats(
-        sae.replaced(model_name="other", origin="elsewhere"), *bert, TEXTS[4:6], **OPTIONS
+        *bert, sae.replaced(model_name="other", origin="elsewhere"), TEXTS[4:6], **OPTIONS
     )
     assert aw.FeatureStats.merge([part, same]).facts["texts"] == 6
-    refused(aw.feature_stats(sae, weights, tokenizer, TEXTS[4:6], **OPTIONS), "of another model's weights")
+    refused(aw.feature_stats(weights, tokenizer, sae, TEXTS[4:6], **OPTIONS), "of another model's weights")
     refused(
-        aw.feature_stats(made.sae(d_in=32, site=made.SITE), *bert, TEXTS[:4], **OPTIONS), "of another SAE"
+        aw.feature_stats(*bert, made.sae(d_in=32, site=made.SITE), TEXTS[:4], **OPTIONS), "of another SAE"
     )
-    refused(aw.feature_stats(sae, *bert, TEXTS[4:6], features=[1, 2], **OPTIONS), "of other features")
-    refused(aw.feature_stats(sae, *bert, TEXTS[4:6], **OPTIONS | {"seed": 1}), r"of other options \(seed\)")
-    refused(aw.feature_stats(sae, model, None, [[5, 9, 11]], **OPTIONS), "of another tokenizer")
+    refused(aw.feature_stats(*bert, sae, TEXTS[4:6], features=[1, 2], **OPTIONS), "of other features")
+    refused(aw.feature_stats(*bert, sae, TEXTS[4:6], **OPTIONS | {"seed": 1}), r"of other options \(seed\)")
+    refused(aw.feature_stats(model, None, sae, [[5, 9, 11]], **OPTIONS), "of another tokenizer")
     refused("no such file", "does not exist", FileNotFoundError)
     refused(3, r"parts\[1\] must be FeatureStats or their file, not int", TypeError)
     older = {name: array for name, array in arrays(part).items() if name != "drawn.key"}
@@ -177,7 +177,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     monkeypatch.setattr(checkpoint, "FILES", 2)
     folder = tmp_path / "counts"
     with pytest.raises(made.StopError):
-        aw.feature_stats(sae, *bert, made.interrupted(TEXTS, after), checkpoint=folder, **OPTIONS)
+        aw.feature_stats(*bert, sae, made.interrupted(TEXTS, after), checkpoint=folder, **OPTIONS)
     assert len(list(folder.glob("*.safetensors"))) == files
     numbers = []
     call = counting.ShardCounter.__call__
@@ -186,7 +186,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
         "__call__",
         lambda self, shard: numbers.append(shard.number) or call(self, shard),
     )
-    resumed = aw.feature_stats(sae, *bert, iter(TEXTS), checkpoint=folder, **OPTIONS)
+    resumed = aw.feature_stats(*bert, sae, iter(TEXTS), checkpoint=folder, **OPTIONS)
     assert made.content(resumed) == whole
     assert numbers == list(range(after // 4, 6)), "what is counted is not counted again"
     assert not folder.exists()
@@ -195,9 +195,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 @pytest.mark.slow
 def test_two_processes_go_on_from_a_checkpoint_to_the_same_bits(bert, sae, whole, tmp_path):
     with pytest.raises(made.StopError):
-        aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 10), checkpoint=tmp_path / "counts", **OPTIONS)
+        aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 10), checkpoint=tmp_path / "counts", **OPTIONS)
     (tmp_path / "counts" / "notes.txt").write_text("mine")
-    found = aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "counts", jobs=2, **OPTIONS)
+    found = aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path / "counts", jobs=2, **OPTIONS)
     assert made.content(found) == whole
     assert [path.name for path in (tmp_path / "counts").iterdir()] == ["notes.txt"]
 
@@ -206,14 +206,14 @@ def test_a_corpus_that_changed_where_shards_are_merged_is_refused(bert, sae, tmp
     monkeypatch.setattr(checkpoint, "FILES", 2)
     options = OPTIONS | {"checkpoint": tmp_path / "counts"}
     with pytest.raises(made.StopError):
-        aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
+        aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 9), **options)
     with pytest.raises(ValueError, match=r"of other texts .texts 4 to 7 differ"):
-        aw.feature_stats(sae, *bert, [*TEXTS[:5], "x", *TEXTS[6:]], **options)
+        aw.feature_stats(*bert, sae, [*TEXTS[:5], "x", *TEXTS[6:]], **options)
     with pytest.raises(ValueError, match=r"of other texts .the corpus is shorter"):
-        aw.feature_stats(sae, *bert, TEXTS[:4], **options)
+        aw.feature_stats(*bert, sae, TEXTS[:4], **options)
     (tmp_path / "counts" / "merged.safetensors").write_bytes(b"x" * 40)
     with pytest.raises(ValueError, match=r"merged\.safetensors' is damaged; remove it"):
-        aw.feature_stats(sae, *bert, TEXTS, **options)
+        aw.feature_stats(*bert, sae, TEXTS, **options)
 
 
 def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
@@ -221,11 +221,11 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
     folder = tmp_path / "counts"
     options = OPTIONS | {"checkpoint": folder}
     with pytest.raises(made.StopError):
-        aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
+        aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 9), **options)
 
     def refused(match, *given, **changed):
         with pytest.raises(ValueError, match=match):
-            aw.feature_stats(*(given or (sae, model, tokenizer, TEXTS)), **options | changed)
+            aw.feature_stats(*(given or (model, tokenizer, sae, TEXTS)), **options | changed)
 
     weights = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3))
     with torch.no_grad():
@@ -233,14 +233,14 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(bert, sae, tmp_path):
     words = tiny.wordpiece()
     words.add_tokens(["newer"])
     refused(
-        "is of another model's weights .* remove it, or name another folder", sae, weights, tokenizer, TEXTS
+        "is of another model's weights .* remove it, or name another folder", weights, tokenizer, sae, TEXTS
     )
-    refused("is of another tokenizer;", sae, model, words, TEXTS)
-    refused("is of another SAE;", sae.fold_decoder_norm(), model, tokenizer, TEXTS)
+    refused("is of another tokenizer;", model, words, sae, TEXTS)
+    refused("is of another SAE;", model, tokenizer, sae.fold_decoder_norm(), TEXTS)
     refused(r"is of other options \(context, seed\);", seed=1, context=15)
     refused("is of other features;", features=[1])
     refused("is of another site;", site="blocks.0.hook_resid_post")
-    refused("is of other texts .texts 4 to 7 differ", sae, model, tokenizer, [*TEXTS[:5], "x", *TEXTS[6:]])
+    refused("is of other texts .texts 4 to 7 differ", model, tokenizer, sae, [*TEXTS[:5], "x", *TEXTS[6:]])
     with aw.ablate_heads(model, [(0, 0)]):
         refused("another model's weights .or other hooks")
     (folder / "shard-000001.safetensors").write_bytes(b"x" * 40)
@@ -254,12 +254,12 @@ def test_what_is_no_checkpoint_is_refused(bert, sae, tmp_path):
     with pytest.raises(
         ValueError, match=r"is a file, written by an earlier version.*remove it, or name a folder"
     ):
-        aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "old")
+        aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path / "old")
     assert (tmp_path / "old").exists()
     with pytest.raises(ValueError, match="a folder with other contents; name another"):
-        aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path)
+        aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path)
     with pytest.raises(FileNotFoundError, match="folder that does not exist"):
-        aw.feature_stats(sae, *bert, TEXTS, checkpoint=tmp_path / "not" / "there")
+        aw.feature_stats(*bert, sae, TEXTS, checkpoint=tmp_path / "not" / "there")
 
 
 def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
@@ -278,7 +278,7 @@ def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
             yield {"text": text, "label": 0}
 
     monkeypatch.setattr(counting.ShardCounter, "__call__", watched)
-    found = aw.feature_stats(sae, *bert, stream(), **OPTIONS)
+    found = aw.feature_stats(*bert, sae, stream(), **OPTIONS)
     assert found.facts["texts"] == len(TEXTS)
     assert max(ahead) <= 4, "the texts of one shard"
 
@@ -303,24 +303,24 @@ def test_activations_that_are_no_numbers_are_refused(bert, sae):
     with torch.no_grad():
         model.bert.encoder.layer[0].output.dense.weight[0] = float("nan")
     with pytest.raises(ValueError, match=r"activations at 'blocks\.1\.hook_resid_post' are NaN or infinite"):
-        aw.feature_stats(sae, model, bert[1], TEXTS)
+        aw.feature_stats(model, bert[1], sae, TEXTS)
 
 
 def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_path):
     """What hooks change is no weight, and stays in its process."""
     options = OPTIONS | {"checkpoint": tmp_path / "counts"}
     with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):
-        steered = made.content(aw.feature_stats(sae, *bert, TEXTS, **OPTIONS))
+        steered = made.content(aw.feature_stats(*bert, sae, TEXTS, **OPTIONS))
         with pytest.raises(made.StopError):
-            aw.feature_stats(sae, *bert, made.interrupted(TEXTS, 9), **options)
+            aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 9), **options)
         with pytest.raises(ValueError, match=r"has hooks \(.*Hook\._after.*that workers would not have: use"):
-            aw.feature_stats(sae, *bert, TEXTS, jobs=2, **OPTIONS)
+            aw.feature_stats(*bert, sae, TEXTS, jobs=2, **OPTIONS)
     with pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"):
-        aw.feature_stats(sae, *bert, TEXTS, **options)
+        aw.feature_stats(*bert, sae, TEXTS, **options)
     with (
         aw.steer(bert[0], sae, 4, 2.0, maximum=1.0),
         pytest.raises(ValueError, match=r"is of another model.s weights \(or other hooks.*; remove it"),
     ):
-        aw.feature_stats(sae, *bert, TEXTS, **options)
+        aw.feature_stats(*bert, sae, TEXTS, **options)
     with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):
-        assert made.content(aw.feature_stats(sae, *bert, TEXTS, **options)) == steered
+        assert made.content(aw.feature_stats(*bert, sae, TEXTS, **options)) == steered

@@ -146,7 +146,7 @@ def test_the_model_comes_back_also_from_what_fails(view, gpt2):
 
 def test_statistics_are_a_maximum_too(gpt2, sae):
     trace = aw.trace(*gpt2, "the new cat sat.")
-    stats = aw.feature_stats(sae, *gpt2, made.TEXTS)
+    stats = aw.feature_stats(*gpt2, sae, made.TEXTS)
     assert aw.SteerView(trace, sae, 3, stats=stats)._steered.maximum(3) == float(stats.maxima[3])
     assert aw.SteerView(trace, sae, 3, maximum=2.5)._steered.maximum(3) == 2.5
 

@@ -405,8 +405,8 @@ def test_a_model_in_half_precision_has_saes_in_single(bert, dtype):
     assert half.explained_variance == pytest.approx(whole.explained_variance, abs=0.02)
     trace = aw.trace(model, tokenizer, "the new cat sat.")
     found = aw.sae_features(trace, sae)
-    stats = aw.feature_stats(sae, model, tokenizer, corpus(10, seed=2))
-    plain = aw.feature_stats(sae, *bert, corpus(10, seed=2))
+    stats = aw.feature_stats(model, tokenizer, sae, corpus(10, seed=2))
+    plain = aw.feature_stats(*bert, sae, corpus(10, seed=2))
     np.testing.assert_allclose(stats.density, plain.density, atol=0.05)
     with torch.no_grad(), aw.steer(model, sae, found.ranked(1)[0].feature, 1.0, maximum=stats) as steering:
         assert model(**trace.inputs).logits.dtype == dtype

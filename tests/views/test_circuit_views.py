@@ -230,7 +230,7 @@ def test_a_lens_travels_whole(pair):
         np.testing.assert_array_equal(np.frombuffer(data, "<f4").reshape(3, 12), getattr(lens, name))
     np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), lens.rank)
     names = np.array(meta["labels"])[np.frombuffer(buffers[4], "<i4")].reshape(3, 12, 3)
-    top = lens.top(layer=[1], token=[4])[0][0]
+    top = lens.top_tokens(layer=[1], token=[4])[0][0]
     assert names[1, 4].tolist() == [one.label for one in top]
     ids = np.frombuffer(buffers[5], "<i4").reshape(3, 12, 3)
     assert ids[1, 4].tolist() == [one.id for one in top]
@@ -297,7 +297,7 @@ def test_claims_travel_with_their_limits(pair):
     model, tokenizer = pair[0].model, pair[0].tokenizer
     texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
     said = ["head 1.0 is induction", "head 1.1 is induction"]
-    report = aw.circuits.check_claims(said, model, tokenizer, texts)
+    report = aw.circuits.check_claims(model, tokenizer, said, texts)
     view = report.view(claim=said[1])
     assert view.options["claim"] == 1
     meta, _ = asked(view, "claims")
@@ -322,7 +322,7 @@ def claimed(pair):
     said = ["head 1.1 attends from late to early", "head 1.0 is induction"]
     pairs = [("fadebcfadeb", "fadebafadeb", "c", "a"), ("cgaehdcgaeh", "cgaehbcgaeh")]
     moves = aw.circuits.claim("head 1.0 moves it to last")
-    observed = aw.circuits.check_claims(said, *names, texts, roles=roles)
+    observed = aw.circuits.check_claims(*names, said, texts, roles=roles)
     return observed, moves.check(*names, pairs, roles={"it": r"^.{5}(.)"})
 
 

@@ -198,7 +198,7 @@ def test_a_profile_is_drawn_at_the_numbers_of_its_pair(given):
     trace = given()
     view = aw.LayerProfile(trace, methods=["attention"])
     view.selection.pinned = (3, 1)
-    (axes, *_) = [axes for axes in view._figure().axes if axes.lines]
+    (axes, *_) = [axes for axes in view.figure().axes if axes.lines]
     drawn = [
         line.get_ydata() for line in axes.lines if len(line.get_ydata()) == len(aw.attention(trace).layers)
     ]
@@ -210,7 +210,7 @@ def test_a_comparison_is_drawn_as_rows_of_cells_on_the_scale_of_the_page(given):
     view = aw.CompareView(trace, methods=["attention", "rollout"], query=3)
 
     def ends():
-        images = [image for axes in view._figure().axes for image in axes.images]
+        images = [image for axes in view.figure().axes for image in axes.images]
         rows = [image for image in images if image.get_array().shape == (1, len(trace.tokens))]
         values = [aw.attention(trace).mean("head").values[0, 3], aw.rollout(trace).values[0, 3]]
         for row, value in zip(rows, values, strict=True):
@@ -239,7 +239,7 @@ def test_a_narrow_figure_holds_the_name_of_what_stands_apart():
     view = aw.Heatmap(
         aw.trace(*aw.demo_model("encoder"), "The cat sat on the mat while the dog slept there.")
     )
-    figure = view._figure(1)
+    figure = view.figure(1)
     figure.canvas.draw()
     edge = figure.get_window_extent().x1
     words = [text for axes in figure.axes for text in axes.texts if text.get_text()]

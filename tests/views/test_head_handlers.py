@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.statistics.table import HeadStatistics
 from attnwidgets.views.heads import handlers
 from attnwidgets.views.wire.sources import Source
 from attnwidgets.views.wire.thumbnails import THUMB_BUDGET, thumbnails
@@ -122,6 +123,50 @@ def test_the_order_of_heads_can_be_given_from_python(given):
     assert aw.HeadGrid(given(), palette="cividis", scale="log").options["filters"]["palette"] == "cividis"
 
 
+@pytest.mark.parametrize("view", [aw.HeadGrid, aw.Explorer])
+def test_a_table_over_many_texts_orders_the_heads(given, view):
+    trace = given()
+    layers, heads = trace.layers(), range(trace.n_heads())
+    values = np.arange(2.0 * len(layers) * len(heads)).reshape(2, len(layers), len(heads))
+    provenance = {"text": "200 texts"}
+    table = HeadStatistics(
+        values, names=["removal", "entropy"], layers=layers, heads=heads, provenance=provenance
+    )
+    shown = view(trace, sort=table)
+    assert shown.options["grid"]["sort"] == "table removal"
+    listed, _ = asked(shown, "statistics", "attention/token/self")
+    assert [entry["title"] for entry in listed[:2]] == ["loss without it (200 texts)", "entropy (200 texts)"]
+    assert "entropy" in {entry["name"] for entry in listed[2:]}
+    meta, (data,) = asked(shown, "head_statistics", "attention/token/self")
+    assert meta["names"][:2] == ["table removal", "table entropy"]
+    numbers = np.frombuffer(data, "<f4").reshape(len(meta["names"]), len(layers), len(heads))
+    np.testing.assert_array_equal(numbers[:2], values)
+    np.testing.assert_array_equal(numbers[2:], aw.head_statistics(trace).values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layers": [0, 1, 7]}, "in the table there are layers 0, 1, 7, in the view there are layers 0 to 2"),
+        (
+            {"heads": None, "values": np.ones((1, 3))},
+            "in the table are no heads, in the view there are heads",
+        ),
+        ({"stack": "cross"}, "the table is of stack 'cross', which is not shown"),
+        ({"provenance": {"model": "gpt2"}}, "the table is of gpt2, and the view of bert"),
+    ],
+)
+def test_a_table_of_other_heads_or_of_another_model_is_refused(given, changes, words):
+    numbers = given()
+    shown = aw.MixingMap(
+        aw.attention(numbers).values, query=numbers.axes()[0], heads=range(4), provenance={"model": "bert"}
+    )
+    fitting = {"values": np.ones((1, 3, 4)), "names": ["entropy"], "layers": range(3), "heads": range(4)}
+    aw.HeadGrid(shown, sort=HeadStatistics(**fitting))
+    with pytest.raises(ValueError, match=words):
+        aw.HeadGrid(shown, sort=HeadStatistics(**fitting | changes))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -133,6 +178,8 @@ def test_the_order_of_heads_can_be_given_from_python(given):
         ({"sorted": "entropy"}, TypeError, "Did you mean 'sort'"),
         ({"keep_mass": 0.5}, TypeError, "takes no keyword 'keep_mass'"),
         ({"sort": "special_mass"}, ValueError, "special"),
+        ({"sort": "removal"}, ValueError, r"measured by aw.head_importance\(traces\); .* sort=table"),
+        ({"sort": 3}, TypeError, "the name of a statistic or a table of heads, .* not int"),
     ],
 )
 def test_what_a_grid_cannot_sort_by_is_said(given, options, error, words):

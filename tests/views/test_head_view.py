@@ -120,7 +120,7 @@ def test_only_a_view_s_own_maps_are_told(given):
 
 
 def figure_of(view):
-    return view._figure()
+    return view.figure()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from attnwidgets.views.presentation import Presentation
 
 
 def figure_of(view):
-    return view._figure()
+    return view.figure()
 
 
 def browser_map(root, name):

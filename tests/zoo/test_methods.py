@@ -55,7 +55,7 @@ def test_induction(method):
 
 def test_only_occlusion_and_integrated_gradients_name_all_three():
     model, tokenizer = made("induction", letters="abcdefgh", length=16)
-    card = aw.evaluate.recall_of_truth(list(INDUCTION), "fadebcfadeb", model, tokenizer)
+    card = aw.evaluate.recall_of_truth(model, tokenizer, "fadebcfadeb", list(INDUCTION))
     recalls = dict(zip(card.methods, card.mean[0, :, 0], strict=True))
     full = {name for name, recall in recalls.items() if recall == 1.0}
     assert full == {"occlusion", "integrated_gradients", "oracle"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._errors import require_choice
+from attnwidgets._errors import deprecated, require_choice
 from attnwidgets._progress import progress
 from attnwidgets.circuits.claims.evidence import InText, LeftOut, MinimalPair, Others, moved, observed
 from attnwidgets.circuits.claims.grammar import CONTROLS, Claim, Control, claim
@@ -17,6 +17,8 @@ from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimTe
 from attnwidgets.circuits.claims.roles import Roles
 from attnwidgets.circuits.claims.verdicts import Bootstrap, holm, verdict_of
 from attnwidgets.tracing.recording.run import trace as record
+from attnwidgets.tracing.recording.wrappers import are_second
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,9 +33,9 @@ _FEWEST = 100  # bootstrap samples
 
 
 def check_claims(
-    claims: Iterable[Claim | str] | Claim | str,
     model: Any,
     tokenizer: Any,
+    claims: Iterable[Claim | str] | Claim | str,
     corpus: Iterable[Any],
     *,
     roles: Mapping[str, Any] | None = None,
@@ -56,9 +58,9 @@ def check_claims(
     are any: a head that looks at places, not at roles, fails.
 
     Args:
-        claims: Claims, or sentences: several, or one.
         model: A model.
         tokenizer: Its tokenizer.
+        claims: Claims, or sentences: several, or one.
         corpus: Texts. For "moves": pairs (clean, corrupt), (clean, corrupt, answer, other answer), or a dict
             with the names clean, corrupt, target, foil; answers are the model's predictions by default. Pairs
             of unequal length, or whose answers the model does not know, are left out and counted.
@@ -90,16 +92,20 @@ def check_claims(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> said = ["head 0.0 is previous token", "head 1.1 is previous token"]
-        >>> report = aw.circuits.check_claims(said, model, tokenizer, ["fadeb", "hagcb"] * 4)
+        >>> report = aw.circuits.check_claims(model, tokenizer, said, ["fadeb", "hagcb"] * 4)
         >>> [result.verdict for result in report]
         ['holds', 'fails']
     """
+    if are_second(tokenizer, claims):
+        deprecated("check_claims(model, tokenizer, claims, corpus) takes the claims third now")
+        given: Any = (model, tokenizer, claims)
+        claims, model, tokenizer = given
     read = _read(claims)
     require_choice("control", control, (None, *CONTROLS))
     _require_numbers(margin, level, resamples)
     if isinstance(corpus, str):
         raise TypeError("corpus is one text; give a list of texts.")
-    items = list(corpus)
+    items = listed_texts(corpus, "corpus")
     if not items:
         raise ValueError("corpus is empty: pass some texts.")
     bootstrap = Bootstrap(resamples, seed)

@@ -101,7 +101,7 @@ class Claim:
         from attnwidgets.circuits.claims.checking import check_claims
 
         return check_claims(
-            [self], model, tokenizer, corpus, roles=roles, control=control, margin=margin, level=level,
+            model, tokenizer, [self], corpus, roles=roles, control=control, margin=margin, level=level,
             resamples=resamples, seed=seed,
         )  # fmt: skip
 

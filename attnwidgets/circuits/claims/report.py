@@ -263,7 +263,7 @@ class ClaimReport(Explanation):
             "control": np.array([text.control for _, text in rows]),
         }
 
-    def plot(self, *, title: str | None = None) -> Figure:
+    def figure(self, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: every head's mean with its interval, beside its controls.
 
         Args:
@@ -279,7 +279,7 @@ class ClaimReport(Explanation):
     def _png(self) -> dict[str, Any]:
         from attnwidgets.figures.maps import small_png
 
-        return {"image/png": base64.b64encode(small_png(self.plot())).decode("ascii")}
+        return {"image/png": base64.b64encode(small_png(self.figure())).decode("ascii")}
 
     def to_description(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return a JSON-able description and the arrays."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import quoted, require_choice
 from attnwidgets._progress import progress
+from attnwidgets._tables import Table
 from attnwidgets.circuits.sentences.suppression import kl_rows
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.explanations.results.attributions import Attributions
@@ -23,8 +24,11 @@ from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from attnwidgets._tables import Columns
     from attnwidgets.tracing.trace import Trace
 
     Float = NDArray[np.float64]
@@ -41,7 +45,7 @@ _ROUNDING, _NOTHING = 1e-6, 1e-9
 
 
 @dataclass(frozen=True, repr=False)
-class ContextReliance:
+class ContextReliance(Table):
     """Which tokens of an output depend on a context, and on what in it.
 
     Attributes:
@@ -59,6 +63,16 @@ class ContextReliance:
     contrasts: dict[int, str]
     cues: MixingMap | None
     trace: Any
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield token, value, kept, contrast ("" for tokens that are not kept)."""
+        numbers = range(len(self.output.labels))
+        yield {
+            "token": self.output.labels,
+            "value": self.output.values,
+            "kept": [number in self.kept for number in numbers],
+            "contrast": [self.contrasts.get(number, "") for number in numbers],
+        }
 
     def pairs(self, threshold: float = 1.0) -> list[tuple[str, str, float]]:
         """Return kept tokens with those of the context they depend on: (output token, context token, value).

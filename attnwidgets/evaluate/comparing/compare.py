@@ -32,6 +32,7 @@ from attnwidgets.evaluate.removals.protocol import ERASER, RemovalProtocol
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM, metric_names, scored
 from attnwidgets.tracing.content import fingerprint_of, key_of
 from attnwidgets.tracing.model_parcel import Reader
+from attnwidgets.tracing.text.given_texts import require_no_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -224,6 +225,7 @@ class _Source:
     def __init__(self, dataset: Any, metrics: MetricSet, model: Any, jobs: int | Executor) -> None:
         if isinstance(dataset, str) or not hasattr(dataset, "__iter__"):
             raise TypeError(f"dataset takes texts, objects with a text, or traces, not {dataset!r:.60}.")
+        require_no_table(dataset, "dataset")
         self._dataset, self._metrics, self._model, self._jobs = dataset, metrics, model, jobs
         self._fingerprints: dict[int, str] = {}
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import suggest
+from attnwidgets._errors import renamed, suggest
 from attnwidgets._selecting import listed
+from attnwidgets._tables import Table
 from attnwidgets.evaluate.scorecards.build import ORACLE, RANDOM
 from attnwidgets.evaluate.scorecards.curves import aopc
 from attnwidgets.evaluate.scorecards.merge import merged, warning_of
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
+    from attnwidgets._tables import Columns
 
-class Comparison(Mapping[str, Scorecard], Viewable):
+
+class Comparison(Mapping[str, Scorecard], Table, Viewable):
     """Scorecards of the same methods and texts by family: "removal", "single_removals", "plausibility", ...
 
     It holds the families of which a metric was scored. `.table` has one number for every metric.
@@ -102,7 +105,11 @@ class Comparison(Mapping[str, Scorecard], Viewable):
             warning=warning_of(cards),
         )
 
-    def plot(
+    def _columns(self) -> Iterator[Columns]:
+        """Yield the columns of `table`, see `Scorecard`."""
+        yield from self.table._columns()  # noqa: SLF001 - both are tables
+
+    def figure(
         self,
         family: str | None = None,
         kind: Literal["lines", "table"] = "lines",
@@ -123,7 +130,9 @@ class Comparison(Mapping[str, Scorecard], Viewable):
             numbers: For "table": whether cells show their value; by default if there is room.
         """
         card = self[next(iter(self._cards)) if family is None else family]
-        return card.plot(kind, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
+        return card.figure(kind, title=title, cmap=cmap, vmax=vmax, numbers=numbers)
+
+    plot = renamed("Comparison.plot", figure)
 
     def _repr_html_(self) -> str:
         from attnwidgets.evaluate.scorecards.table import summary_html

@@ -18,6 +18,7 @@ from attnwidgets._progress import progress
 from attnwidgets.evaluate.edits.edits_result import MinimalEdits
 from attnwidgets.explanations.targets.resolve import head_of
 from attnwidgets.tracing.anatomy.answer import Answer, answer_of
+from attnwidgets.tracing.text.given_texts import listed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -135,7 +136,7 @@ def _edits(words: Sequence[str], candidates: Any) -> list[tuple[int, str, str]]:
         raise ValueError("text has no words to edit.")
     if isinstance(candidates, str):
         raise TypeError(f"candidates={candidates!r} is one text; give a list of words: [{candidates!r}].")
-    given = None if callable(candidates) else list(dict.fromkeys(candidates))
+    given = None if callable(candidates) else list(dict.fromkeys(listed_texts(candidates, "candidates")))
     edits = []
     for place, word in enumerate(words):
         tail = _TAIL.search(word)

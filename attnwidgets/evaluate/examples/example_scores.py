@@ -35,7 +35,7 @@ def example_scores(
     """Return what each method finds in the context of one target: its row over tokens, a strip per method.
 
     For cumulative maps (rollout, GlobEnc, `("alti", {"rolled_out": True})`) these are the scores aggregated
-    over the layers up to `layer`. `.plot("table")` draws the strips.
+    over the layers up to `layer`. `.figure("table")` draws the strips.
 
     Args:
         model: As `aw.trace` takes it.

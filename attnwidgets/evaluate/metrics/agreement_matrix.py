@@ -173,7 +173,7 @@ class Agreement(Explanation):
         """Return the matrix as a pandas DataFrame with names on both sides."""
         return super().to_dataframe().set_index("").rename_axis(None)
 
-    def plot(self, title: str | None = None) -> Figure:
+    def figure(self, title: str | None = None) -> Figure:
         """Return a matplotlib figure of the matrix, with its numbers.
 
         Args:

@@ -15,6 +15,7 @@ import numpy as np
 from attnwidgets._gradients import enable_grad, no_grad
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
+from attnwidgets._tables import Table, cells
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import as_list
 from attnwidgets.evaluate.scorecards.build import scored
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from attnwidgets._tables import Columns
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
     from attnwidgets.tracing.interventions import Seen
@@ -147,7 +149,7 @@ def _edited(trace: Trace, layers: tuple[int, ...], kind: str, stack: str, seed: 
 
 
 @dataclass(frozen=True)
-class AdversarialAttention:
+class AdversarialAttention(Table):
     """Attention as far from the model's as the search found, with nearly the same prediction.
 
     Attributes:
@@ -164,6 +166,14 @@ class AdversarialAttention:
     divergence: float
     total_variation: float
     epsilon: float
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield layer, head, query, key, weight."""
+        for layer in self.layers:
+            sizes = zip(("head", "query", "key"), self.attention[layer].shape, strict=True)
+            axes = {name: range(size) for name, size in sizes}
+            columns = cells(axes, {"weight": self.attention[layer]})
+            yield {"layer": [layer] * len(columns["weight"]), **columns}
 
 
 @forceable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnwidgets._errors import quoted, require_choice
+from attnwidgets._errors import deprecated, quoted, require_choice
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.examples.method_specs import function_of, labelled, rows_of
 from attnwidgets.evaluate.removals.ordering import BY
@@ -15,6 +15,8 @@ from attnwidgets.explanations.registry.registry import methods as registered
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.targets.named import token
 from attnwidgets.tracing.recording.run import trace as run
+from attnwidgets.tracing.recording.wrappers import is_model
+from attnwidgets.tracing.text.given_texts import listed_texts
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from attnwidgets.zoo.truth_of import truth_of
 
@@ -32,10 +34,10 @@ _TIE_DIGITS = 6
 
 
 def recall_of_truth(
-    methods: Specs | Literal["all"] | None,
-    texts: str | Sequence[str],
     model: Any,
     tokenizer: Any,
+    texts: str | Sequence[str],
+    methods: Specs | Literal["all"] | None = "all",
     *,
     by: By = "value",
     level: float = 0.95,
@@ -55,13 +57,13 @@ def recall_of_truth(
     cannot show what another layer did, and gradients vanish in a saturated softmax.
 
     Args:
-        methods: One or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or a
-            mapping from labels to these. "all" or None: every registered method that returns a number for
-            each token; those that refuse the model, or lack a library, are left out and named in `.warning`.
-        texts: One or several texts.
         model: A model of `aw.zoo`, or any model with a `.truth` that has `evidence(text)`, `answer(text)` and
             the position `at`.
         tokenizer: Its tokenizer.
+        texts: One or several texts.
+        methods: One or several: names in `aw.methods()`, pairs (name, options), functions of a trace, or a
+            mapping from labels to these. "all" or None: every registered method that returns a number for
+            each token; those that refuse the model, or lack a library, are left out and named in `.warning`.
         by: Rank by "value", which names what speaks for the answer alone, or by "magnitude".
         level: Coverage of the confidence intervals (bootstrap over texts).
         resamples: How often texts are resampled for them.
@@ -81,13 +83,17 @@ def recall_of_truth(
     Example:
         >>> model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
         >>> names = ["attention", "alti_logit", "occlusion"]
-        >>> card = aw.evaluate.recall_of_truth(names, "fadebcfadeb", model, tokenizer)
+        >>> card = aw.evaluate.recall_of_truth(model, tokenizer, "fadebcfadeb", names)
         >>> card.mean[0, :, 0].round(2).tolist()
         [0.33, 0.67, 1.0, 0.25, 1.0]
     """
+    if is_model(texts):
+        deprecated("recall_of_truth(model, tokenizer, texts, methods) takes the model first now")
+        given: Any = (model, tokenizer, texts, methods)
+        methods, texts, model, tokenizer = given
     require_choice("by", by, BY)
     truth = truth_of(model)
-    given = [texts] if isinstance(texts, str) else list(texts)
+    given = listed_texts(texts)
     if not given:
         raise ValueError("texts is empty: give one or several.")
     every = methods is None or methods == "all"

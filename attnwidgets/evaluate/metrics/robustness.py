@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._progress import progress
+from attnwidgets._tables import Table
 from attnwidgets.evaluate.documentation import documented
 from attnwidgets.evaluate.examples.explained_input import require_single
 from attnwidgets.evaluate.metrics.option_grid import HEADS, choices_of, combinations
@@ -16,14 +17,15 @@ from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from attnwidgets._tables import Columns
     from attnwidgets.evaluate.arrays import Bools, Float
     from attnwidgets.explanations.results.attributions import Attributions
 
 
 @dataclass(frozen=True, repr=False)
-class Robustness:
+class Robustness(Table):
     """Intervals of ranks over several versions of an explanation.
 
     `aw.TokenStrip(robustness)` shows the first version, hatched where the ranking does not survive.
@@ -59,6 +61,10 @@ class Robustness:
         """Which elements rank above some other one in one version and below it in another [element]."""
         above = self.ranks[:, :, None] < self.ranks[:, None, :]
         return (above.any(axis=0) & above.any(axis=0).T).any(axis=1)
+
+    def _columns(self) -> Iterator[Columns]:
+        """Yield element, low, high, unsettled."""
+        yield {"element": self.labels, "low": self.low, "high": self.high, "unsettled": self.unsettled}
 
     def undecided(self, k: int) -> Bools:
         """Return which elements are among the first `k` in some versions and not in others [element].

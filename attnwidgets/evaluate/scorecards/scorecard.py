@@ -318,7 +318,7 @@ class Scorecard(Explanation):
             "baseline": [name in self.baselines for name in methods],
         }
 
-    def plot(
+    def figure(
         self,
         kind: Literal["lines", "table"] = "lines",
         *,

@@ -14,6 +14,7 @@ from safetensors.numpy import save as dump_tensors
 from attnwidgets._files import write_bytes
 from attnwidgets.explanations.explanation import Explanation, restore
 from attnwidgets.explanations.results.archive_checks import require_described
+from attnwidgets.explanations.viewable import FOR_READING, PAGES, Viewable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +26,7 @@ _KEY = "attnwidgets"
 _LENGTH_BYTES = 8
 _DESCRIPTION = "explanation.json"
 _TENSORS = "values.safetensors"
-_PICTURE = "a picture is what .plot().savefig(path) or .view().save(path) write."
-_TABLE = "a table is what .to_csv(path) writes."
-# By suffix of other kinds of files, what writes those.
-_OTHER_FORMATS = {
-    **dict.fromkeys((".pdf", ".png", ".svg"), _PICTURE),
-    **dict.fromkeys((".csv", ".tsv", ".json"), _TABLE),
-}
-_PAGES = (".html", ".htm")
+_OTHER_TABLES = (".tsv", ".json")
 
 
 class ArchiveError(ValueError):
@@ -46,32 +40,29 @@ def save(explanation: Explanation, path: str | Path) -> Path:
         explanation: A MixingMap, Attributions, ...
         path: A name with a suffix (`map.safetensors`) gives one file with the JSON in its metadata; a name
             without one gives a folder of `explanation.json` and `values.safetensors`, which suits git better.
-            `.html` gives the page of its view, which is for reading and is not loaded again.
+            `.html`, `.pdf`, `.svg`, `.png` and `.csv` are for reading and are not loaded again.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: If the suffix is that of a picture or a table.
+        ValueError: If the suffix is that of another table.
         TypeError: If it is that of a page, and no view shows this kind of result.
         FileNotFoundError: If the folder to write into does not exist.
         FileExistsError: If the folder exists and holds something else.
     """
     path = Path(path)
-    if path.suffix.lower() in _OTHER_FORMATS:
+    if path.suffix.lower() in _OTHER_TABLES:
         raise ValueError(
-            f"path {str(path)!r} ends in {path.suffix}, and numbers are kept as .safetensors; "
-            f"{_OTHER_FORMATS[path.suffix.lower()]}"
+            f"path {str(path)!r} ends in {path.suffix}, and numbers are saved as .safetensors; a table is "
+            "what .to_csv(path) writes."
         )
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"path {str(path)!r} lies in a folder that does not exist; make {str(path.parent)!r} first."
         )
-    if path.suffix.lower() in _PAGES:
-        view = explanation.view()
-        view.to_html(path)
-        view.close()
-        return path
+    if path.suffix.lower() in FOR_READING:
+        return Viewable.save(explanation, path)
     described, arrays = explanation.to_description()
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     described = {"version": VERSION} | described
@@ -126,7 +117,7 @@ def _metadata(path: Path, data: bytes) -> Any:
     """Return the JSON in a safetensors header: 8 bytes of length (little-endian), then the header."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     foreign = f"{str(path)!r} is not a saved explanation; aw.load opens what .save(path) wrote."
-    if path.suffix.lower() in _PAGES:
+    if path.suffix.lower() in PAGES:
         foreign = f"{str(path)!r} is a page, which is for reading; aw.load opens .safetensors files."
     if len(data) < _LENGTH_BYTES or length > len(data) - _LENGTH_BYTES:
         raise ArchiveError(foreign)

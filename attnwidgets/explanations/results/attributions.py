@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attnwidgets._errors import require_choice, suggest
-from attnwidgets._selecting import listed, position
+from attnwidgets._selecting import element, listed, position
 from attnwidgets.explanations.explanation import Explanation, restore_common
 from attnwidgets.explanations.results.aggregation import new_unit, regroup, sum_groups
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
@@ -260,30 +260,32 @@ class Attributions(Explanation):
         step = f"by {unit} (sum over pieces)"
         return self._derive(sum_groups(self._values, groups), step, unit=unit, map=coarser)
 
-    def value(self, source: int, *, target: int | str | None = None, unit: str | None = None) -> float:
+    def value(self, source: int | str, *, target: int | str | None = None, unit: str | None = None) -> float:
         """Return one number, the one that a view shows for this element.
 
         Args:
-            source: Number of the element, from 0, counted in `unit`; negative numbers count from the last.
+            source: Number of the element, from 0, counted in `unit`; negative numbers count from the last. Or
+                its label, if it occurs once, or "first", "last" or "cls".
             target: Number or label of the target; may be left out if there is only one.
             unit: Unit of the elements, see `to`; None: these attributions' own.
 
         Raises:
             IndexError: If there is no such element or target.
-            ValueError: If a target must be named, or the unit is unknown.
+            ValueError: If a target must be named, the unit is unknown, or no element or several have the
+                label (the message names their positions).
 
         Example:
             >>> attributions = aw.Attributions([0.5, -1.0, 2.0], axis=["a", "b", "c"])
-            >>> attributions.value(1)
-            -1.0
+            >>> attributions.value(1), attributions.value("c")
+            (-1.0, 2.0)
         """
         shown = self if unit is None else self.to(unit)
         if target is None and len(self.targets) > 1:
             raise ValueError(f"target is missing: there are {listed(self.targets)}.")
         values = np.atleast_2d((shown if target is None else shown.select(target)).values)[0]
-        return float(values[position(source, range(len(values)), "source")])
+        return float(values[element(source, shown.labels, "source")])
 
-    def plot(
+    def figure(
         self,
         target: int | str | None = None,
         *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._selecting import position
+from attnwidgets._selecting import element, position
 from attnwidgets.explanations.mixing.routes import Routes, Sums, find_routes
 from attnwidgets.explanations.results.aggregation import mean_groups, regroup, token_counts
 from attnwidgets.explanations.results.arrays import Array, as_floats, read_only, require_finite
@@ -144,7 +144,7 @@ class ContributionGraph(MixingMap):
 
         Args:
             target: The token, by its position in this graph's unit (negative: from the end) or its label if
-                only one has it; by default the last one, which predicts the next.
+                it occurs once, or "first" or "cls"; by default the last one, which predicts the next.
             threshold: Smallest share of an edge, 0 to 1.
             renormalize: Whether the threshold applies to single parts (a head's reading of a token), the rest
                 of every sum is scaled to one, and every remaining edge counts; the default of the authors'
@@ -171,7 +171,7 @@ class ContributionGraph(MixingMap):
             raise ValueError(f"routes need consecutive layers, not {', '.join(map(str, followed))}.")
         return find_routes(
             [(number, self._sums(number)) for number in followed],
-            self._token(target),
+            element(-1 if target is None else target, self.query_labels, self.unit),
             labels=self.query_labels,
             threshold=threshold,
             renormalize=renormalize,
@@ -182,20 +182,6 @@ class ContributionGraph(MixingMap):
     def _sums(self, number: int) -> Sums:
         rows = self.others(number).astype(np.float64)
         return Sums(self.layer(number).astype(np.float64), *rows)
-
-    def _token(self, target: int | str | None) -> int:
-        labels = self.query_labels
-        if not isinstance(target, str):
-            return position(-1 if target is None else target, range(len(labels)), self.unit)
-        places = [place for place, label in enumerate(labels) if label == target]
-        places = places or [place for place, label in enumerate(labels) if label.strip() == target.strip()]
-        if len(places) != 1:
-            at = f" ({', '.join(map(str, places))})" if places else ""
-            raise ValueError(
-                f"target {target!r} is the label of {len(places)} {self.unit}s{at} of this graph; name it by "
-                f"its position, 0 to {len(labels) - 1}."
-            )
-        return places[0]
 
     def to(self, unit: str | Given | tuple[Given, Given]) -> MixingMap:
         """Return the graph in a coarser unit: sum over the pieces of a key, mean over those of a query.

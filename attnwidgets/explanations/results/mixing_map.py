@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._selecting import pick, position, spoken, spoken_range
+from attnwidgets._selecting import element, pick, position, spoken, spoken_range
 from attnwidgets.explanations.explanation import restore_common
 from attnwidgets.explanations.results.arrays import Array, as_floats, require_finite
 from attnwidgets.explanations.results.description import describe_axis, restore_axis
@@ -295,8 +295,8 @@ class MixingMap(ReadByUnits):
 
     def value(
         self,
-        query: int,
-        key: int,
+        query: int | str,
+        key: int | str,
         *,
         layer: int | None = None,
         head: int | Literal["mean", "max"] | None = None,
@@ -308,9 +308,10 @@ class MixingMap(ReadByUnits):
         Where a map computes its rows one by one, only this row is computed.
 
         Args:
-            query: Number of the row, from 0, counted in `unit`; negative numbers count from the last.
+            query: Number of the row, from 0, counted in `unit`; negative numbers count from the last. Or its
+                label, if it occurs once, or "first", "last" or "cls".
             key: Number of the column, likewise.
-            layer: Original layer number; may be left out if there is only one.
+            layer: Original layer number (negative: from the last); may be left out if there is only one.
             head: Original head number, or "mean" or "max" over the heads of the layer; may be left out if
                 there is only one, or no head axis.
             unit: Unit of the elements, see `to`; None: this map's own.
@@ -319,11 +320,14 @@ class MixingMap(ReadByUnits):
 
         Raises:
             IndexError: If there is no such layer, head, query or key.
-            ValueError: If a layer or head must be named, or the unit is unknown.
+            ValueError: If a layer or head must be named, the unit is unknown, or no element or several have a
+                label (the message names their positions).
 
         Example:
             >>> attention = aw.attention(aw.trace(*aw.demo_model("encoder"), "The cat sat."))
             >>> attention.value(2, 1, layer=0, head=3) == attention.layer(0)[3, 2, 1].item()
+            True
+            >>> attention.value("cat", "the", layer=0, head=3) == attention.value(2, 1, layer=0, head=3)
             True
         """
         require_choice("special", special, ("show", "renormalise"))
@@ -331,8 +335,8 @@ class MixingMap(ReadByUnits):
         if layer is None and len(self.layers) > 1:
             raise ValueError(f"layer is missing: there {spoken(self.layers, 'layer')}.")
         number = self.layers[0 if layer is None else position(layer, self.layers, "layer")]
-        row = [position(query, range(shown.shape[-2]), "query")]
-        place = position(key, range(shown.shape[-1]), "key")
+        row = [element(query, shown.query_labels, "query")]
+        place = element(key, shown.key_labels, "key")
         if self.heads is None:
             if head is not None and not isinstance(head, str):
                 raise IndexError(f"head={head} cannot be chosen: this map has no head axis.")
@@ -350,7 +354,7 @@ class MixingMap(ReadByUnits):
         kept = ~np.asarray(shown.key_unit.special, dtype=bool)
         return float(values[place] / np.abs(values[kept]).sum(dtype=np.float64))
 
-    def plot(
+    def figure(
         self,
         layer: int | None = None,
         head: int | Literal["mean", "max", "sum"] | None = None,

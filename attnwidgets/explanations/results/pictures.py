@@ -36,7 +36,7 @@ def plot_map(
     cmap: str | Colormap | None,
     **style: Any,
 ) -> Figure:
-    """Return a figure of a map; see `MixingMap.plot`. `style` holds `ax`, `vmin` and `vmax`."""
+    """Return a figure of a map; see `MixingMap.figure`. `style` holds `ax`, `vmin` and `vmax`."""
     if layer is None and (shown.heads is None or len(shown.layers) == 1):
         layer = shown.layers[-1]
     if head is None and shown.heads is not None and len(shown.heads) == 1:
@@ -132,7 +132,7 @@ def head_grid(
     Args:
         shown: A map.
         title: Heading; by default the map's.
-        cmap: See `MixingMap.plot`.
+        cmap: See `MixingMap.figure`.
         scale: Of colours: "linear", "sqrt" or "log".
     """
     atlas = atlas_of(shown)
@@ -167,9 +167,9 @@ def png(explanation: Explanation, *, dpi: int = 80) -> bytes:
     A map of many heads is drawn as a grid if that is cheap, else as the last layer's mean over heads.
     """
     if not isinstance(explanation, MixingMap) or math.prod(explanation.shape) <= _PNG_BUDGET:
-        return small_png(explanation.plot(), dpi=dpi)
+        return small_png(explanation.figure(), dpi=dpi)
     head: Literal["mean"] | None = None if explanation.heads is None else "mean"
-    return small_png(explanation.plot(explanation.layers[-1], head), dpi=dpi)
+    return small_png(explanation.figure(explanation.layers[-1], head), dpi=dpi)
 
 
 def _thumbnails(layer: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attnwidgets._errors import require_choice, suggest
-from attnwidgets._selecting import listed, position
+from attnwidgets._errors import require_choice
+from attnwidgets._selecting import element
 from attnwidgets.explanations.results.reductions import Reduction, reduce_first, reduction_name
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ REDUCED: dict[str, tuple[Literal["query", "key"], Literal["mean", "sum", "max"]]
     "row_mean": ("key", "mean"),
     "row_max": ("key", "max"),
 }
-_CLASS_TOKENS = ("[CLS]", "<s>", "<cls>")
-_POSITIONS = ("cls", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -136,23 +134,4 @@ def _query_number(query: int | str | None, unit: Unit) -> int:
             "how='row' needs query=: a number, 'cls', 'first', 'last', or the label of one "
             f"({', '.join(repr(label) for label in unit.labels[:3])}, ...)."
         )
-    if not isinstance(query, str):
-        return position(query, range(len(unit)), "query")
-    numbers = [number for number, label in enumerate(unit.labels) if label == query]
-    if len(numbers) > 1:
-        raise ValueError(f"query {query!r} stands at {', '.join(map(str, numbers))}; name one by its number.")
-    if numbers:
-        return numbers[0]
-    if query in {"first", "last"}:
-        return 0 if query == "first" else len(unit) - 1
-    if query != "cls":
-        near = suggest(query, [*unit.labels, *_POSITIONS])
-        raise ValueError(
-            f"query {query!r} is neither a label of this map nor one of {listed(_POSITIONS)}.{near}"
-        )
-    classes = [number for number, label in enumerate(unit.labels) if label in _CLASS_TOKENS]
-    if not classes:
-        raise ValueError(
-            "query 'cls': no element is a class token ([CLS], <s>); name one by 'first' or its number."
-        )
-    return classes[0]
+    return element(query, unit.labels, "query")

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets._errors import deprecated
 from attnwidgets._parcels import parcel, stays
 from attnwidgets._progress import observing
 from attnwidgets._selecting import pick
@@ -28,6 +29,7 @@ from attnwidgets.sae.texts import require_texts
 from attnwidgets.tracing.content import hooks_of
 from attnwidgets.tracing.model_parcel import Reader
 from attnwidgets.tracing.recording.borrow import unwrap
+from attnwidgets.tracing.recording.wrappers import are_second
 from attnwidgets.tracing.text.display import scheme_of
 
 if TYPE_CHECKING:
@@ -46,9 +48,9 @@ PAPER = "Bricken et al. 2023, Towards Monosemanticity"
 
 
 def feature_stats(
-    sae: SAE,
     model: Any,
     tokenizer: Any,
+    sae: SAE,
     texts: Iterable[str | Sequence[int] | Mapping[str, Any]],
     *,
     features: int | Iterable[int] | slice | None = None,
@@ -73,11 +75,11 @@ def feature_stats(
     token.
 
     Args:
-        sae: An SAE, any object `aw.SAE.from_object` accepts, or the folder of an SAE.
         model: The model; run up to the SAE's hook point and left unchanged. A folder or hub id is loaded,
             once in each worker.
         tokenizer: Its tokenizer; None if texts are token ids, or to load the tokenizer of a model given by
             name.
+        sae: An SAE, any object `aw.SAE.from_object` accepts, or the folder of an SAE.
         texts: Any number of strings, lists of token ids (read as they are), or rows of a data set with
             "text" or "input_ids"; may be a stream.
         features: Count only these features (others cost nothing, except in topk SAEs).
@@ -117,10 +119,14 @@ def feature_stats(
         >>> generator = torch.Generator().manual_seed(0)
         >>> W_enc = torch.randn(384, 16, generator=generator)
         >>> sae = aw.SAE(W_enc, W_enc.T, torch.zeros(384), torch.zeros(16), site="encoder.layer.2")
-        >>> stats = aw.feature_stats(sae, *aw.demo_model("encoder"), ["The cat sat.", "It rained all day."])
+        >>> stats = aw.feature_stats(*aw.demo_model("encoder"), sae, ["The cat sat.", "It rained all day."])
         >>> stats.shape, stats.tokens
         ((16,), 9)
     """
+    if are_second(tokenizer, sae):
+        deprecated("feature_stats(model, tokenizer, sae, texts) takes the SAE third now")
+        given: Any = (model, tokenizer, sae)
+        sae, model, tokenizer = given
     require_texts(texts)
     for name, number in (("examples", examples), ("per_interval", per_interval)):
         if number < 1:

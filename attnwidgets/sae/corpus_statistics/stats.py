@@ -313,7 +313,7 @@ class FeatureStats(Explanation):
         require_whole(arrays, described["facts"])
         return cls(arrays, described["facts"], names=names, **restore_common(described))
 
-    def plot(self, *, title: str | None = None) -> Figure:
+    def figure(self, *, title: str | None = None) -> Figure:
         """Return a matplotlib figure: a histogram of log10 densities.
 
         Args:
@@ -333,7 +333,7 @@ class FeatureStats(Explanation):
     def _png(self) -> dict[str, Any]:
         from attnwidgets.figures.drawing import rendered
 
-        return {"image/png": base64.b64encode(rendered(self.plot(), dpi=100)).decode("ascii")}
+        return {"image/png": base64.b64encode(rendered(self.figure(), dpi=100)).decode("ascii")}
 
 
 _EXAMPLE = ("value", "text", "place", "ids", "activations")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, overload
@@ -40,6 +40,7 @@ from attnwidgets.tracing.recording.recorder import forward_parameters, record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed
+from attnwidgets.tracing.text.given_texts import as_sequence
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -164,8 +165,9 @@ def trace(
         tokenizer: Its tokenizer or processor, a hub id or a folder. None takes the one saved with a model
             given by name, or that of a pipeline or wrapper; raw ids need none. May be left out:
             `aw.trace("gpt2", "The cat")`.
-        text: The text to read; a list of texts, or of pairs of them, returns a list of traces, run in
-            batches. Token ids, chat messages, and a pipeline's dictionary of two texts are accepted as well.
+        text: The text to read; several texts (a list, a column of a table, an array, a generator), or pairs
+            of them, return a list of traces, run in batches. Token ids, chat messages, and a pipeline's
+            dictionary of two texts are accepted as well.
         text_pair: The second text of a pair. A model that compares choices reads a question with each:
             `aw.trace(model, tokenizer, [(question, choice), ...])` gives a trace of each, whose logit is its
             score; the softmax over all scores is the model's answer.
@@ -216,7 +218,7 @@ def trace(
     others = (words if not isinstance(words, str) else None, messages, input_ids, image, audio)
     has_input = any(other is not None for other in others)
     tokenizer, text = sorted_arguments(model, tokenizer, text, has_input=has_input)
-    text, text_pair, messages = _spelled_out(_listed(text), _listed(text_pair), messages)
+    text, text_pair, messages = _spelled_out(text, as_sequence(text_pair, "text_pair"), messages)
     _require_text(text)
     _require_count(max_new_tokens)
     rule = STANDARD
@@ -284,17 +286,6 @@ def trace(
         traced.asked = Asked(kind, own if kind == TEXT else "", options)
     prepare_views()
     return traces[0] if single else traces
-
-
-def _listed(texts: Any) -> Any:
-    """Return several texts as a list: of an array or a column of strings, a generator; others as they are."""
-    if texts is None or isinstance(texts, (str, Mapping, Sequence, torch.Tensor)):
-        return texts
-    if callable(getattr(texts, "tolist", None)):
-        values = texts.tolist()
-        several = values if isinstance(values, list) else [values]
-        return values if several and all(isinstance(value, str) for value in several) else texts
-    return list(texts) if isinstance(texts, Iterable) else texts
 
 
 def _follow(settings: PipelineSettings, traced: Trace) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from attnwidgets._tensors import is_module, is_tensor, loaded
 from attnwidgets.tracing.recording.transformer_bridge import is_hooked, without_bridge
+from attnwidgets.tracing.text.given_texts import as_sequence
 
 # Where objects that are no modules hold one: nnsight and nnterp; nnsight before 0.5; pipelines and trainers.
 _MODELS = ("_module", "_model", "model")
@@ -165,6 +166,16 @@ def is_reader(value: Any) -> bool:
     return any(_attribute(value, name) is not None for name in parts)
 
 
+def are_second(tokenizer: Any, after: Any) -> bool:
+    """Return whether model and tokenizer are the second and third argument, as in the former order.
+
+    Args:
+        tokenizer: The second argument, now the tokenizer.
+        after: The third argument, which was the tokenizer.
+    """
+    return is_model(tokenizer) or after is None or is_reader(after)
+
+
 def is_input(value: Any) -> bool:
     """Return whether a value can only be something to read: text, texts, messages or token ids."""
     if isinstance(value, Mapping):
@@ -188,6 +199,10 @@ def sorted_arguments(model: Any, tokenizer: Any, text: Any, *, has_input: bool) 
         TypeError: If the model is not first.
         ValueError: If a lone string may be the text or the name of a tokenizer.
     """
+    if not is_reader(tokenizer):
+        tokenizer = as_sequence(tokenizer, "text")
+    if not is_reader(text):
+        text = as_sequence(text, "text")
     if not is_model(model) and (is_model(tokenizer) or is_model(text)):
         raise TypeError(
             f"model is a {type(model).__name__}, and the model came later: aw.trace(model, tokenizer, text)"

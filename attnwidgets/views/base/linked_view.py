@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attnwidgets._errors import Suggesting
 from attnwidgets._notebook import session
 from attnwidgets._progress import progress
 from attnwidgets.explanations.results.trace_protocol import is_trace
@@ -35,7 +36,7 @@ MOST_CHIPS = 5
 """Predictions that a reader can choose in the line above the text."""
 
 
-class LinkedView(AnyWidget):
+class LinkedView(Suggesting, AnyWidget):
     """A widget on the store and the selection that all views of its trace share.
 
     `_take` says what it shows, `_connect` joins the others, `_leave` leaves them.

@@ -85,4 +85,4 @@ class StandaloneView(View):
     def _png(self) -> bytes:
         from attnwidgets.figures.maps import small_png
 
-        return small_png(self._figure())
+        return small_png(self.figure())

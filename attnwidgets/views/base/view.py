@@ -105,9 +105,18 @@ class View(DrawnView):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make a view that remembers its options: those of the same view of another text."""
+        parameters = signature(cls).parameters.values()
+        names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+        if len(args) > 1 and any(each.kind is each.VAR_POSITIONAL for each in parameters):
+            args = ([*args],)
+        if len(args) > len(names):
+            raise TypeError(
+                f"{cls.__name__}() takes {', '.join(names)} without a name, and got {len(args)} arguments; "
+                f"several go into a list: {cls.__name__}([first, second])."
+            )
         self = super().__new__(cls, *args, **kwargs)
         self._holder = uuid4().hex
-        first = next(iter(signature(cls).parameters), "")
+        first = names[0] if names else ""
         shown = args[0] if args else kwargs.get(first)
         self._made_with = args[1:], {name: value for name, value in kwargs.items() if name != first}
         self._made_by = cls, shown

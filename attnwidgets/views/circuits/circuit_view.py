@@ -80,7 +80,7 @@ class CircuitView(View):
     def _png(self) -> bytes:
         from attnwidgets.figures.maps import small_png
 
-        return small_png(self._figure())
+        return small_png(self.figure())
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._shown!r})"

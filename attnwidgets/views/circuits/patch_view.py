@@ -51,7 +51,8 @@ class PatchView(CircuitView):
 
     Args:
         shown: What `aw.circuits.patch` returned.
-        others: Other results of the same two texts, such as the other direction or the estimate.
+        more: Other results of the same two texts, such as the other direction or the estimate.
+        others: The same, as a list.
         cells: Places that are chosen at first, as `aw.circuits.patch_cells` takes them; None: the head that
             carries most, or another place without heads.
 
@@ -68,12 +69,12 @@ class PatchView(CircuitView):
     def __init__(
         self,
         shown: Any,
-        *,
+        *more: Any,
         others: Iterable[Any] = (),
         cells: Sequence[tuple[Any, ...]] | None = None,
         **options: Unpack[ViewOptions],
     ) -> None:
-        given = [*_patchings(shown), *(one for other in others for one in _patchings(other))]
+        given = [result for each in (shown, *more, *others) for result in _patchings(each)]
         main = given[0]
         for other in given[1:]:
             _require_same_pair(main, other)
@@ -326,7 +327,7 @@ def _patchings(given: Any) -> list[Patching]:
     Raises:
         TypeError: It is something else.
     """
-    found = list(given) if isinstance(given, tuple) else [given]
+    found = list(given) if isinstance(given, (tuple, list)) else [given]
     for one in found:
         if not isinstance(one, Patching):
             raise TypeError(
@@ -351,7 +352,7 @@ def _opening_cell(main: Patching) -> list[list[Any]]:
         if main.heads is not None
         else next((one for one in ("attention", "mlp") if one in main.sites), "")
     )
-    best = main.top(1, site or None)
+    best = main.top(site or None, 1)
     if not best:
         return []
     cell = best[0]

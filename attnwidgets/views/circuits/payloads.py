@@ -72,7 +72,7 @@ def lens_answer(lens: Lens) -> Answer:
     title, warning. Buffers: float32 probability, entropy and kl, int32 rank, each [row, token]; int32 index
     of the name and int32 id, and float32 probability, each [row, token, k].
     """
-    top = lens.top()
+    top = lens.top_tokens()
     k = len(top[0][0]) if top and top[0] else 0
     flat = [token for row in top for cell in row for token in cell]
     labels = list(dict.fromkeys(token.label for token in flat))

@@ -54,6 +54,7 @@ class CompareView(View):
     Args:
         shown: Explanations: MixingMaps and Attributions of one text, as a list or a mapping from names; or a
             trace, or several, with `methods`.
+        more: Further traces or explanations, if `shown` is the first.
         methods: For traces: names in `aw.methods()`, pairs (name, options) or functions of a trace; by
             default attention and rollout.
         layers: One strip for each of these layers of every map; None: the selected layer.
@@ -78,7 +79,7 @@ class CompareView(View):
     def __init__(
         self,
         shown: Any,
-        *,
+        *more: Any,
         methods: Any = (),
         layers: Sequence[int] | None = None,
         heads: Sequence[int] | None = None,
@@ -87,6 +88,7 @@ class CompareView(View):
         query: int | str | None = None,
         **options: Unpack[FilterOptions],
     ) -> None:
+        shown = [shown, *more] if more else shown
         items = items_of(shown, methods=methods, layers=layers, heads=heads, names=names)
         self._compared = Compared(items, how, query)
         super().__init__(self._compared.main(), **options)
@@ -265,7 +267,7 @@ class CompareView(View):
 
 def compare(
     shown: Any,
-    *,
+    *more: Any,
     methods: Any = (),
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
@@ -292,6 +294,7 @@ def compare(
         >>> type(aw.compare([he, she])).__name__
         'TwoTexts'
     """
+    shown = [shown, *more] if more else shown
     texts = two_texts_of(list(shown.values()) if isinstance(shown, Mapping) else shown)
     if texts is not None:
         for name, given in {"layers": layers, "heads": heads, "query": query}.items():

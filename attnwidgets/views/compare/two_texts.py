@@ -53,7 +53,8 @@ class TwoTexts(View):
     to views of the second one, while a kernel runs.
 
     Args:
-        shown: Two traces.
+        shown: Two traces, in a list.
+        more: The second trace, if `shown` is the first.
         names: Short names of the texts.
         methods: Methods the reader can choose from, by name, the one it opens with first; empty: every
             method.
@@ -83,14 +84,14 @@ class TwoTexts(View):
     def __init__(
         self,
         shown: Any,
-        *,
+        *more: Any,
         names: Sequence[str] = ("A", "B"),
         methods: Sequence[str] = (),
         target: int | str | None = None,
         foil: int | str | None = None,
         **options: Unpack[FilterOptions],
     ) -> None:
-        first, other = _two_traces(shown)
+        first, other = _two_traces([shown, *more] if more else shown)
         self._names_of_texts = _two_names(names)
         self._pair = TextPair(first, other, self._held)
         if not self._pair.stacks():
@@ -382,7 +383,7 @@ class TwoTexts(View):
     def _png(self) -> bytes:
         from attnwidgets.views.still.saving import figure_bytes
 
-        return figure_bytes(self._figure, self._names, ".png", dpi=_DPI)
+        return figure_bytes(self.figure, self._names, ".png", dpi=_DPI)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.two_texts import two_texts_sheet

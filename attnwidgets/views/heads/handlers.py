@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.views.heads.sorting import Sorting
 from attnwidgets.views.wire.eager import opening_first
 from attnwidgets.views.wire.handlers import Handler
 
@@ -29,11 +30,11 @@ SIMILAR = 20
 _NEEDLE = ("The secret word is banana.", "What is the secret word?")
 
 
-def head_handlers(view: View) -> dict[str, Handler]:
+def head_handlers(view: View, sorting: Sorting) -> dict[str, Handler]:
     """Return the handlers of a view that shows a grid of heads. All requests name a source.
 
     - "statistics", answered at once: every statistic with name, title, definition, high (what a high value
-      means) and refusal (why the source does not have it, or "").
+      means) and refusal (why the source does not have it, or ""); first those of a table that was given.
     - "head_statistics", a job with progress, since every layer is read: names, and the number of heads;
       buffer values [statistic, layer, head] (float32). It runs a model only for maps whose layers do.
     - "patterns", a job like it: every named pattern of `aw.statistics.head_patterns` with name, title,
@@ -47,15 +48,20 @@ def head_handlers(view: View) -> dict[str, Handler]:
     """
 
     def described(source: str) -> Answer:
-        return statistics_of(source_of(view, source)), []
+        requested = source_of(view, source)
+        return [*sorting.described(requested), *statistics_of(requested)], []
 
     def measured(source: str) -> Answer:
         from attnwidgets.statistics.head_statistics import head_statistics
 
         requested = source_of(view, source)
-        statistics = head_statistics(requested.kept, unit=requested.unit)
-        values = np.asarray(statistics.values, dtype="<f4")
-        return {"names": list(statistics.names), "heads": len(statistics.heads or (0,))}, [values.tobytes()]
+        names = [entry["name"] for entry in sorting.described(requested)]
+        values = sorting.values(requested)
+        if has_shares(requested):
+            statistics = head_statistics(requested.kept, unit=requested.unit)
+            of_map = np.asarray(statistics.values, dtype="<f4").reshape(-1, *values.shape[1:])
+            names, values = [*names, *statistics.names], np.concatenate([values, of_map])
+        return {"names": names, "heads": values.shape[2]}, [values.tobytes()]
 
     def patterns(source: str) -> Answer:
         from attnwidgets.statistics.patterns import PATTERNS, head_patterns
@@ -80,15 +86,15 @@ def head_handlers(view: View) -> dict[str, Handler]:
         found = similar_heads(requested.kept, layer, head, k=SIMILAR, unit=requested.unit)
         return {"found": [list(one) for one in found]}, []
 
-    for_page = partial(_for_page, view)
+    for_page = partial(_for_page, view, sorting)
     return {
         "statistics": Handler(described, for_page=for_page),
         "head_statistics": Handler(measured, runs_model=True, for_page=for_page),
         "patterns": Handler(
             patterns,
             runs_model=True,
-            for_page=lambda: chain(_without_shares(view), for_page()),
-            prefetched=lambda: islice(_for_page(view, TRAVELLING_CELLS), 1),
+            for_page=lambda: chain(_without_shares(view), _for_page(view, Sorting(""))),
+            prefetched=lambda: islice(_for_page(view, Sorting(""), TRAVELLING_CELLS), 1),
         ),
         "pattern_scores": Handler(scored, runs_model=True),
         "similar_heads": Handler(similar, runs_model=True),
@@ -191,9 +197,10 @@ def _without_shares(view: View) -> Iterator[dict[str, Any]]:
             yield {"source": source.id}
 
 
-def _for_page(view: View, most: int | None = None) -> Iterator[dict[str, Any]]:
+def _for_page(view: View, sorting: Sorting, most: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the sources whose statistics a page holds: fully computed, and not too large."""
     for at, source in enumerate(opening_first(view.sources(), view.selection.unit)):
         limit = most or (PAGE_CELLS if at else OPENING_CELLS)
-        if source.cells <= limit and set(source.ready) == set(source.layers) and statistics_of(source):
+        is_small = source.cells <= limit and set(source.ready) == set(source.layers)
+        if is_small and (statistics_of(source) or sorting.described(source)):
             yield {"source": source.id}

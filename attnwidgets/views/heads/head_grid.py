@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.views.base.options import ColorOptions
 from attnwidgets.views.heads.handlers import head_handlers
+from attnwidgets.views.heads.sorting import Sorting
 from attnwidgets.views.interventions.handlers import Intervening
 from attnwidgets.views.interventions.specs import TraceInterventions
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.figures.sheet import Sheet
     from attnwidgets.figures.theme import Theme
+    from attnwidgets.statistics.table import HeadStatistics
     from attnwidgets.views.wire.handlers import Handler
 
 
@@ -46,7 +47,8 @@ class HeadGrid(Intervening):
     views that run the model (see `InterventionView`), and crosses it out.
 
     Args:
-        sort: Name of the statistic that the grid opens with, such as "entropy"; empty: none.
+        sort: Name of the statistic that the grid opens with, such as "entropy"; empty: none. Or a table of
+            heads, such as `aw.head_importance(traces)` over many texts, whose first statistic it opens with.
         order: How the statistic orders heads: "all" sorts them over all layers, "within" inside each layer,
             "groups" puts similar values next to each other, "layers" leaves each head in its place.
         lowest_first: Sort from the smallest value up.
@@ -55,8 +57,8 @@ class HeadGrid(Intervening):
 
     Raises:
         ValueError: The statistic or order is unknown (the nearest is named), this map does not have the
-            statistic, or `heads` has another form.
-        TypeError: `only` is not a number.
+            statistic, a table is of other layers, heads or another model, or `heads` has another form.
+        TypeError: `only` is not a number, or `sort` neither a name nor a table.
     """
 
     _VIEW = "HeadGrid"
@@ -70,7 +72,7 @@ class HeadGrid(Intervening):
         self,
         shown: Any,
         *,
-        sort: str = "",
+        sort: str | HeadStatistics = "",
         order: str = "all",
         lowest_first: bool = False,
         only: float | None = None,
@@ -86,30 +88,24 @@ class HeadGrid(Intervening):
             )
         if only is not None and (isinstance(only, bool) or not isinstance(only, (int, float))):
             raise TypeError(f"HeadGrid(only={only!r}) is not a number.")
-        if only is not None and not sort:
+        if only is not None and isinstance(sort, str) and not sort:
             raise ValueError(f"HeadGrid(only={only!r}) is a value of a statistic: name it with sort=.")
-        self._grid = {
-            "sort": sort,
-            "order": order if sort else "layers",
-            "lowest": bool(lowest_first),
-            "only": None if only is None else float(only),
-            "heads": heads.strip(),
-        }
+        self._sort, self._grid = (
+            sort,
+            {
+                "order": order,
+                "lowest": bool(lowest_first),
+                "only": None if only is None else float(only),
+                "heads": heads.strip(),
+            },
+        )
         self._intervened = TraceInterventions.of(shown)
         super().__init__(shown, **options)
 
     def _own_options(self) -> dict[str, Any]:
-        if self._grid["sort"]:
-            from attnwidgets.statistics.row_shares import Roles
-            from attnwidgets.statistics.statistic import named
-
-            main = self._explanations[0]
-            [statistic] = named(self._grid["sort"])
-            is_map = not isinstance(main, Attributions) and not main.known("signed")
-            refusal = statistic.refusal(Roles(main)) if is_map else "statistics need rows of shares"
-            if refusal:
-                raise ValueError(f"HeadGrid(sort={statistic.name!r}): {refusal}.")
-        return {"grid": dict(self._grid)}
+        self._sorting = Sorting.of(self._VIEW, self._sort, self._explanations)
+        order = self._grid["order"] if self._sorting.name else "layers"
+        return {"grid": self._grid | {"sort": self._sorting.name, "order": order}}
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.matrices import grid_sheet
@@ -118,4 +114,4 @@ class HeadGrid(Intervening):
 
     def _handlers(self) -> Mapping[str, Handler]:
         interventions = self._intervention_handlers(rows=False)["interventions"]
-        return head_handlers(self) | {"interventions": interventions}
+        return head_handlers(self, self._sorting) | {"interventions": interventions}

@@ -237,7 +237,7 @@ class AudioView(View):
     def _png(self) -> bytes:
         from attnwidgets.views.still.saving import figure_bytes
 
-        return figure_bytes(partial(self._figure, 2, "light"), self._names, ".png", dpi=110)
+        return figure_bytes(partial(self.figure, 2, "light"), self._names, ".png", dpi=110)
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.sounds import audio_sheet

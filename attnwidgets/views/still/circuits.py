@@ -50,7 +50,7 @@ def patching_sheet(view: Any, theme: Theme) -> Sheet:
         )
     ]
     parts: list[Part] = [*words, _beside(maps), Scale(colours, norm, "share of the difference")]
-    best = patching.top(_LISTED, "head" if "head" in patching.sites else None)
+    best = patching.top("head" if "head" in patching.sites else None, _LISTED)
     bars = [Bar(place_words(cell, patching, base), cell.share) for cell in best]
     if bars:
         title = "top heads" if "head" in patching.sites else "top places"
@@ -130,7 +130,7 @@ def patching_words(patching: Patching) -> str:
     )
     found = []
     for site in patching.sites:
-        best = patching.top(1, site)
+        best = patching.top(site, 1)
         if best:
             name = (
                 f"head {place_words(best[0], patching, 0)}"
@@ -173,7 +173,7 @@ def lens_sheet(view: Any, theme: Theme) -> Sheet:
     shown = np.log10(values + 1) if measure == "rank" else values
     top = 1.0 if measure == "probability" else None
     colours, norm = map_colours({}, theme, shown, signed=False, top=top)
-    texts = [[_word(cell[0].label) for cell in lens.top(1, layer=[at])[0]] for at in rows]
+    texts = [[_word(cell[0].label) for cell in lens.top_tokens(1, layer=[at])[0]] for at in rows]
     outlined = [(rows.index(row), token)] if row in rows else []
     names = {"probability": f"probability of {lens.answer}", "rank": f"rank of {lens.answer} (log10)"}
     names |= {"entropy": "entropy (nats)", "kl": "KL(model || lens) (nats)"}
@@ -206,7 +206,7 @@ def lens_words(lens: Lens, token: int) -> str:
     p = float(lens.probability[last, token])
     end = f"rank {int(ranks[0]) + 1} at layer 0, probability {p:.2f} in the output"
     if ranks[last] > 0:
-        (best,) = lens.top(1, layer=[last], token=[token])[0][0]
+        (best,) = lens.top_tokens(1, layer=[last], token=[token])[0][0]
         return f"{lens.title}, at {name}: {best.label} is predicted, and {lens.answer} nowhere first ({end})."
     below = [row for row in range(last + 1) if ranks[row] > 0]
     since = below[-1] + 1 if below else 0

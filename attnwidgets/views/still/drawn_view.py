@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attnwidgets.explanations.viewable import PAGES
 from attnwidgets.views.base.linked_view import LinkedView
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from matplotlib.figure import Figure
 
@@ -21,6 +23,7 @@ class DrawnView(LinkedView):
     """A view that is drawn by matplotlib as well; a view with a picture overrides `_still`."""
 
     options: Any  # of `View`
+    to_html: Callable[..., Path]  # of `View`
 
     def describe(self) -> str:
         """Return one or two sentences on what this view shows, from its numbers: layer, head and filters.
@@ -52,14 +55,15 @@ class DrawnView(LinkedView):
         theme: ThemeName = "light",
         dpi: int = 300,
     ) -> Path:
-        """Write what this view shows now as a figure: selected layer, head and pinned cell, with the filters.
+        """Write what this view shows now: selected layer, head and pinned cell, with the filters.
 
         The figure is the picture with its title and legend, without controls; it needs no browser. Its
         alternative text, `describe()`, is in the file. In an SVG and a PDF text stays text, and no label is
         ever read as a formula; settings of matplotlib do not matter. The view's menu saves the same figure.
 
         Args:
-            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png".
+            path: The file; its suffix gives the format: ".svg", ".pdf" or ".png"; ".html" is the page that
+                `to_html` writes.
             columns: How many columns of a page it is wide: 1 (3.3 inches) or 2 (6.9 inches).
             theme: The page's colours: "light" or "dark".
             dpi: Dots per inch of a PNG.
@@ -70,10 +74,21 @@ class DrawnView(LinkedView):
         """
         from attnwidgets.views.still.saving import save_figure
 
-        return save_figure(partial(self._figure, columns, theme), self._names, path, dpi=dpi)
+        if Path(path).suffix.lower() in PAGES:
+            return self.to_html(path)
+        return save_figure(partial(self.figure, columns, theme), self._names, path, dpi=dpi)
 
-    def _figure(self, columns: int = 2, theme: str = "light") -> Figure:
-        """Return what this view shows now as a matplotlib figure; see `save`."""
+    def figure(self, columns: int = 2, theme: str = "light") -> Figure:
+        """Return what this view shows now as a matplotlib figure.
+
+        Args:
+            columns: How many columns of a page it is wide: 1 (3.3 inches) or 2 (6.9 inches).
+            theme: The page's colours: "light" or "dark".
+
+        Raises:
+            TypeError: This kind of view draws nothing.
+            ValueError: Another number of columns or theme.
+        """
         from attnwidgets.figures.theme import theme_of
 
         colours = theme_of(theme)
@@ -95,5 +110,5 @@ class DrawnView(LinkedView):
         """Answer with a figure as a file, in the format "svg", "pdf" or "png"; see `save`."""
         from attnwidgets.views.still.saving import figure_bytes
 
-        draw = partial(self._figure, columns, theme)
+        draw = partial(self.figure, columns, theme)
         return {"format": format}, [figure_bytes(draw, self._names, f".{format}")]

@@ -44,7 +44,7 @@ CHANGED = {"changed": [(3, 4)] * 8}
 def test_what_the_circuit_does_holds_and_what_it_does_not_fails(induction):
     true = ["head 0.0 is previous token", "head 1.0 is induction", "head 0.1 is duplicate token"]
     false = ["head 1.0 is previous token", "head 0.0 is induction", "head 1.1 is duplicate token"]
-    report = aw.circuits.check_claims([*true, *false], *induction, repeats(12))
+    report = aw.circuits.check_claims(*induction, [*true, *false], repeats(12))
     assert [result.verdict for result in report] == ["holds"] * 3 + ["fails"] * 3
     assert report["head 1.0 is induction"].mean == pytest.approx(1, abs=1e-6)
     assert "3 of 6 claims hold" in report.title
@@ -153,7 +153,7 @@ def test_reports_are_saved_listed_and_drawn(induction, tmp_path):
     few = aw.circuits.claim("head 0.0 attends from last to any").check(*induction, ["abc"])
     assert few.verdict == "undecided"
     assert str(aw.load(few.save(tmp_path / "few.safetensors"))) == str(few)
-    assert few.plot().axes[0].get_yticklabels()[0].get_text() == "head 0.0 attends from last to any"
+    assert few.figure().axes[0].get_yticklabels()[0].get_text() == "head 0.0 attends from last to any"
 
 
 def test_what_cannot_be_checked_is_said(induction):
@@ -183,9 +183,9 @@ def test_what_cannot_be_checked_is_said(induction):
     with pytest.raises(ValueError, match='"shuffled" is for'):
         moving.check(*induction, pairs(), control="shuffled")
     with pytest.raises(ValueError, match="call it twice"):
-        aw.circuits.check_claims([moving, said], *induction, texts)
+        aw.circuits.check_claims(*induction, [moving, said], texts)
     with pytest.raises(ValueError, match=r"'head 1\.0 moves first to last' twice"):
-        aw.circuits.check_claims([moving, str(moving)], *induction, pairs())
+        aw.circuits.check_claims(*induction, [moving, str(moving)], pairs())
     with pytest.raises(TypeError, match="corpus is one text"):
         said.check(*induction, "abc")
     with pytest.raises(ValueError, match=r"corpus\[1\]: text is empty"):
@@ -220,15 +220,15 @@ def test_a_model_that_predicts_nothing_needs_answers(induction):
 
 def test_too_few_texts_for_so_many_claims_are_said(induction):
     said = [f"head {name} is induction" for name in ("1.0", "1.1", "0.0")]
-    report = aw.circuits.check_claims(said, *induction, repeats(6))
+    report = aw.circuits.check_claims(*induction, said, repeats(6))
     assert [result.verdict for result in report] == ["undecided"] * 3
     assert report.results[0].needed == 7
     assert "6 of 6 texts; below the margin in 0; too few for a verdict, which needs 7" in str(report)
-    enough = aw.circuits.check_claims(said, *induction, repeats(7))
+    enough = aw.circuits.check_claims(*induction, said, repeats(7))
     assert [result.verdict for result in enough] == ["holds", "fails", "fails"]
     assert "too few" not in str(enough)
     with pytest.raises(ValueError, match=r"resamples=100 are too few for 3 claims at level=0\.95"):
-        aw.circuits.check_claims(said, *induction, repeats(7), resamples=100)
+        aw.circuits.check_claims(*induction, said, repeats(7), resamples=100)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_one_text_has_no_interval_that_could_be_drawn():
     model, tokenizer = aw.zoo.induction(letters=LETTERS, length=16)
     report = aw.circuits.claim("head 1.0 is induction").check(model, tokenizer, ["fadebcfadeb"])
     assert "[-∞, ∞]" in str(report)
-    low, high = report.plot().axes[0].get_xlim()
+    low, high = report.figure().axes[0].get_xlim()
     assert high - low < 10
 
 
@@ -313,8 +313,8 @@ def test_smollm2_head_23_4_moves_the_country_to_the_end(smollm2):
     ]
     roles = {"country": r"of (\w+) is"}
     report = aw.circuits.check_claims(
-        ["head 23.4 moves country to last", "head 23.5 moves country to last"],
         *model,
+        ["head 23.4 moves country to last", "head 23.5 moves country to last"],
         cases[:10],
         roles=roles,
     )

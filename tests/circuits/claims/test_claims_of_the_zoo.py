@@ -81,7 +81,7 @@ CASES = {
 def test_true_claims_hold_and_false_ones_fail(name):
     made, true, false = CASES[name]
     model, texts, roles = made()
-    report = aw.circuits.check_claims([*true, *false], *model, texts, roles=roles)
+    report = aw.circuits.check_claims(*model, [*true, *false], texts, roles=roles)
     found = {result.claim: result.verdict for result in report}
     assert found == dict.fromkeys(true, "holds") | dict.fromkeys(false, "fails")
 

@@ -155,7 +155,7 @@ def test_maps_of_sentences_are_saved_and_drawn(tmp_path):
     again = aw.load(found.save(tmp_path / "map.safetensors"))
     np.testing.assert_array_equal(again.values, found.values)
     assert found.to_rows()[3]["query"] == found.query_labels[1]
-    assert found.plot()
+    assert found.figure()
 
 
 def test_kurtosis_is_scipys_and_its_ceiling_is_reached():
