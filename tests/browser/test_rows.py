@@ -62,3 +62,12 @@ def test_views_in_a_row_of_a_page_have_a_width(page_of, around):
     widths = page.evaluate(WIDTHS)
     assert min(widths) > 320
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_play_is_offered_where_motion_is_wanted(page_of, motion):
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3, 5)).astype("float32")
+    trace = aw.from_attentions(weights, ["the", "cat", "sat", "on", "mats"])
+    page = page_of(aw.Heatmap(trace, layer=0), reduced_motion=motion)
+    assert page.get_by_role("button", name="play through layers").is_visible() == (motion != "reduce")
+    assert page.get_by_role("button", name="next layer").is_enabled()
