@@ -26,7 +26,7 @@ QUESTIONS = {
     "remove_words": "Which words should the model not use? Mark them.",
 }
 CONSENT = (
-    "You will see texts, what a computer model made of them, and explanations of it, and say what you think. "
+    "You will read short texts with a model's predictions and explanations, and rate them. "
     "Your answers and how long you took are kept in this page under a random code, without your name, until "
     "you hand them in yourself. You can stop at any time; then nothing is kept."
 )

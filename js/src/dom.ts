@@ -22,7 +22,8 @@ export function h<S extends string>(selector: S, ...parts: (Record<string, strin
   return el as ElementOf<S>;
 }
 
-type Handlers = { [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
+type Events = HTMLElementEventMap & WindowEventMap;
+type Handlers = { [K in keyof Events]?: (event: Events[K]) => void };
 
 /** Listen to events by name until `signal` aborts. */
 export function on(target: EventTarget, signal: AbortSignal, handlers: Handlers): void {
@@ -195,6 +196,7 @@ export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): vo
     if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
   }
   on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
+  on(window, signal, { beforeprint: cb, afterprint: cb });
   whenShown(el, signal, soon);
   atEnd(signal, () => {
     observer.disconnect();

@@ -17,6 +17,9 @@ import type { StandIn } from "./wire/standIn.ts";
 import { createPool } from "./wire/tilePool.ts";
 import type { RuntimeState } from "./wire/wire.ts";
 
+/** CSS pixels across a sheet of A4 inside the margins of a browser and a page. */
+const PAPER = 660;
+
 export type Renderer = (props: ViewProps) => Promise<void | (() => void)>;
 
 /** Draw a view into `props.el` with its style, theme and context; show a message if that fails. */
@@ -31,6 +34,19 @@ function mount(name: string, common: Common): Renderer {
       // A right click that a view uses opens no menu of the page's own over it.
       contextmenu: (event) => event.defaultPrevented && event.stopPropagation(),
       focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
+    });
+    // Paper is white, and narrower than the screen for which the view was laid out: it is printed smaller.
+    on(window, signal, {
+      beforeprint() {
+        const wide = root.offsetWidth;
+        setStyles(root, { width: `${wide}px`, zoom: `${Math.min(1, PAPER / wide)}` });
+        root.style.zoom = `min(1, 100cqi / ${wide}px)`; // exact, where a browser knows it
+        root.dataset.paper = "";
+      },
+      afterprint() {
+        setStyles(root, { width: "", zoom: "" });
+        delete root.dataset.paper;
+      },
     });
     props.el.append(root);
     common.sheet.dress(root, signal);

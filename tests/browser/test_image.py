@@ -91,12 +91,12 @@ def test_a_click_shows_what_a_patch_reads_and_the_heatmap_its_row(trace, page_of
     index = 1 + 2 * GRID[1] + 3
     page.mouse.move(2, 2)
     assert np.abs(heat(page) - expected(weights(trace, index))).max() <= 4
-    assert "patch 2,3 reads" in query(page)
+    assert "patch 2,3 attends to" in query(page)
     heatmap = page.locator(".aw-heatmap")
     assert "2,3" in heatmap.locator(".aw-readout").inner_text()
     # The class token above the picture leads back.
     page.locator(".aw-image-chip", has_text="[CLS]").click()
-    assert "[CLS] reads" in query(page)
+    assert "[CLS] attends to" in query(page)
     page.locator(".aw-segment", has_text="into").click()
     column = trace.attention_layer(1)[2, 1:, 0].numpy()
     share = np.round(255 * np.clip((column / column.max() - 0.04) * 1.6, 0, 0.94)).reshape(GRID)
@@ -112,11 +112,11 @@ def test_keys_read_patches_pin_pairs_and_change_layers(page, trace):
     page.keyboard.press(" ")
     assert said(page).endswith("pinned")
     page.keyboard.press("Enter")
-    assert "patch 1,1 reads" in query(page)
+    assert "patch 1,1 attends to" in query(page)
     page.keyboard.press("Shift+ArrowUp")
     assert "head 0.2" in said(page)
     page.keyboard.press("Escape")
-    assert "[CLS] reads" in query(page)
+    assert "[CLS] attends to" in query(page)
     assert "Arrow keys" in plot.get_attribute("aria-label")
 
 

@@ -44,6 +44,17 @@ def rows(page):
     return page.locator(".aw-scores-table tbody th").all_inner_texts()
 
 
+def test_a_line_ends_in_its_last_value_or_names_the_share(page, card):
+    names = page.locator(".aw-scores .aw-profile-legend li")
+    for text in names.all_inner_texts():
+        name, value = text.rsplit(maxsplit=1)
+        score = card.mean[0, METHODS.index(name), -1]
+        assert float(value.replace("−", "-")) == pytest.approx(score, abs=6e-4), name
+    page.locator(".aw-scores-plot").focus()
+    page.keyboard.press("End")
+    assert all(text.endswith(" at 0.5") for text in names.all_inner_texts())
+
+
 def test_a_value_is_read_with_its_interval_by_keys_and_by_the_pointer(page, card):
     plot = page.locator(".aw-scores-plot")
     readout = page.locator(".aw-scores > .aw-footer > .aw-readout")

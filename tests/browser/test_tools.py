@@ -96,6 +96,9 @@ def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, wi
             panel = page.locator(".aw-menu:popover-open")
             panel.wait_for()
             assert inside(page, panel), (place, name, panel.bounding_box())
+            box, view = panel.bounding_box(), page.locator(".aw-root").bounding_box()
+            if box["width"] <= view["width"] and view["x"] >= 0:
+                assert box["x"] + box["width"] <= view["x"] + view["width"] + 1, (place, name)
             assert panel.bounding_box()["height"] <= 0.7 * 640 + 1
             page.screenshot(path=shots / f"place-{place.replace(' ', '-')}-{name}-{width}.png")
             assert page.evaluate("document.documentElement.scrollWidth") == wide

@@ -130,3 +130,14 @@ def test_predictions_that_do_not_fit_are_folded_not_scrolled(open_page, tmp_path
     more.click()
     assert all(chip.is_visible() for chip in chips.all())
     assert row.evaluate("row => row.scrollWidth <= row.clientWidth")
+
+
+def test_a_narrow_view_shows_both_texts_from_their_first_word(films, open_page, tmp_path):
+    page = opened(open_page, tmp_path, aw.TwoTexts(films, methods=["lrp"], target=1, foil=0))
+    page.set_viewport_size({"width": 480, "height": 900})
+    page.locator(".aw-two[data-narrow]").wait_for()
+    lines = page.locator(".aw-two-line").all()
+    assert all(line.evaluate("el => el.scrollWidth <= el.clientWidth") for line in lines)
+    first, second = (line.bounding_box() for line in lines)
+    assert second["y"] >= first["y"] + first["height"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -87,12 +87,12 @@ def test_the_bundle_is_small(root):
     sizes = {path.stem: path.stat().st_size for path in (root / "attnwidgets" / "static").glob("*.js")}
     parts = {path.stem for path in (root / "js" / "src" / "parts").glob("*.ts")}
     assert set(sizes) == parts | {"attnwidgets", "standalone"}
-    assert 10_000 < sizes["attnwidgets"] <= limits["core"] == 124_000
-    assert 10_000 < sizes["standalone"] <= limits["standalone"] == 136_700
-    assert all(sizes[name] <= limits["part"] == 44_000 for name in parts)
+    assert 10_000 < sizes["attnwidgets"] <= limits["core"]
+    assert 10_000 < sizes["standalone"] <= limits["standalone"]
+    assert all(sizes[name] <= limits["part"] for name in parts)
     explorer = limits["explorer"]
     assert set(explorer["parts"]) == {*aw.Explorer.PARTS, *COMMON_PARTS, "features"}  # features: with an SAE
-    assert sum(sizes[name] for name in ("attnwidgets", *explorer["parts"])) <= explorer["bytes"] == 294_000
+    assert sum(sizes[name] for name in ("attnwidgets", *explorer["parts"])) <= explorer["bytes"]
 
 
 def test_the_bundle_asks_no_other_host(root):

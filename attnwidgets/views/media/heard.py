@@ -32,7 +32,7 @@ MOST_COLUMNS = 600
 """Longer sounds are shown in wider parts: a column is then the mean over several frames."""
 MOST_ROWS = 128
 """Rows of a map of time by time."""
-_STANDARDISED = "above the other words, in sd"
+_STANDARDISED = "relative to other words, in sd"
 _POSTERIOR = "probability of the token"
 _SHARE = "share of the row, for each frame"
 

@@ -37,6 +37,7 @@ a{color:inherit}
 .aw-unable{animation:aw-late 0s 5s both}
 @keyframes aw-late{from{height:0;margin:0;overflow:hidden}}
 footer{font-size:.8rem;opacity:.75}
+@media print{:root{color-scheme:light}h2{break-after:avoid}}
 """
 
 _UNABLE = (

@@ -27,7 +27,9 @@ export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal)
     panel.style.inset = "0 auto auto 0"; // its width depends on where it is
     const { left, top, bottom } = el.getBoundingClientRect();
     const { clientWidth, clientHeight } = document.documentElement;
-    const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth));
+    // Inside the view, if that is wide enough, and always inside the page.
+    const { right = clientWidth } = el.closest(".aw-root")?.getBoundingClientRect() ?? {};
+    const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth, right - panel.offsetWidth));
     panel.style.inset = `${besideIn(clientHeight, top, bottom, panel.offsetHeight)}px auto auto ${x}px`;
   };
   onResize(panel, signal, place);

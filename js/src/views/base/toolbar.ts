@@ -4,7 +4,7 @@ import { assign, createWatch, h, iconButton, on, reserve, setChildren, setFlag, 
 import type { HeadKey } from "../../wire/wire.ts";
 import { drawing } from "../charts/svg.ts";
 import { createUnits } from "../text/units.ts";
-import { NEXT, PAUSE, PLAY } from "./icons.ts";
+import { PAUSE, PLAY } from "./icons.ts";
 import { createMenu } from "./menu.ts";
 import { chooseMethod } from "./methodChoice.ts";
 import { headChoices, methodsOf, moveHead, moveLayer, stacksOf, whereWords } from "./navigation.ts";
@@ -30,8 +30,8 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
   const motion = matchMedia("(prefers-reduced-motion: reduce)");
   let press: ReturnType<typeof setTimeout> | undefined;
   const drawPlay = (): void => {
-    const still = motion.matches ? (["next layer", NEXT] as const) : (["play through layers", PLAY] as const);
-    const [name, sign] = player.playing() ? (["pause", PAUSE] as const) : still;
+    play.hidden = motion.matches; // the steppers remain
+    const [name, sign] = player.playing() ? (["pause", PAUSE] as const) : (["play through layers", PLAY] as const);
     if (play.ariaLabel === name) return;
     play.ariaLabel = name;
     play.title = name;
@@ -41,7 +41,7 @@ export function createLayerControl(ctx: ViewContext, signal: AbortSignal): Contr
   ctx.onChange(signal, (changed) => {
     if (changed.has("tiles")) player.arrived();
   });
-  on(play, signal, { click: () => player.toggle(motion.matches) });
+  on(play, signal, { click: () => player.toggle(false) });
   on(more, signal, {
     pointerdown() {
       player.stop();

@@ -43,7 +43,7 @@ export const renderClaimView = view((ctx, root, signal) => {
     lead: [chips, h("div.claim-said", sign, verdict, words)],
     body: [h("div.claim-panels", left, middle, right), worst],
     skeleton: "chart",
-    hint: "Click a claim; open what speaks against it.",
+    hint: "Click a claim to see its counterexamples.",
     actions: [copy.element],
   });
   const panels = root.querySelector(".aw-claim-panels") as HTMLElement;
@@ -123,8 +123,8 @@ export const renderClaimView = view((ctx, root, signal) => {
       ` beyond ${claim.control === "same layer" ? "the other heads of its layer" : claim.control}`,
       ...(best ? ["; the best control ", h("b", decimal(best[1]))] : []),
       below ? "; but " : "; ",
-      h("b", `${below} of ${values.length}`),
-      " texts stay below the margin.",
+      h("b", `${values.length - below} of ${values.length}`),
+      " texts clear the margin.",
       needed > values.length ? ` A verdict needs ${needed} texts or more.` : "",
     );
   };
@@ -177,7 +177,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       ...lines.flatMap(([name, value]) => [h("span", name), h("span.claim-value", value)]),
       h(
         "p",
-        `${claim.causal ? "Causal, by patching" : "Observed: where it looks, not what it uses"}. Intervals: bootstrap over texts, ${Math.round(100 * level)} %.${report.claims.length > 1 ? " Verdicts are Holm's for all claims." : ""}${model ? ` ${model}` : ""}`,
+        `${claim.causal ? "Causal, by patching" : "This shows where the head attends, not what the model uses"}. Intervals: bootstrap over texts, ${Math.round(100 * level)} %.${report.claims.length > 1 ? " Verdicts are Holm's for all claims." : ""}${model ? ` ${model}` : ""}`,
       ),
     );
   };

@@ -4,7 +4,7 @@
  */
 import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
 import { assign, h, type KeyHandlers, keyboard, on, onResize, setChildren, setFlag, shortLabel } from "../../dom.ts";
-import { approximately, printed, roundUp } from "../../numbers.ts";
+import { approximately, printed } from "../../numbers.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Cell, ViewOptions } from "../../wire/wire.ts";
 import { createExactRows } from "../base/cellValues.ts";
@@ -223,7 +223,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
     return true;
   };
 
-  const end = (): number => roundUp(links.top);
+  const end = (): number => links.top;
   const colour = (value: number, palest = 0): string => cssOf(shade(value, palest));
   const shade = (value: number, palest: number): readonly [number, number, number] => {
     const isSigned = ctx.source().signed;
@@ -288,7 +288,7 @@ export const renderSentenceView = view((ctx, root, signal) => {
   const words = (sentence: number): string => {
     const { on: before, of: after } = around(links, sentence);
     const start = `${name(sentence)} \u2068“${shortLabel(label(sentence), 40)}”\u2069`;
-    const first = before.length ? `depends on ${list2(before, "key")}` : "depends on nothing that is shown";
+    const first = before.length ? `depends on ${list2(before, "key")}` : "depends on nothing above the threshold";
     const second = after.length
       ? `${list2(after, "query")} depend${after.length > 1 ? "" : "s"} on it`
       : "nothing depends on it";
@@ -314,14 +314,14 @@ export const renderSentenceView = view((ctx, root, signal) => {
       sentence: focus,
       on: before,
       of: after,
-      top: end(),
+      top: Math.max(...[...before, ...after].map(({ value }) => Math.abs(value))),
       signed: ctx.source().signed,
       text: textOf,
       pinned: pinned && pinned.query >= 0 && pinned.key >= 0 ? { ...pinned, value: 0 } : null,
       note:
         distance > 1
           ? `Only ${plural(unitName())} that are ${distance} or more apart.`
-          : `Neighbours matter most to each other: compare with others as far apart.`,
+          : "Adjacent sentences always score high: compare pairs at the same distance.",
     });
     frame.readout.show(words(at), root.contains(root.ownerDocument.activeElement));
   };

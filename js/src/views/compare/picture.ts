@@ -87,12 +87,8 @@ const LEAST = 1e-6;
 
 type Pen = CanvasRenderingContext2D;
 
-/** A number without the zero before its point, and rounded to one decimal unless that is zero: for narrow cells. */
-export function shortForms(text: string): string[] {
-  const [, sign, size] = /^([+−]?)(0\.\d\d+)$/.exec(text) ?? [];
-  const rounded = Number(size) >= 0.05 ? [`${sign}${Number(size).toFixed(1)}`] : [];
-  return [text, ...rounded].filter(Boolean).map((form) => form.replace(/(?<!\d)0\./, "."));
-}
+/** A number without the zero before its point: for narrow cells. */
+export const shortForm = (text: string): string => text.replace(/(?<!\d)0\./, ".");
 
 export function createPicture(
   ctx: ViewContext,
@@ -197,8 +193,9 @@ export function createPicture(
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     row.forEach((value, i) => {
-      const short = shortForms(text(value, i)).find((form) => textWidth(form, pen.font) <= size.cell - 3);
-      if (!short) return;
+      const short = shortForm(text(value, i));
+      // A rounded number would differ in precision from those beside it.
+      if (textWidth(short, pen.font) > size.cell - 2) return;
       pen.fillStyle = ink(i);
       pen.fillText(short, (i + 0.5) * size.cell, y(i));
     });

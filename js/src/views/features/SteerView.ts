@@ -151,7 +151,10 @@ export const renderSteerView = view((ctx, root, signal) => {
     const size = relativeChange(scale, maximum, activations, lengths);
     const here = Math.max(0, ...activations);
     const [to, at] = [scale * maximum, here].map((value) => printed(value, false));
-    setText(said, `set to ${to} on every token, here up to ${at} · |dh|/|h| ≈ ${printed(size, false)}`);
+    setText(
+      said,
+      `Set to ${to} on every token (${here ? `at most ${at}` : "it does not fire"} in this text) · |dh|/|h| ≈ ${printed(size, false)}`,
+    );
     const words =
       size > FAR
         ? `The change is ${printed(size, false)} times as large as the states: the model is far from anything it has seen.`

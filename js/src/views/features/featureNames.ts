@@ -26,7 +26,7 @@ export function createFeatureNames(answers: () => Answers): Naming {
 export function nameField(known: string, feature: number, tell: (name: string) => void): HTMLInputElement {
   const field = h("input.name", {
     "aria-label": `name of feature ${feature}`,
-    placeholder: "name it",
+    placeholder: "add a name",
     type: "text",
     spellcheck: "false",
   });

@@ -93,8 +93,8 @@ export function createMargins(
       );
       const names = namesApart(pairs.key);
       const lanes = {
-        query: token.side === "key" ? `of ${label}` : names && !numbers.huge() ? `to ${names}` : "",
-        key: token.side === "query" ? `by ${label}` : "",
+        query: token.side === "key" ? `to ${label}` : names && !numbers.huge() ? `to ${names}` : "",
+        key: token.side === "query" ? `from ${label}` : "",
       };
       for (const side of SIDES) {
         const lane = over[`${side}Lane`];

@@ -25,7 +25,7 @@ export interface StripsEvents {
 }
 
 const LANE = 34;
-const GAP = 6;
+const GAP = 14;
 const NAMES = 44;
 /** Height in px of a label below the bars. */
 const LABEL = 44;

@@ -101,8 +101,8 @@ export function createShares(
       if (isOther(shown, wordsAxis, rows?.patches.length)) build(shown, wordsAxis, rows?.patches.length ?? 0);
       query.hidden = targets;
       const name = elementName(ctx, own, chosen.index);
-      setText(what, targets ? "beside the picture" : chosen.side === "query" ? "what" : "who reads");
-      setText(query, chosen.side === "query" ? `${name} reads` : name);
+      setText(what, targets ? "beside the picture" : chosen.side === "query" ? "" : "who reads");
+      setText(query, chosen.side === "query" ? `${name} attends to` : name);
       rows?.others.forEach((i, at) => {
         const one = made.get(i);
         const value = rest[at] ?? Number.NaN;

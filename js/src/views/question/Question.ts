@@ -203,7 +203,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     const [start, end] = ENDS;
     const short = whole.length > start + end ? `${whole.slice(0, start)}…${whole.slice(-end)}` : whole;
     frame.show("");
-    frame.readout.show(mode === "answered" ? short : "no receipt yet", false);
+    frame.readout.show(mode === "answered" ? short : "Not submitted yet", false);
     receipt.show("Copy receipt", whole);
     assign(receipt.element, { hidden: mode !== "answered" });
     setFlag(receipt.element, "data-first", isPage);
@@ -213,8 +213,8 @@ export const renderQuestion = view((ctx, root, signal) => {
   };
   const noteOf = (now: AskedQuestion, mode: Mode): string => {
     if (fault) return fault;
-    if (mode === "chosen") return "not submitted yet · another choice changes it";
-    if (mode === "open") return `${HOW[kind]?.act ?? ""} It can be changed until it is submitted.`;
+    if (mode === "chosen") return "not submitted";
+    if (mode === "open") return `${HOW[kind]?.act ?? ""} You can change your answer at any time.`;
     if (isPage) return NO_PAGE;
     if (now.problem === NO_KERNEL) return NO_KERNEL;
     return now.saved ? `✓ ${now.saved}` : "not saved as a file";

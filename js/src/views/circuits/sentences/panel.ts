@@ -71,8 +71,8 @@ export function createSentencePanel(
       const name = state.name(state.sentence);
       setText(onTitle, `${name} depends on`);
       setText(ofTitle, `what depends on ${name}`);
-      setChildren(onList, ...rows(state, state.on, "key", "nothing that is shown"));
-      setChildren(ofList, ...rows(state, state.of, "query", "nothing that is shown"));
+      setChildren(onList, ...rows(state, state.on, "key", "no earlier sentence above the threshold"));
+      setChildren(ofList, ...rows(state, state.of, "query", "no later sentence above the threshold"));
       setText(note, state.note);
     },
   };

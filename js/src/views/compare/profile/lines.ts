@@ -28,7 +28,7 @@ const [LOWEST, LEGEND_LINE, MARGINS] = [120, 18, 8];
 export interface Lines extends Pick<Figure, "element" | "plot"> {
   /** Draw values [line][layer] in a box of `width` by `height` px; `own`: each line has its own scale. */
   draw(profile: Profile, values: readonly number[][], own: boolean, width: number, height: number): void;
-  /** Mark the selected and the hovered layer, and write the values at the hovered one, or else the selected one. */
+  /** Mark the selected and the hovered layer, and write the values at the latter, or else the former, with its name. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
   placeAt(event: MouseEvent): number;
@@ -41,20 +41,22 @@ export function createLines(ctx: ViewContext): Lines {
   let chart: Chart | null = null;
   let lines: readonly number[][] = [];
   let count = 0;
+  let names: string[] = []; // of the layers
   return {
     element,
     plot,
     draw({ names: named, remarks, layers, beside }, values, own, width, height) {
-      const names = [...named, ...beside.map(([name]) => name)];
+      const labels = [...named, ...beside.map(([name]) => name)];
+      names = layers.map((layer) => ctx.layerName(layer));
       [lines, count] = [[...values, ...beside.map(([, line]) => line.map((value) => value ?? NaN))], layers.length];
       const drawn = own ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
       const [low, high] = rangeOf(drawn.flat());
       const room = labelRoom(
         width,
-        names.map((name) => `${name} −0.0000`),
+        labels.map((name) => `${name} −0.0000 in layer 00`),
         legend,
       );
-      const below = labelsAreBeside(width) ? 0 : names.length * LEGEND_LINE;
+      const below = labelsAreBeside(width) ? 0 : labels.length * LEGEND_LINE;
       const tall = Math.max(LOWEST, height - below - MARGINS);
       const axis = chartOf(width, room, count, low, own ? 1 : high, tall);
       chart = axis;
@@ -63,7 +65,7 @@ export function createLines(ctx: ViewContext): Lines {
         const height = line[last] ?? NaN;
         const y = axis.y(Number.isFinite(height) ? height : low);
         return {
-          name: names[i] as string,
+          name: labels[i] as string,
           value: "",
           look: lookOf(i, ctx.theme),
           x: axis.x(last),
@@ -73,11 +75,7 @@ export function createLines(ctx: ViewContext): Lines {
       });
       const paths = drawn.map((line, i) => drawLine(axis, line, lookOf(i, ctx.theme)));
       const leaders = labelLines(axis, legend, ends);
-      const axes = drawAxes(
-        axis,
-        layers.map((layer) => ctx.layerName(layer)),
-      );
-      figure.fill(width, axis.height, axes, marks, ...leaders, ...paths);
+      figure.fill(width, axis.height, drawAxes(axis, names), marks, ...leaders, ...paths);
     },
     mark(now, hovered) {
       if (!chart) return;
@@ -85,10 +83,13 @@ export function createLines(ctx: ViewContext): Lines {
       if (now >= 0) shown.push(drawUpright(chart, now, "aw-layer-now"));
       if (hovered >= 0 && hovered !== now) shown.push(drawUpright(chart, hovered, "aw-layer-over"));
       marks.replaceChildren(...shown);
+      const at = hovered >= 0 ? hovered : now;
+      // Nothing but the last value belongs to the end of a line.
+      const where = names[at] && at < count - 1 ? ` in layer ${names[at]}` : "";
       for (const [i, line] of lines.entries()) {
         const number = legend.children[i]?.querySelector("b");
-        const value = line[hovered >= 0 ? hovered : now] ?? NaN;
-        if (number) setText(number, Number.isFinite(value) ? printed(value, true) : "–");
+        const value = line[at] ?? NaN;
+        if (number) setText(number, Number.isFinite(value) ? printed(value, true) + where : "–");
       }
     },
     placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),

@@ -62,10 +62,6 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
         return;
       }
       if (isLast()) go(0);
-      if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
-        go(at() + 1);
-        return;
-      }
       timer = setTimeout(tick, PLAY_EVERY_MS);
       showPlay();
     },
@@ -79,6 +75,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
   keyboard(slider, signal, {}, "← →: one token more or less · Home, End: none, all");
   atEnd(signal, () => clearTimeout(timer));
   showPlay();
+  play.hidden = matchMedia("(prefers-reduced-motion: reduce)").matches;
   return {
     element: h(
       "div.removal-control",

@@ -39,7 +39,7 @@ export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, car
 }
 
 /**
- * Draw in this size; `hovered` is the index whose values label the ends of the curves, -1: the means. `banded` is the row
+ * Draw in this size; `hovered` is the index whose values label the curves, -1: their ends. `banded` is the row
  * whose interval is drawn.
  */
 export function drawCurves(
@@ -50,7 +50,7 @@ export function drawCurves(
   hovered: number,
   banded: number,
 ): Chart {
-  const { card, mean, low, high, whole, shown, looks } = what;
+  const { card, mean, low, high, shown, looks } = what;
   const { rows, places: labels } = card;
   const { legend } = figure;
   const places = placesOf(labels);
@@ -68,7 +68,7 @@ export function drawCurves(
   const nameOf = (row: number): string => shortLabel((rows[row] as [string, boolean])[0], 32);
   const room = labelRoom(
     width,
-    shown.map((row) => `${nameOf(row)} −0.0000`),
+    shown.map((row) => `${nameOf(row)} −0.0000 at 0.00`),
     legend,
   );
   const axis = chartOf(width, room, labels.length, ...rangeOf(ends(inRange)), tall);
@@ -83,7 +83,7 @@ export function drawCurves(
     const away = isFar(row);
     return {
       name: `${nameOf(row)}${away ? " ↑" : ""}`,
-      value: scoreWords(hovered < 0 ? whole[0]?.[row] : mean[row]?.[hovered]),
+      value: `${scoreWords(mean[row]?.[hovered < 0 ? last : hovered])}${hovered < 0 ? "" : ` at ${labels[hovered]}`}`,
       look: looks[row] as Look,
       x: last < 0 ? axis.right : axis.x(places[last] ?? last),
       y: last < 0 ? axis.bottom : away ? axis.top : axis.y(heights[last] as number),
