@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from attnwidgets._errors import require_choice
 from attnwidgets._notebook import draws_no_views, running_shell
+from attnwidgets._tables import csv_of
 from attnwidgets.ask.asked import ASKED
 from attnwidgets.ask.feedback import told_by
 from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
@@ -285,12 +286,7 @@ class Question(StandaloneView):
         return {"saved": self._saved, "problem": self._problem}, []
 
     def _table(self) -> str:
-        import csv
-        import io
-
-        text = io.StringIO()
-        csv.writer(text).writerows([["id", "answer", "receipt"], [self._id, self.said, self.receipt]])
-        return text.getvalue()
+        return csv_of([("id", "answer", "receipt"), (self._id, self.said, self.receipt)])
 
     @property
     def said(self) -> str:
