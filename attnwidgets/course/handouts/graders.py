@@ -110,7 +110,7 @@ def to_nbgrader(
     rules = checked_key(key)
     given = Path(source)
     notebook = json.loads(given.read_text(encoding="utf-8"))
-    made = student_version(notebook, notebook["cells"])
+    made = student_version(notebook, notebook["cells"], key=rules)
     cells: list[dict[str, Any]] = []
     left = dict(rules)
     for cell in made["cells"]:
