@@ -107,7 +107,8 @@ def test_nothing_is_written_while_something_of_a_solution_is_left(tmp_path, extr
 
 VALUES = cell(
     "best = (5, 9)\nscore = -0.0847\nq1.answer = best\nq2.answer = score\n"
-    "key = {'q3': aw.course.overlap({5, 6, 11}), 'q4': aw.course.near(0.847, 0.005, 0.05)}",
+    "key = {'q3': aw.course.overlap({5, 6, 11}), 'q4': aw.course.near(0.847, 0.005, 0.05),\n"
+    "       'q5': aw.course.overlap([(1, 2), (3, 0)])}",
     "solution",
 )
 
@@ -123,6 +124,7 @@ VALUES = cell(
         )),
         *((text, "q2") for text in ("-0.0847", "−0.0847", "-.0847", "-8.47e-2", "-8.47 %", "-0.084700")),
         *((text, "q3") for text in ("5, 6 and 11", "5 6 11", "[11, 5, 6]", "tokens 5; 6; 11")),
+        *((text, "q5") for text in ("heads 3.0 and 1.2", "(1,2), (3,0)", "L1H2, and head 0 of layer 3")),
         *((text, "q4") for text in ("0.8470", ".847", "84.7%", "84.7 %", "8.47e-1", "0.84700")),
     ],
 )  # fmt: skip
@@ -137,7 +139,8 @@ def test_a_value_is_seen_in_any_notation_and_by_way_of_a_variable(tmp_path, text
     "text",
     ["layer 9, head 5", "(9, 5)", "9.5", "15.9", "5.91", "(5, 9, 1)", "L15H9", "5, 6, 12",
      "head 5 of layer 9", "0.84", "0.0847", "10.847", "84.8%", "1, 2, 3, 4, 5", "version 1.5.9",
-     "x5.9", "q5, q6, q11"],
+     "x5.9", "q5, q6, q11", "`x[5, 9]`", "`f(5, 9)`",
+     "head 1.2"],
 )  # fmt: skip
 def test_another_value_may_stay(tmp_path, text):
     handed_out(tmp_path, source(cell(f"It is {text}, as we saw.", kind="markdown"), VALUES))

@@ -27,7 +27,7 @@ _LAYER, _HEAD = rf"\blayers?\W{{0,4}}{_WHOLE}", rf"\bheads?\W{{0,4}}{_WHOLE}"
 _PAIRS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"[(\[{{]\s*{_WHOLE}\s*[,;]\s*{_WHOLE}\s*,?\s*[)\]}}]",
+        rf"(?<![\w)\]])[(\[{{]\s*{_WHOLE}\s*[,;]\s*{_WHOLE}\s*,?\s*[)\]}}]",
         rf"(?<![\w.]){_WHOLE}\.{_WHOLE}(?!\w|\.\d)",
         rf"\bL\s?{_WHOLE}\W?\s?H\s?{_WHOLE}\b",
         rf"\banswer\s*=\s*{_WHOLE}\s*,\s*{_WHOLE}\b",
@@ -84,8 +84,7 @@ def _left_value(texts: list[_Text], values: list[Secret], allowed: set[str]) -> 
         matches = [
             *((secret, as_written) for secret in numbers for as_written, number, digits in written
               if _is_number(secret.value, number, digits)),
-            *((secret, as_written) for secret in series for as_written, group in groups
-              if sorted(group) == sorted(secret.value) and (len(group) > _PAIR or group == secret.value)),
+            *((secret, as_written) for secret in series for as_written in _as_written(secret.value, groups)),
         ]  # fmt: skip
         for secret, as_written in matches:
             if as_written not in allowed and str(secret.value) not in allowed:
@@ -162,10 +161,24 @@ def _written_groups(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield match[0], group
 
 
+def _as_written(value: tuple[Any, ...], groups: list[tuple[str, tuple[int, ...]]]) -> Iterator[str]:
+    """Yield how a text writes whole numbers, more than two in any order, or all of several pairs."""
+    if isinstance(value[0], tuple):
+        written = {group: as_written for as_written, group in groups}
+        if set(value) <= set(written):
+            yield ", ".join(written[pair] for pair in value)
+        return
+    for as_written, group in groups:
+        if group == value or (len(group) > _PAIR and sorted(group) == sorted(value)):
+            yield as_written
+
+
 def _tuples_of(code: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the tuples and lists of whole numbers in code, also those without brackets."""
-    for node in ast.walk(_tree(code)):
-        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+    """Yield the tuples and lists of whole numbers in code, also those without brackets; indices are not."""
+    nodes = list(ast.walk(_tree(code)))
+    indices = {id(node.slice) for node in nodes if isinstance(node, ast.Subscript)}
+    for node in nodes:
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and id(node) not in indices:
             items = [item.value for item in node.elts if isinstance(item, ast.Constant)]
             if len(items) == len(node.elts) and all(type(item) is int for item in items):
                 yield ast.unparse(node), tuple(items)  # type: ignore[arg-type] # they are

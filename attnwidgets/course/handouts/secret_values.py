@@ -15,7 +15,7 @@ _MAGIC = re.compile(r"^\s*[%!?].*$", re.MULTILINE)
 
 
 class Secret(NamedTuple):
-    """The value of an answer: a number, or a tuple of whole numbers."""
+    """The value of an answer: a number, a tuple of whole numbers, or a tuple of pairs."""
 
     question: str
     value: Any
@@ -123,8 +123,8 @@ def _plain(question: str, value: Any) -> Iterator[Secret]:
     if isinstance(value, (int, float)):
         yield Secret(question, value)
     elif isinstance(value, (tuple, list, set, frozenset)):
-        items = list(value)
-        if len(items) > 1 and all(type(item) is int for item in items):
+        items = [tuple(item) if isinstance(item, list) else item for item in value]
+        if len(items) > 1 and (all(type(item) is int for item in items) or all(map(_is_pair, items))):
             yield Secret(question, tuple(items))
         else:
             for item in items:
@@ -132,3 +132,7 @@ def _plain(question: str, value: Any) -> Iterator[Secret]:
     elif isinstance(value, dict):
         for item in value:
             yield from _plain(question, item)
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and all(type(number) is int for number in item)  # noqa: PLR2004
