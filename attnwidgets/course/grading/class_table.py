@@ -14,7 +14,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
-from attnwidgets.course.grading.grade import Grades, checked_key, grade
+from attnwidgets.course.grading.grade import Grades, checked_key, grade, shown
 from attnwidgets.course.grading.proposals import Proposals, confirm_from
 from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers
@@ -40,7 +40,7 @@ class Item(NamedTuple):
     """Correlation of its points with those of all other questions, from -1 to 1 (corrected item-total
     correlation); NaN for fewer than three students, or where one of both is the same for all."""
     wrong: Any
-    """The commonest answer whose share is below 1, or None."""
+    """The commonest answer whose share is below 1, other than those with a proposed mark; or None."""
     times: int
     """How many students gave it."""
     unanswered: int
@@ -102,12 +102,10 @@ class ClassGrades(Mapping[str, Grades], Table):
 
     def _item(self, name: str, points: NDArray[np.float64], column: int) -> Item:
         marks = [grades[name] for grades in self._grades.values()]
-        wrong = Counter(
-            canonical(mark.answer) for mark in marks if mark.answer is not None and mark.share < 1
-        )
+        decided = [mark for mark in marks if mark.answer is not None and not mark.proposed]
+        wrong = Counter(canonical(mark.answer) for mark in decided if mark.share < 1)
         said, times = min(wrong.most_common(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
-        answer = next((mark.answer for mark in marks if times and mark.answer is not None
-                       and canonical(mark.answer) == said), None)  # fmt: skip
+        answer = next((mark.answer for mark in decided if times and canonical(mark.answer) == said), None)
         return Item(
             float(np.mean([mark.share for mark in marks])) if marks else math.nan,
             _correlation(points[:, column], np.delete(points, column, axis=1).sum(axis=1)),
@@ -149,14 +147,13 @@ class ClassGrades(Mapping[str, Grades], Table):
                 )
                 for mark in grades.values()
             )
-            total = cell(
-                f"{grades.points:g} of {grades.of:g}{f' ({grades.proposed:g} ?)' if grades.proposed else ''}"
-            )
+            open_points = f" ({grades.proposed:g} ?)" if grades.proposed else ""
+            total = cell(f"{shown(grades.points)} of {grades.of:g}{open_points}")
             rows.append(f"<tr>{cell(short, left=True, title=name, limit=60)}{cells}{total}</tr>")
         statistics = list(self.statistics.values())
-        for number, (name, shown) in enumerate(_LINES.items()):
+        for number, (name, line) in enumerate(_LINES.items()):
             style = LINE if number == 0 else ""
-            cells = "".join(cell(shown(item), style=style, limit=30) for item in statistics)
+            cells = "".join(cell(line(item), style=style, limit=30) for item in statistics)
             rows.append(f"<tr>{cell(name, left=True, style=style)}{cells}{cell('', style=style)}</tr>")
         said = [note for grades in self._grades.values() for note in grades.notes]
         if any(grades.proposed for grades in self._grades.values()):

@@ -19,6 +19,11 @@ from attnwidgets.course.reading.answers import Answers
 from attnwidgets.course.records import check_record
 
 
+def shown(points: float) -> str:
+    """Return points with two decimals at most, as people read them; tables that are written have all."""
+    return f"{round(points, 2):g}"
+
+
 class Mark(NamedTuple):
     """What an answer is worth."""
 
@@ -39,8 +44,8 @@ class Mark(NamedTuple):
     @property
     def written(self) -> str:
         """The points: "1 (proposed)", or "1 to 1.5 (proposed)" where a person must read a criterion."""
-        most = f" to {self.points + self.unread:g}" if self.unread else ""
-        return f"{self.points:g}{most}{' (proposed)' if self.proposed else ''}"
+        most = f" to {shown(self.points + self.unread)}" if self.unread else ""
+        return f"{shown(self.points)}{most}{' (proposed)' if self.proposed else ''}"
 
 
 class Grades(Mapping[str, Mark], Table):
@@ -85,7 +90,7 @@ class Grades(Mapping[str, Mark], Table):
     def total(self) -> str:
         """All points in words: "21.5 of 23 points, 2 of the 23 only proposed"."""
         open_points = f", {self.proposed:g} of the {self.of:g} only proposed" if self.proposed else ""
-        return f"{self.points:g} of {self.of:g} points{open_points}"
+        return f"{shown(self.points)} of {self.of:g} points{open_points}"
 
     def confirm(self, question: str, points: float | None = None) -> None:
         """Decide on the mark of an answer, after reading it.
