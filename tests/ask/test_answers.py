@@ -21,7 +21,7 @@ def test_a_number_below_the_least_is_refused_wherever_it_comes_from():
     assert asked.answer == 0
     aw.ask.number("How many?", id="pieces", unit="pieces").answer = -7
     again = aw.ask.number("How many?", id="pieces", unit="pieces", least=0)
-    assert again.answer is None  # it was kept by the question without a limit
+    assert again.answer is None  # the question without a limit wrote it
     with pytest.raises(ValueError, match="nan"):
         aw.ask.number("How many?", id="q", least=float("nan"))
 

@@ -144,7 +144,7 @@ def test_marks_of_texts_are_proposed_in_the_table_until_a_person_confirms_them()
     assert "Plural nouns, as the heads show." in graded.proposals._repr_html_()
     graded.confirm("Ada", "q2", 2)
     graded.confirm("Bo", "q2", 0)
-    assert [one.proposed for one in graded.values()] == [0, 0, 2]
+    assert [each.proposed for each in graded.values()] == [0, 0, 2]
     assert [row["submission"] for row in graded.proposals.to_rows()] == ["=Cy"]
     graded.confirm("=Cy", "q2", 1)
     assert "proposed" not in graded._repr_html_() + repr(graded)
@@ -168,8 +168,8 @@ def filled(path, *confirmed, delimiter=","):
 def test_a_table_of_proposals_is_filled_in_a_spreadsheet_and_read_back(tmp_path, half, delimiter):
     path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "read.csv")
     graded = course.grade_class(texts(), TEXT_KEY, marks=filled(path, half, "", "2", delimiter=delimiter))
-    assert [one["q2"].points for one in graded.values()] == [1.5, 0, 2]
-    assert [one["q2"].proposed for one in graded.values()] == [False, True, False]
+    assert [each["q2"].points for each in graded.values()] == [1.5, 0, 2]
+    assert [each["q2"].proposed for each in graded.values()] == [False, True, False]
 
 
 def test_a_row_of_an_answer_that_was_changed_since_does_not_count(tmp_path):
@@ -184,7 +184,7 @@ def test_ok_confirms_what_is_proposed_but_no_criterion_that_a_person_must_read(t
     key = {"q2": course.rubric({"names the feature": "plural"}, points=2)}
     path = filled(course.grade_class(texts(), key).proposals.to_csv(tmp_path / "a.csv"), "ok", "OK", "x")
     graded = course.grade_class(texts(), key, marks=path)
-    assert [(one.points, one.proposed) for one in graded.values()] == [(2, 0), (0, 0), (2, 0)]
+    assert [(each.points, each.proposed) for each in graded.values()] == [(2, 0), (0, 0), (2, 0)]
     path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "b.csv")
     with pytest.raises(AnswerError, match=r"line 2: 'ok' .*a criterion is left to you"):
         course.grade_class(texts(), TEXT_KEY, marks=filled(path, "ok", "", ""))

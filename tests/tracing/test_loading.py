@@ -21,7 +21,7 @@ class Config(PretrainedConfig):
 
 
 class Prints:
-    """What a pickle can do."""
+    """Its pickle prints."""
 
     def __reduce__(self):
         return print, ("the pickle ran",)
@@ -42,7 +42,7 @@ def test_code_of_a_folder_is_refused_without_a_prompt(tmp_path, silent, load):
     kinds = {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(kinds))
     (tmp_path / "code.py").write_text(CODE)
-    with pytest.raises(ValueError, match=r"comes with code of its own.*trust_remote_code=True"):
+    with pytest.raises(ValueError, match=r"has code in its folder.*trust_remote_code=True"):
         load(str(tmp_path), "A text.")
     assert not list(tmp_path.glob("ran"))
 

@@ -121,7 +121,7 @@ class ClassGrades(Mapping[str, Grades], Table):
             **{name: [one[name].points for one in grades] for name in self.questions},
             "points": [one.points for one in grades],
             "of": [one.of for one in grades],
-            "proposed": [one.proposed for one in grades],
+            "proposed": [each.proposed for each in grades],
             "reasons": [_reasons(one) for one in grades],
         }
 
@@ -249,7 +249,7 @@ def grade_class(
     unknown = next((name for name in by_hand if name not in answers), None)
     if unknown is not None:
         raise KeyError(f"marks names {unknown!r}, which is no submission.{suggest(unknown, answers)}")
-    graded = {name: grade(one, rules, marks=by_hand.get(name)) for name, one in answers.items()}
+    graded = {name: grade(given, rules, marks=by_hand.get(name)) for name, given in answers.items()}
     if marks is not None and not isinstance(marks, Mapping):
         confirm_from(marks, graded)
     return ClassGrades(graded)

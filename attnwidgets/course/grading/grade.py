@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     answer: Any
     """The value, or None where there is none that counts."""
     reason: str = ""
-    """Why it counts nothing, or what a proposed share rests on."""
+    """Why it counts nothing, or the basis of a proposed share."""
     proposed: bool = False
     """Whether a person has yet to confirm it: the mark of a text (see `rubric`)."""
     unread: float = 0.0
@@ -202,7 +202,7 @@ def grade(
 
 
 def checked_key(key: Mapping[str, Rule] | str | os.PathLike[str]) -> dict[str, Rule]:
-    """Return a key, if it is one, or the key in a file.
+    """Return a valid key, or the key in a file.
 
     Raises:
         TypeError: It is not, or a question of it has no rule.

@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 def write_key(key: Mapping[str, Rule], path: str | os.PathLike[str]) -> Path:
-    """Write a key to a file, which `grade` and `grade_class` take in its place.
+    """Write a key to a file, which `grade` and `grade_class` accept instead of it.
 
     Args:
         key: A rule for every question that counts, by id.

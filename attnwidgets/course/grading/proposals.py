@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 2000
 
 
 class Proposals(Table):
-    """The marks that a person has yet to confirm: a row for each, with the answer and what the mark rests on.
+    """The marks that a person has yet to confirm: a row for each, with the answer and the basis of the mark.
 
     Args:
         grades: The grades of every submission.
@@ -114,5 +114,5 @@ def _text(mark: Mark) -> str:
 
 
 def _digest(mark: Mark) -> str:
-    """Return what tells an answer from its other versions; a spreadsheet takes it for no number."""
+    """Return a hash of an answer, which a spreadsheet does not take for a number."""
     return f"#{hashlib.sha256(canonical(mark.answer).encode()).hexdigest()[:8]}"

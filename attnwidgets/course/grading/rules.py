@@ -28,7 +28,7 @@ _TENTHS = tuple(round(step / 10, 1) for step in range(1, 11))
 
 
 class Criterion(NamedTuple):
-    """What a rubric proposes for a criterion."""
+    """The proposal of a rubric for a criterion."""
 
     name: str
     weight: float
@@ -167,12 +167,12 @@ def overlap(
     points: float = 1,
     subject: str | None = None,
 ) -> Rule:
-    """Return the rule of a set: the share of it that the answer has, less what the answer has beside it.
+    """Return the rule of a set: the part of it that is in the answer, less the part of the wrong candidates.
 
-    The share is max(0, hits / n - others / m). n is the size of the right set, and m the number of candidates
-    that are wrong (Youden's J): so all candidates, none of them, and on average any guess have a share of 0.
-    Without `candidates`, m = n: a wrong element costs what a right one gives. Of spans, the sets are the
-    elements from start to stop.
+    The share is max(0, hits / n - others / m). n is the size of the right set, and m the number of wrong
+    candidates (Youden's J): an answer of all candidates, or of none, has a share of 0. Without `candidates`,
+    m = n: a wrong element costs as much as a right element gives. Of spans, the sets are the elements from
+    start to stop.
 
     Args:
         values: The right set: positions, heads, layers or names; or a span `(start, stop)`.
@@ -235,9 +235,9 @@ def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = No
     Returns:
         A rule, for a key. It counts pairs: those in the same order, less those in the opposite one, by the
         number of pairs that the right order does not tie (Kendall's tau; with ties, Somers' D). One exchange
-        of neighbours among four items gives 4/6. Those that share a place in the right order may be given in
-        any order; a tie that is not right counts as much as guessing does on average: a pair for nothing. An
-        answer with other items has a share of 0.
+        of neighbours among four items gives 4/6. Items that tie in the right order may be
+        given in any order. A pair that only the answer ties counts 0, the mean of guessing it. An answer with
+        other items has a share of 0.
 
     Raises:
         AnswerError: The order holds fewer than two places.
@@ -361,7 +361,7 @@ def rubric(
 
 
 def _tested(test: Test, text: str) -> tuple[float | None, str]:
-    """Return the share of a criterion, and what it rests on."""
+    """Return the share of a criterion, and its basis."""
     if test is None:
         return None, "to be read"
     if isinstance(test, str):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def somers_d(right: Sequence[int], given: Sequence[int]) -> float:
-    """Return how far two lists of ranks agree, from -1 to 1, by the pairs that the right one does not tie.
+    """Return how far two lists of ranks agree, from -1 to 1, by the pairs that `right` does not tie.
 
     It is Kendall's tau where neither has ties; `scipy.stats.somersd` gives the same.
     """

@@ -45,8 +45,8 @@ def handout(
     counts and metadata go. Then the result is searched, outputs and the text in pictures included: nothing is
     written if a line of a solution or key, the value of an answer, `feedback=`, or an answer in an output is
     left. Values are compared, not how they are written: 0.847 is also `.8470`, `84.7 %` and `8.47e-1`, and
-    (5, 9) is also `[5,9]`, `5.9`, `L5H9` and `head 9 of layer 5`. Not searched for are names, as what can be
-    chosen must be named, numbers of fewer than three digits, and numbers in words.
+    (5, 9) is also `[5,9]`, `5.9`, `L5H9` and `head 9 of layer 5`. Not searched for are names, as a question
+    must name its options, numbers of fewer than three digits, and numbers in words.
 
     Args:
         source: The teacher's notebook (.ipynb).

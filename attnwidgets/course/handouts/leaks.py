@@ -47,7 +47,7 @@ class _Text(NamedTuple):
 def find_leak(
     notebook: dict[str, Any], secrets: Iterable[str], values: Iterable[Secret], allow: set[str]
 ) -> str:
-    """Return a sentence on the first thing that is left of solutions and answers in a notebook, or "".
+    """Return a sentence on the first remainder of solutions and answers in a notebook, or "".
 
     Args:
         notebook: The student's version, as JSON.

@@ -24,7 +24,7 @@ class Secret(NamedTuple):
 def values_in_code(codes: Iterable[str]) -> tuple[list[Secret], list[str]]:
     """Return the values of answers and rules in code, and the questions whose values it computes.
 
-    A value may stand in a variable. Names are left alone: what can be chosen or put in order must be named.
+    A value may be in a variable. Names are left alone, as a question must name its options.
 
     Args:
         codes: The text of solutions and keys.

@@ -7,7 +7,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 _NO_CODE = {"trust_remote_code": False}
-"""Without it, transformers waits at a prompt for leave to run what lies beside the weights."""
+"""Without it, transformers waits at a prompt for leave to run code that lies beside the weights."""
 
 
 def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
@@ -72,6 +72,6 @@ def _own_code(kind: str, name: str, error: Exception) -> ValueError | None:
         return None
     maker = "AutoModel" if kind == "model" else "AutoTokenizer"
     return ValueError(
-        f"{kind} {name!r} comes with code of its own, which was not run. If you trust it, load it with "
+        f"{kind} {name!r} has code in its folder, which was not run. If you trust it, load it with "
         f"transformers.{maker}.from_pretrained({name!r}, trust_remote_code=True), and pass the object."
     )
