@@ -189,6 +189,19 @@ def test_outputs_are_searched_with_their_metadata(tmp_path, part):
         handed_out(tmp_path, source(cell("x", outputs=[output]), VALUES), outputs=True)
 
 
+@pytest.mark.parametrize(("text", "is_left"), [("0.102", False), ("0.1017", True), ("0.10168", True)])
+def test_a_number_that_outputs_round_is_searched_for_by_four_digits(tmp_path, text, is_left):
+    made = source(cell("x", outputs=[printed(text)]), cell("q1.answer = 0.101675", "solution"))
+    if is_left:
+        with pytest.raises(AnswerError, match=f"left in the output of cell 1, as '{text}'"):
+            handed_out(tmp_path, made, outputs=True)
+    else:
+        handed_out(tmp_path, made, outputs=True)
+        prose = source(cell(f"It is {text}.", kind="markdown"), made["cells"][1])
+        with pytest.raises(AnswerError, match=f"left in cell 1, as '{text}'"):
+            handed_out(tmp_path, prose)
+
+
 def test_the_metadata_that_stays_is_searched(tmp_path):
     made = source(VALUES)
     made["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python for L5H9"}

@@ -20,6 +20,8 @@ _SHORTEST = 10
 """Characters of a line that tells something: shorter lines, `)` or `else:`, are everywhere."""
 _DIGITS = 3
 """Significant digits of a number that is not met by chance."""
+_OF_OUTPUTS = 4
+"""The same among the many numbers of outputs."""
 _PAIR = 2
 _NUMBER = re.compile(r"(?<![\w.])([-−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s?(%?)(?!\w|\.\d)", re.IGNORECASE)
 _WHOLE = r"(\d{1,6})"
@@ -42,6 +44,8 @@ class _Text(NamedTuple):
     where: str
     text: str
     is_code: bool = False
+    digits: int = _DIGITS
+    """Significant digits by which a number in it is compared, if the answer has as many."""
 
 
 def find_leak(
@@ -61,10 +65,10 @@ def find_leak(
     if answered.found:
         return f"an output or text holds the answer to {quoted(next(iter(answered.found)))}"
     allowed = {" ".join(line.split()) for line in allow}
-    for where, text, is_code in texts:
+    for where, text, is_code, _ in texts:
         if is_code and "feedback" not in allowed and _gives_feedback(text):
             return f"feedback= tells the answer in {where}; allow=['feedback'] lets it stay"
-    single_spaced = [(where, " ".join(text.split())) for where, text, _ in texts]
+    single_spaced = [(where, " ".join(text.split())) for where, text, *_ in texts]
     for line in (line for secret in secrets for line in secret.splitlines()):
         short = " ".join(line.split())
         if len(short) < _SHORTEST or short.startswith(("import ", "from ", "#")) or short in allowed:
@@ -78,12 +82,12 @@ def find_leak(
 def _left_value(texts: list[_Text], values: list[Secret], allowed: set[str]) -> str:
     numbers = [secret for secret in values if isinstance(secret.value, (int, float))]
     series = [secret for secret in values if isinstance(secret.value, tuple)]
-    for where, text, is_code in texts:
+    for where, text, is_code, least in texts:
         written = [*_written_numbers(text)] if numbers else []
         groups = [*_written_groups(text), *(_tuples_of(text) if is_code else ())] if series else []
         matches = [
             *((secret, as_written) for secret in numbers for as_written, number, digits in written
-              if _is_number(secret.value, number, digits)),
+              if _is_number(secret.value, number, digits, least)),
             *((secret, as_written) for secret in series for as_written in _as_written(secret.value, groups)),
         ]  # fmt: skip
         for secret, as_written in matches:
@@ -102,7 +106,7 @@ def _texts(notebook: dict[str, Any]) -> Iterator[_Text]:
         yield _Text(f"cell {number}", "".join(cell["source"]), is_code)
         for output in cell.get("outputs", []):
             for text in _strings(output):
-                yield _Text(f"the output of cell {number}", text)
+                yield _Text(f"the output of cell {number}", text, digits=_OF_OUTPUTS)
         for part in ("attachments", "metadata"):
             for text in _strings(cell.get(part, {})):
                 yield _Text(f"the {part} of cell {number}", text)
@@ -139,12 +143,12 @@ def _written_numbers(text: str) -> Iterator[tuple[str, float, int]]:
                 yield match[0], value / 100, digits
 
 
-def _is_number(secret: float, number: float, digits: int) -> bool:
-    """Return whether a number is the secret, written with so many digits or with more."""
+def _is_number(secret: float, number: float, digits: int, least: int) -> bool:
+    """Return whether a number that is written with so many digits is the secret, by at least `least`."""
     exact = len(re.sub(r"\D", "", repr(secret).partition("e")[0]).strip("0"))
-    if exact < _DIGITS:
-        return False
     shared = min(exact, digits)
+    if exact < _DIGITS or shared < min(exact, least):
+        return False
     return float(f"{secret:.{shared}g}") == float(f"{number:.{shared}g}")
 
 
