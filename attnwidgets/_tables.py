@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import html
-import io
 import re
 from abc import ABC, abstractmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +15,15 @@ import numpy as np
 from attnwidgets._errors import Suggesting, not_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
     Columns = Mapping[str, Any]
     """Values of equal number, by column."""
 
-_FORMULA = re.compile(r"^[=+@-](?![\d.]*$)")
+# Full-width signs run, too; a blank before a sign does not stop a spreadsheet.
+_FORMULA = re.compile(r"^[\s\0]*(?:[=@＝＋＠－](?!$)|[+-](?!([\d.]+(e[+-]?\d+)?|inf)?$))")
 
 
 class Table(Suggesting, ABC):
@@ -49,15 +50,10 @@ class Table(Suggesting, ABC):
         """
         from attnwidgets._files import write_bytes
 
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        for number, part in enumerate(self._columns()):
-            if number == 0:
-                writer.writerow(part)
-            for row in rows_of(part):
-                writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row])
+        parts = list(self._columns())
+        rows = [[*part] for part in parts[:1]] + [row for part in parts for row in rows_of(part)]
         target = Path(path)
-        write_bytes(target, out.getvalue().encode("utf-8"))
+        write_bytes(target, csv_of(rows).encode("utf-8"))
         return target
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -120,6 +116,15 @@ def html_table(rows: Sequence[Mapping[str, Any]], most: int) -> str:
 
 def _printed(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def csv_of(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV: no text is run by a spreadsheet, and line breaks in a text are quoted."""
+    lines: list[str] = []
+    writer = csv.writer(SimpleNamespace(write=lines.append))  # it writes a row at once
+    for row in rows:
+        writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row])
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
 def spreadsheet_label(label: str) -> str:

@@ -2,7 +2,7 @@
 
 docs/design-light.png and docs/design-dark.png show the parts of every view, docs/design-states.png what
 stands where a picture is missing; those in docs/pictures, what three views do, for the README: on a light and
-on a dark page, with two dots per CSS pixel.
+on a dark page, with two dots per CSS pixel; and the table of a graded class.
 """
 
 from __future__ import annotations
@@ -260,9 +260,47 @@ def readme() -> None:
             shoot([view], whole, FOLDER / "pictures" / f"{name}-{theme}.png", theme, dots=2)
 
 
+def grading() -> None:
+    """Write the table of a class, in which the marks of a text are proposed."""
+    criteria = {"names the word": r"\bdull\b", "gives the change": "positive|flip", "limits of a map": None}
+    key = {
+        "q1": aw.course.exact((5, 9), points=2),
+        "q2": aw.course.near(0.847, full=0.005, none=0.05),
+        "q3": aw.course.kendall(["LRP", "IG", "SA"], points=2),
+        "q4": aw.course.rubric(criteria, points=3),
+    }
+    kinds = dict(zip(key, ("head", "number", "order", "text"), strict=True))
+    right, reason = ["LRP", "IG", "SA"], "It reads “dull”; without it the class flips."
+    answers = {
+        "ada": ((5, 9), 0.847, right, reason),
+        "bo": ((5, 9), 0.86, ["IG", "LRP", "SA"], "It is the dull word."),
+        "cy": ((0, 2), 0.9, right, "The sentence becomes positive without the head."),
+        "dee": ((0, 2), 0.85, ["SA", "IG", "LRP"], None),
+        "eve": ((5, 9), 0.8, right, "No idea."),
+    }
+    records = {
+        name: {
+            question: aw.course.make_record(question, kinds[question], value)
+            for question, value in zip(key, values, strict=True)
+        }
+        for name, values in answers.items()
+    }
+    graded = aw.course.grade_class(records, key)
+    graded.confirm("eve", "q4", 0)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTH, "height": 600}, device_scale_factor=2)
+        page.set_content(
+            f"<!doctype html><body style='font: 13px system-ui'><div id='table'>{graded._repr_html_()}</div>"
+        )
+        image = Image.open(io.BytesIO(page.locator("#table").screenshot())).convert("RGB")
+        browser.close()
+    image.quantize(32, dither=Image.Dither.NONE).save(FOLDER / "pictures" / "class-light.png", optimize=True)
+
+
 def main() -> None:
     """Write the pictures, or those of one page."""
-    pages = {"design": design, "readme": readme}
+    pages = {"design": design, "readme": readme, "grading": grading}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", nargs="?", choices=pages, help="whose pictures; none: all")
     chosen = parser.parse_args().page

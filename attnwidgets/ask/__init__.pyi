@@ -1,6 +1,7 @@
 # The public names of aw.ask, each loaded on first use.
 
 from .asked import answers as answers
+from .asked import summary as summary
 from .asking import cell as cell
 from .asking import choice as choice
 from .asking import head as head

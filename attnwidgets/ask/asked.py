@@ -84,6 +84,22 @@ def answers() -> Answers:
     return Answers((one.id, one.record) for one in ASKED.questions() if one.answer is not None)
 
 
+def summary() -> str:
+    """Return how many questions of this notebook are answered, and the ids of the others.
+
+    Example:
+        >>> layers = aw.ask.number("How many layers has the model?", id="layers")
+        >>> heads = aw.ask.number("How many heads has a layer?", id="heads")
+        >>> layers.answer = 6
+        >>> print(aw.ask.summary())
+        1 of 2 answered; not yet: heads
+    """
+    asked = list(ASKED.questions())
+    left = [question.id for question in asked if question.answer is None]
+    rest = f"; not yet: {', '.join(left)}" if left else ""
+    return f"{len(asked) - len(left)} of {len(asked)} answered{rest}"
+
+
 def _is_another(earlier: Question, question: Question) -> bool:
     """Return whether a question that still stands somewhere is not this one."""
     is_open = getattr(earlier, "comm", None) is not None

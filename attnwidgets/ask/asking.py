@@ -255,6 +255,7 @@ def number(
     *,
     id: str,  # noqa: A002 - the field's name
     unit: str = "",
+    least: float | None = None,
     view: Any = None,
     points: float = 1,
     title: str = "",
@@ -267,6 +268,7 @@ def number(
         prompt: The question, as text.
         id: Its name among the answers, unique in the notebook.
         unit: What it counts, as shown beside it: "%", "nats".
+        least: The least number that can be an answer, such as 0 for a count; None: any.
         view: A view to look at; or a trace or an explanation.
         points: Points that a right answer gives, as shown.
         title: What stands beside the points; by default the id.
@@ -286,7 +288,7 @@ def number(
         0.847059
     """
     given = {"view": view, "points": points, "title": title, "feedback": feedback, "show_view": show_view}
-    return Question("number", prompt, id, unit=unit, **given)
+    return Question("number", prompt, id, unit=unit, least=least, **given)
 
 
 def choice(

@@ -67,16 +67,26 @@ class Places:
         )
 
 
-def valid(kind: str, value: Any, places: Places, options: Sequence[str] | None, *, multiple: bool) -> Any:
+def valid(
+    kind: str,
+    value: Any,
+    places: Places,
+    options: Sequence[str] | None,
+    *,
+    multiple: bool,
+    least: float | None = None,
+) -> Any:
     """Return an answer as it is kept.
 
     Raises:
-        AnswerError: It does not fit its kind, or not among the options.
+        AnswerError: It does not fit its kind, not among the options, or is below the least number.
         IndexError: The view has no such layer, head or position; the message names the range.
     """
     found = checked(kind, value)
     if kind in OF_VIEWS:
         _in_view(kind, found, places)
+    elif kind == "number" and least is not None and found < least:
+        raise AnswerError(f"answer={value!r} is below {least:g}, the least that it can be.")
     elif kind == "choice":
         _among(found, options or (), multiple=multiple)
     elif kind == "order" and options is not None:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from attnwidgets._errors import require_choice
 from attnwidgets._notebook import draws_no_views, running_shell
+from attnwidgets._tables import csv_of
 from attnwidgets.ask.asked import ASKED
 from attnwidgets.ask.feedback import told_by
 from attnwidgets.ask.given import checked_options, checked_points, checked_prompt, view_of
@@ -17,7 +18,7 @@ from attnwidgets.ask.subject import subject_of_view
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.receipts import encode
 from attnwidgets.course.records import MIME, Record, make_record
-from attnwidgets.course.values import KINDS
+from attnwidgets.course.values import KINDS, checked
 from attnwidgets.views.base.standalone_view import StandaloneView
 from attnwidgets.views.wire.handlers import Handler
 
@@ -49,6 +50,7 @@ class Question(StandaloneView):
         options: What can be chosen, or put into an order.
         multiple: Whether several options may be chosen.
         unit: Unit of a number, as shown: "%", "nats".
+        least: The least number that can be an answer; None: any.
         feedback: What is said of an answer: a function of its value, or a dict by value; see `aw.ask.head`.
         show_view: Whether the view stands below the question. False: it stands elsewhere in the notebook.
 
@@ -78,6 +80,7 @@ class Question(StandaloneView):
         options: Sequence[str] | None = None,
         multiple: bool = False,
         unit: str = "",
+        least: float | None = None,
         feedback: Callable[[Any], Any] | Mapping[Any, Any] | None = None,
         show_view: bool = True,
         **display: Unpack[TitleOptions],
@@ -88,6 +91,7 @@ class Question(StandaloneView):
         self._kind, self._prompt, self._id = kind, checked_prompt(prompt), id
         self._points, self._multiple = checked_points(points), bool(multiple)
         self._choices = checked_options(kind, options)
+        self._least = None if least is None else checked("number", least)
         if feedback is not None and not callable(feedback) and not hasattr(feedback, "items"):
             raise TypeError("feedback is neither a function of the answer nor a dict of words by answer.")
         self._feedback = feedback
@@ -150,7 +154,12 @@ class Question(StandaloneView):
         if value is None:
             self._settle(None)
             return
-        self._settle(valid(self._kind, value, self._places, self._choices, multiple=self._multiple))
+        self._settle(self._valid(value))
+
+    def _valid(self, value: Any) -> Any:
+        return valid(
+            self._kind, value, self._places, self._choices, multiple=self._multiple, least=self._least
+        )
 
     @property
     def record(self) -> Record:
@@ -198,7 +207,7 @@ class Question(StandaloneView):
         if record is None:
             return None
         try:
-            return valid(self._kind, record["value"], self._places, self._choices, multiple=self._multiple)
+            return self._valid(record["value"])
         except (AnswerError, IndexError):
             return None  # the options were changed since
 
@@ -223,6 +232,7 @@ class Question(StandaloneView):
                 "points": self._points,
                 "choices": self._choices,
                 "multiple": self._multiple,
+                "least": self._least,
                 "record": record,
                 "saved": self._saved,
                 "problem": self._problem,
@@ -285,12 +295,7 @@ class Question(StandaloneView):
         return {"saved": self._saved, "problem": self._problem}, []
 
     def _table(self) -> str:
-        import csv
-        import io
-
-        text = io.StringIO()
-        csv.writer(text).writerows([["id", "answer", "receipt"], [self._id, self.said, self.receipt]])
-        return text.getvalue()
+        return csv_of([("id", "answer", "receipt"), (self._id, self.said, self.receipt)])
 
     @property
     def said(self) -> str:

@@ -27,7 +27,8 @@ def as_html(question: Question) -> str:
     points = f"{question.points:g} point{'s' * (question.points != 1)}"
     answered = question.answer is not None
     answer = (
-        f"Answer: <b>{safe_text(question.said)}</b><br><code>{question.receipt}</code>"
+        f"Answer: <b>{safe_text(question.said)}</b>"
+        f"<br><small>Receipt, to paste into a form:</small> <code>{question.receipt}</code>"
         if answered
         else "Not answered yet."
     )

@@ -1,7 +1,10 @@
 # The public names of aw.course, each loaded on first use.
 
+from .errors import AnswerError as AnswerError
 from .grading.class_table import grade_class as grade_class
 from .grading.grade import grade as grade
+from .grading.key_file import read_key as read_key
+from .grading.key_file import write_key as write_key
 from .grading.rules import any_of as any_of
 from .grading.rules import exact as exact
 from .grading.rules import kendall as kendall

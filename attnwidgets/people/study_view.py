@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 from attnwidgets._version import __version__
 from attnwidgets.people.item import Item, Shown, gaps
 from attnwidgets.people.kinds import CHECK_WORDS, truth_of
@@ -122,12 +120,8 @@ class StudyView(StandaloneView):
         return None, []
 
     def _table(self) -> str:
-        out = io.StringIO()
-        rows = [[name, item.text] for name, item in zip(self._study.ids, self._study.items, strict=True)]
-        csv.writer(out, lineterminator="\n").writerows(
-            [["item", "text"], *([spreadsheet_label(cell) for cell in row] for row in rows)]
-        )
-        return out.getvalue()
+        rows = zip(self._study.ids, (item.text for item in self._study.items), strict=True)
+        return csv_of([("item", "text"), *rows])
 
     def describe(self) -> str:
         """Return what people are asked, in words."""

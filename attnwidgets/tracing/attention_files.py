@@ -30,6 +30,7 @@ _KEY = "attention"  # of the labels in a safetensors file's metadata
 _SUFFIX = ".safetensors"
 _MAPS = 4  # dimensions of [1, head, query, key]
 _MOST_BYTES = 2**26  # of labels: a million tokens take about 10 MB
+_MOST_NUMBER = 2**63 - 1
 _DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _LAYER = re.compile(rf"(?P<stack>{'|'.join(OUTPUTS)})\.(?P<layer>0|[1-9]\d{{0,5}})")
 # The type of each label, and what it holds if it is a list.
@@ -217,6 +218,9 @@ def _parsed(text: str | bytes, path: Path) -> dict[str, Any]:
         if not fits or not all(type(part) in entries for part in parts):
             what = f"a list of {entries[0].__name__}" if entries else kind.__name__
             raise ValueError(f"{name!r} in {str(path)!r} must be {what}, not {value!r:.80}")
+        whole = (part for part in (parts or [value]) if type(part) is int)
+        if any(abs(number) > _MOST_NUMBER for number in whole):
+            raise ValueError(f"{name!r} in {str(path)!r} has a number beyond 64 bits: {value!r:.80}")
     return labels
 
 

@@ -13,6 +13,28 @@ from attnwidgets.course.records import MIME
 OPTIONS = ["same", "all", "different"]
 
 
+def test_a_number_below_the_least_is_refused_wherever_it_comes_from():
+    asked = aw.ask.number("How many?", id="pieces", unit="pieces", least=0)
+    asked.answer = 0
+    with pytest.raises(ValueError, match="answer=-7 is below 0"):
+        asked.answer = -7
+    assert asked.answer == 0
+    aw.ask.number("How many?", id="pieces", unit="pieces").answer = -7
+    again = aw.ask.number("How many?", id="pieces", unit="pieces", least=0)
+    assert again.answer is None  # the question without a limit wrote it
+    with pytest.raises(ValueError, match="nan"):
+        aw.ask.number("How many?", id="q", least=float("nan"))
+
+
+def test_the_summary_counts_what_is_answered_and_names_the_rest():
+    asked = [aw.ask.number("How many?", id=f"q{number}") for number in range(1, 4)]
+    assert aw.ask.summary() == "0 of 3 answered; not yet: q1, q2, q3"
+    asked[1].answer = 4
+    assert aw.ask.summary() == "1 of 3 answered; not yet: q1, q3"
+    asked[0].answer = asked[2].answer = 4
+    assert aw.ask.summary() == "3 of 3 answered"
+
+
 def question(kind, view=None, **options):
     given = {"options": OPTIONS} if kind == "choice" else {}
     return getattr(aw.ask, kind)(

@@ -52,6 +52,12 @@ def chosen(page):
     return re.sub("[\u2068\u2069]", "", page.locator(".aw-question-chosen").first.inner_text())
 
 
+def answer_of(question):
+    """The line of the answer, as it is read."""
+    parts = (question.locator(f".aw-question-{name}") for name in ("status", "chosen", "note"))
+    return re.sub("[\u2068\u2069]", "", " ".join(part.inner_text() for part in parts))
+
+
 def submit(page, nth=0):
     page.locator(".aw-question").nth(nth).get_by_role("button", name="Submit").click()
 
@@ -60,14 +66,18 @@ def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace,
     asked = aw.ask.head("Which head?", view=aw.Explorer(trace), id="q1", points=3)
     page = page_of(asked)
     question = page.locator(".aw-question")
-    assert "Click a head" in question.locator(".aw-question-note").inner_text()
+    note = question.locator(".aw-question-note").inner_text()
+    assert note == "Click a head in the view. You can change your answer at any time."
+    assert "Not submitted yet" in question.inner_text()
     assert question.get_by_role("button", name="Submit").is_disabled()
     grid = page.locator(".aw-grid-main canvas").first.bounding_box()
     page.mouse.click(grid["x"] + 2.5 / 4 * grid["width"], grid["y"] + 1.5 / 3 * grid["height"])
     assert chosen(page) == "head 1.2"
+    assert answer_of(question) == "Your answer: head 1.2 (not submitted)"
     assert question.locator(".aw-question-code").inner_text() == "q1.answer = (1, 2)"
     submit(page)
     settle(page)
+    assert "paste the receipt, your answer as one line, into your course" in answer_of(question)
     page.screenshot(path=shots / "asking-page.png")
     page.mouse.click(grid["x"] + 0.5 / 4 * grid["width"], grid["y"] + 0.5 / 3 * grid["height"])
     assert chosen(page) == "head 1.2"  # looking on changes nothing
@@ -106,6 +116,37 @@ def test_a_typed_answer_is_the_same_as_one_in_code(page_of, trace, kind, typed, 
     asked.answer = kept
     assert receipt(page) == asked.receipt
     assert chosen(page) == asked.said.replace("-1.23457e-05", "-0.0000123457")
+
+
+@pytest.mark.parametrize(
+    ("typed", "mode", "told"),
+    [
+        ("-7", "open", "The answer is at least 0 pieces."),
+        ("−7 pieces", "open", "The answer is at least 0 pieces."),
+        ("pieces", "open", "This is not a number."),
+        ("7 nats", "open", "This is not a number."),
+        ("0,5", "chosen", "Your answer: 0.5 pieces (not submitted)"),
+        ("7 Pieces", "chosen", "Your answer: 7 pieces (not submitted)"),
+        ("0", "chosen", "Your answer: 0 pieces (not submitted)"),
+    ],
+)
+def test_a_number_is_checked_with_its_unit(page_of, typed, mode, told):
+    page = page_of(aw.ask.number("How many?", id="q", unit="pieces", least=0))
+    page.locator(".aw-question-line").fill(typed)
+    settle(page)
+    question = page.locator(".aw-question")
+    assert question.get_attribute("data-mode") == mode
+    assert told in answer_of(question)
+
+
+def test_an_attribution_without_a_target_shows_no_placeholder(page_of, trace):
+    received = aw.attention(trace).mean("head").select(layer=0).to_attributions("column_mean")
+    page = page_of(aw.TokenStrip(received))
+    settle(page)
+    assert "∅" not in page.locator(".aw-root").inner_text()
+    page.locator(".aw-tok").nth(2).hover()
+    settle(page)
+    assert "∅" not in page.locator(".aw-root").inner_text()
 
 
 def test_tokens_and_spans_are_taken_from_a_view_beside_it(page_of, trace):

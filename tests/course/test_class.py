@@ -9,6 +9,7 @@ import statistics
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.course.errors import AnswerError
 
 from .made import HEAD, NUMBER, notebook, write
 
@@ -98,6 +99,117 @@ def test_names_that_a_spreadsheet_or_a_page_would_run_stay_text(tmp_path):
     graded = course.grade_class({"=cmd()": {}, "<script>x</script>": {}}, KEY)
     assert "<script>" not in graded._repr_html_()
     assert "'=cmd()" in graded.to_csv(tmp_path / "class.csv").read_text()
+
+
+NAMES = [
+    "=HYPERLINK(1)",
+    "\t=1+1",
+    "\r=1+1",
+    " =1",
+    "+1+cmd",
+    "-2+3",
+    "@SUM(1)",
+    "\uff1d1+1",
+    "\uff0d1",
+    "a\rb",
+]
+
+
+def test_a_spreadsheet_gets_a_row_for_every_student_and_no_name_that_it_runs(tmp_path):
+    path = course.grade_class({name: {} for name in NAMES}, KEY).to_csv(tmp_path / "class.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        names = [row["submission"] for row in csv.DictReader(file)]
+    assert names == [f"'{name}" for name in NAMES[:-1]] + NAMES[-1:]
+
+
+TEXTS = {"Ada": "Plural nouns, as the heads show.", "Bo": "No idea", "=Cy": "Plural!"}
+TEXT_KEY = {
+    "q1": course.exact((5, 9)),
+    "q2": course.rubric({"names the feature": "plural", "gives a reason": None}, points=2),
+}
+
+
+def texts(**changed):
+    given = {**TEXTS, **changed}
+    return {name: {"q2": course.make_record("q2", "text", text)} for name, text in given.items()}
+
+
+def test_marks_of_texts_are_proposed_in_the_table_until_a_person_confirms_them():
+    graded = course.grade_class(texts(), TEXT_KEY)
+    assert "3 marks are only proposed" in repr(graded)
+    assert [row["proposed"] for row in graded.to_rows()] == [2, 2, 2]
+    html = graded._repr_html_()
+    assert ">1 to 2 ?<" in html
+    assert ">1 of 3 (2 ?)<" in html
+    assert "Plural nouns, as the heads show." in graded.proposals._repr_html_()
+    graded.confirm("Ada", "q2", 2)
+    graded.confirm("Bo", "q2", 0)
+    assert [each.proposed for each in graded.values()] == [0, 0, 2]
+    assert [row["submission"] for row in graded.proposals.to_rows()] == ["=Cy"]
+    graded.confirm("=Cy", "q2", 1)
+    assert "proposed" not in graded._repr_html_() + repr(graded)
+    with pytest.raises(KeyError, match="no submission 'Dee'"):
+        graded.confirm("Dee", "q2", 1)
+
+
+def filled(path, *confirmed, delimiter=","):
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row, given in zip(rows, confirmed, strict=True):
+        row["confirmed"] = given
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(("half", "delimiter"), [("1.5", ","), ("1,5", ";"), ("1,5", "\t")])
+def test_a_table_of_proposals_is_filled_in_a_spreadsheet_and_read_back(tmp_path, half, delimiter):
+    path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "read.csv")
+    graded = course.grade_class(texts(), TEXT_KEY, marks=filled(path, half, "", "2", delimiter=delimiter))
+    assert [each["q2"].points for each in graded.values()] == [1.5, 0, 2]
+    assert [each["q2"].proposed for each in graded.values()] == [False, True, False]
+
+
+def test_a_row_of_an_answer_that_was_changed_since_does_not_count(tmp_path):
+    path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "read.csv")
+    filled(path, "2", "", "")
+    with pytest.warns(UserWarning, match="answer of Ada to q2 was changed since"):
+        graded = course.grade_class(texts(Ada="Something else"), TEXT_KEY, marks=path)
+    assert (graded["Ada"]["q2"].points, graded["Ada"]["q2"].proposed) == (0, True)
+
+
+def test_ok_confirms_what_is_proposed_but_no_criterion_that_a_person_must_read(tmp_path):
+    key = {"q2": course.rubric({"names the feature": "plural"}, points=2)}
+    path = filled(course.grade_class(texts(), key).proposals.to_csv(tmp_path / "a.csv"), "ok", "OK", "x")
+    graded = course.grade_class(texts(), key, marks=path)
+    assert [(each.points, each.proposed) for each in graded.values()] == [(2, 0), (0, 0), (2, 0)]
+    path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "b.csv")
+    with pytest.raises(AnswerError, match=r"line 2: 'ok' .*a criterion is left to you"):
+        course.grade_class(texts(), TEXT_KEY, marks=filled(path, "ok", "", ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("submission,question\nAda,q2\n", "no column confirmed, digest"),
+        ("submission,question,digest,confirmed\nDee,q2,#1,1\n", "line 2: there is no 'q2' of 'Dee'"),
+        ("submission,question,digest,confirmed\nAda,q9,#1,1\n", "there is no 'q9'"),
+    ],
+)
+def test_a_table_that_fits_no_class_is_named(tmp_path, text, words):
+    path = tmp_path / "read.csv"
+    path.write_text(text)
+    with pytest.raises(AnswerError, match=words):
+        course.grade_class(texts(), TEXT_KEY, marks=path)
+
+
+@pytest.mark.parametrize("given", ["3", "-1", "nan", "good"])
+def test_points_that_cannot_be_are_refused(tmp_path, given):
+    path = course.grade_class(texts(), TEXT_KEY).proposals.to_csv(tmp_path / "read.csv")
+    with pytest.raises(AnswerError, match=rf"line 2: '{given}' is neither points nor 'ok'"):
+        course.grade_class(texts(), TEXT_KEY, marks=filled(path, given, "", ""))
 
 
 def test_of_long_paths_the_table_shows_what_tells_them_apart():

@@ -44,8 +44,8 @@ def test_otter_gets_a_test_for_every_share_and_all_points(tmp_path):
     tests = {path.stem: path.read_text() for path in (folder / "tests").iterdir()}
     assert set(tests) == {"q1", "q2"}
     made = ast.literal_eval(tests["q2"].partition("test = ")[2])
-    assert made["points"] == pytest.approx([4 / 3] * 3)
-    assert len(made["suites"][0]["cases"]) == 3
+    assert made["points"] == pytest.approx([4 / 6] * 6, abs=1e-6)  # an order with ties has the shares between
+    assert len(made["suites"][0]["cases"]) == 6
     assert all(case["hidden"] for case in made["suites"][0]["cases"])
     assert json.loads((folder / "otter_config.json").read_text())["points_possible"] == 6
 
@@ -61,7 +61,7 @@ def test_nbgrader_gets_the_students_version_with_a_graded_cell_after_each_questi
 
 
 def test_what_no_test_can_hold_is_refused_by_name(source, tmp_path):
-    with pytest.raises(AnswerError, match="rule of 'q1' holds a function"):
+    with pytest.raises(AnswerError, match="'q1': the rule contains a function"):
         course.to_otter({"q1": course.rubric({"long": lambda text: len(text) > 9})}, tmp_path)
     with pytest.raises(AnswerError, match="no question with id='q9'"):
         course.to_nbgrader({"q9": course.exact(1)}, source, tmp_path)

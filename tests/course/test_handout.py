@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -75,7 +77,11 @@ def test_the_same_source_gives_the_same_bytes_and_a_line_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("extra", "options", "words"),
     [
-        (cell("It is the head 5.9.", kind="markdown"), {}, "answer 5.9 .* is left in cell 5"),
+        (
+            cell("It is the head 5.9.", kind="markdown"),
+            {},
+            "of q1 is left in cell 5, as '5.9'",
+        ),
         (cell("best = (5, 9)"), {}, r"answer \(5, 9\)"),
         (cell("x", outputs=[printed("head (5, 9)\n")]), {"outputs": True}, "output of cell"),
         (cell("    return  lost"), {}, "line of a solution, 'return lost'"),
@@ -97,6 +103,131 @@ def test_nothing_is_written_while_something_of_a_solution_is_left(tmp_path, extr
     with pytest.raises(AnswerError, match=words):
         handed_out(tmp_path, made, **options)
     assert not (tmp_path / "s.ipynb").exists()
+
+
+VALUES = cell(
+    "best = (5, 9)\nscore = -0.0847\nq1.answer = best\nq2.answer = score\n"
+    "key = {'q3': aw.course.overlap({5, 6, 11}), 'q4': aw.course.near(0.847, 0.005, 0.05),\n"
+    "       'q5': aw.course.overlap([(1, 2), (3, 0)])}",
+    "solution",
+)
+
+
+@pytest.mark.parametrize("kind", ["markdown", "code"])
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        *((text, "q1") for text in (
+            "(5,9)", "[5, 9]", "{5, 9}", "5.9", "`5.9`", "L5H9", "l5.h9", "L5 H9", "layer 5, head 9",
+            "layer=5, head=9", "Layer 5 and head 9", "{'layer': 5, 'head': 9}", "head 9 of layer 5",
+            "head 9 in the layer 5", "head=9, layer=5", "q1.answer = 5, 9",
+        )),
+        *((text, "q2") for text in ("-0.0847", "−0.0847", "-.0847", "-8.47e-2", "-8.47 %", "-0.084700")),
+        *((text, "q3") for text in ("5, 6 and 11", "5 6 11", "[11, 5, 6]", "tokens 5; 6; 11")),
+        *((text, "q5") for text in ("heads 3.0 and 1.2", "(1,2), (3,0)", "L1H2, and head 0 of layer 3")),
+        *((text, "q4") for text in ("0.8470", ".847", "84.7%", "84.7 %", "8.47e-1", "0.84700")),
+    ],
+)  # fmt: skip
+def test_a_value_is_seen_in_any_notation_and_by_way_of_a_variable(tmp_path, text, question, kind):
+    shown = f"# It is {text}, as we saw." if kind == "code" else f"It is {text}, as we saw."
+    with pytest.raises(AnswerError, match=f"of {question} is left in cell 1, as "):
+        handed_out(tmp_path, source(cell(shown, kind=kind), VALUES))
+    assert not (tmp_path / "s.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["layer 9, head 5", "(9, 5)", "9.5", "15.9", "5.91", "(5, 9, 1)", "L15H9", "5, 6, 12",
+     "head 5 of layer 9", "0.84", "0.0847", "10.847", "84.8%", "1, 2, 3, 4, 5", "version 1.5.9",
+     "x5.9", "q5, q6, q11", "`x[5, 9]`", "`f(5, 9)`",
+     "head 1.2"],
+)  # fmt: skip
+def test_another_value_may_stay(tmp_path, text):
+    handed_out(tmp_path, source(cell(f"It is {text}, as we saw.", kind="markdown"), VALUES))
+
+
+def png(kind, content):
+    chunk = len(content).to_bytes(4, "big") + kind + content + b"\0\0\0\0"
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\x02IDAT5.\0\0\0\0" + chunk).decode()
+
+
+TEXT = b"Comment\0head L5H9"
+PACKED = b"Comment\0\0" + zlib.compress(b"head L5H9")
+INTERNATIONAL = b"Comment\0\1\0en\0\0" + zlib.compress(b"head L5H9")
+JPEG = base64.b64encode(b"\xff\xd8\xff\xfe\0\x20by head L5H9\xff\xd9").decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "picture"),
+    [("png", png(b"tEXt", TEXT)), ("png", png(b"zTXt", PACKED)), ("png", png(b"iTXt", INTERNATIONAL)),
+     ("jpeg", JPEG)],
+)  # fmt: skip
+def test_text_in_a_picture_is_searched(tmp_path, kind, picture):
+    output = {"output_type": "display_data", "metadata": {}, "data": {f"image/{kind}": picture}}
+    with pytest.raises(AnswerError, match="left in the output of cell 1, as 'L5H9'"):
+        handed_out(tmp_path, source(cell("x", outputs=[output]), VALUES), outputs=True)
+    attached = cell("![a](attachment:a)", kind="markdown") | {
+        "attachments": {"a": {f"image/{kind}": picture}}
+    }
+    with pytest.raises(AnswerError, match="left in the attachments of cell 1"):
+        handed_out(tmp_path, source(attached, VALUES))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": ["x\n", "L5H9\n"]},
+        {"data": {"text/html": "<b>L5H9</b>"}},
+        {"data": {"application/json": {"L5H9": 1}}},
+        {"data": {"application/json": {"a": 0.847}}},
+        {"data": {}, "metadata": {"a": "L5H9"}},
+    ],
+)
+def test_outputs_are_searched_with_their_metadata(tmp_path, part):
+    output = {"output_type": "display_data", "metadata": {}, **part}
+    with pytest.raises(AnswerError, match="left in the output of cell 1"):
+        handed_out(tmp_path, source(cell("x", outputs=[output]), VALUES), outputs=True)
+
+
+@pytest.mark.parametrize(("text", "is_left"), [("0.102", False), ("0.1017", True), ("0.10168", True)])
+def test_a_number_that_outputs_round_is_searched_for_by_four_digits(tmp_path, text, is_left):
+    made = source(cell("x", outputs=[printed(text)]), cell("q1.answer = 0.101675", "solution"))
+    if is_left:
+        with pytest.raises(AnswerError, match=f"left in the output of cell 1, as '{text}'"):
+            handed_out(tmp_path, made, outputs=True)
+    else:
+        handed_out(tmp_path, made, outputs=True)
+        prose = source(cell(f"It is {text}.", kind="markdown"), made["cells"][1])
+        with pytest.raises(AnswerError, match=f"left in cell 1, as '{text}'"):
+            handed_out(tmp_path, prose)
+
+
+def test_the_metadata_that_stays_is_searched(tmp_path):
+    made = source(VALUES)
+    made["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python for L5H9"}
+    with pytest.raises(AnswerError, match="left in the notebook's metadata"):
+        handed_out(tmp_path, made)
+
+
+def test_feedback_is_refused_unless_it_is_allowed(tmp_path):
+    asked = cell("q1 = aw.ask.number('?', id='q1', feedback={4: 'Right!'})")
+    with pytest.raises(AnswerError, match="feedback= tells the answer in cell 1"):
+        handed_out(tmp_path, source(asked))
+    assert len(handed_out(tmp_path, source(asked), allow=["feedback"])["cells"]) == 1
+
+
+def test_answers_that_the_source_computes_are_named_and_searched_for_by_the_key(tmp_path):
+    made = source(
+        cell("It is L5H9.", kind="markdown"),
+        cell("q1.answer = best(trace)\nq2.answer = 'LRP'", "solution"),
+        cell("key = {'q1': aw.course.key_of('q1', scores), 'q2': aw.course.exact('LRP')}", "key"),
+    )
+    with pytest.warns(UserWarning, match="answers of q1 are computed: their values were not"):
+        handed_out(tmp_path, made)
+    key = {"q1": course.exact((5, 9)), "q2": course.exact("LRP")}
+    with pytest.raises(AnswerError, match=r"answer \(5, 9\) of q1 is left in cell 1, as 'L5H9'"):
+        handed_out(tmp_path, made, key=course.write_key(key, tmp_path / "key.json"))
+    handed_out(tmp_path, made, key=key, allow=["L5H9"])
 
 
 def test_what_may_stay_is_allowed_by_name(tmp_path):

@@ -182,6 +182,15 @@ def test_what_is_opened_is_what_was_saved(kept, tmp_path):
     assert repr(found) == repr(card)
 
 
+def test_a_file_cannot_ask_for_more_resamples_than_memory_has(tmp_path):
+    card = made()
+    card = card.with_samples(card.samples, resamples=2**31)
+    opened = aw.load(card.save(tmp_path / "card.safetensors"))
+    assert opened.resamples == 100_000
+    assert opened.warning == "The file asks for 2,147,483,648 resamples; intervals are from 100,000."
+    np.testing.assert_array_equal(opened.samples, card.samples)
+
+
 def test_intervals_that_are_given_are_kept_chosen_and_saved(tmp_path):
     whole = made(n=1)
     ends = np.stack([whole.mean - 0.1, whole.mean + 0.2])

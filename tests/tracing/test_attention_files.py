@@ -146,6 +146,8 @@ def test_layers_are_read_when_they_are_needed(tmp_path: Path, monkeypatch: Any) 
         (layers(), {"token": []}, r"'token' in .* is no label.* Did you mean 'tokens'\?"),
         (layers(), {"memory": "1TB"}, "'memory' in .* is no label"),
         (layers(), {"words": [[0]]}, "'words' in .* must be a list of int"),
+        (layers(), {"input_ids": [10**30] * 4}, "'input_ids' in .* has a number beyond 64 bits"),
+        (layers(), {"boundary": -(10**30)}, "'boundary' in .* has a number beyond 64 bits"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, tensors: Any, labels: Any, says: str) -> None:

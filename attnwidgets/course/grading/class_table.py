@@ -14,7 +14,8 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
-from attnwidgets.course.grading.grade import Grades, checked_key, grade
+from attnwidgets.course.grading.grade import Grades, checked_key, grade, shown
+from attnwidgets.course.grading.proposals import Proposals, confirm_from
 from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers
 from attnwidgets.course.reading.read_answers import read_answers
@@ -39,7 +40,7 @@ class Item(NamedTuple):
     """Correlation of its points with those of all other questions, from -1 to 1 (corrected item-total
     correlation); NaN for fewer than three students, or where one of both is the same for all."""
     wrong: Any
-    """The commonest answer whose share is below 1, or None."""
+    """The commonest answer whose share is below 1, other than those with a proposed mark; or None."""
     times: int
     """How many students gave it."""
     unanswered: int
@@ -75,6 +76,25 @@ class ClassGrades(Mapping[str, Grades], Table):
         return np.array(rows, dtype=float).reshape(len(self._grades), len(self.questions))
 
     @property
+    def proposals(self) -> Proposals:
+        """The proposed marks as a table to read, to confirm and to read back: a row for each."""
+        return Proposals(self._grades)
+
+    def confirm(self, submission: str, question: str, points: float | None = None) -> None:
+        """Decide on a proposed mark, after reading the answer; see `Grades.confirm`.
+
+        Args:
+            submission: The submission.
+            question: Id of the question.
+            points: Points to give instead of the proposed ones; None: as proposed.
+
+        Raises:
+            KeyError: There is no such submission or question.
+            AnswerError: The points are out of range, or are missing where a person must give them.
+        """
+        self[submission].confirm(question, points)
+
+    @property
     def statistics(self) -> dict[str, Item]:
         """What each question tells about the class, by its id."""
         points = self.points
@@ -82,12 +102,10 @@ class ClassGrades(Mapping[str, Grades], Table):
 
     def _item(self, name: str, points: NDArray[np.float64], column: int) -> Item:
         marks = [grades[name] for grades in self._grades.values()]
-        wrong = Counter(
-            canonical(mark.answer) for mark in marks if mark.answer is not None and mark.share < 1
-        )
+        decided = [mark for mark in marks if mark.answer is not None and not mark.proposed]
+        wrong = Counter(canonical(mark.answer) for mark in decided if mark.share < 1)
         said, times = min(wrong.most_common(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
-        answer = next((mark.answer for mark in marks if times and mark.answer is not None
-                       and canonical(mark.answer) == said), None)  # fmt: skip
+        answer = next((mark.answer for mark in decided if times and canonical(mark.answer) == said), None)
         return Item(
             float(np.mean([mark.share for mark in marks])) if marks else math.nan,
             _correlation(points[:, column], np.delete(points, column, axis=1).sum(axis=1)),
@@ -103,6 +121,7 @@ class ClassGrades(Mapping[str, Grades], Table):
             **{name: [one[name].points for one in grades] for name in self.questions},
             "points": [one.points for one in grades],
             "of": [one.of for one in grades],
+            "proposed": [each.proposed for each in grades],
             "reasons": [_reasons(one) for one in grades],
         }
 
@@ -112,24 +131,33 @@ class ClassGrades(Mapping[str, Grades], Table):
         items = ", ".join(f"{name} {item.right:.0%}" for name, item in self.statistics.items())
         mean = float(self.points.sum(axis=1).mean())
         of = next(iter(self._grades.values())).of
-        return f"{len(self)} submissions, on average {mean:.2f} of {of:g} points; right: {items}"
+        open_marks = len(self.proposals)
+        note = f"; {open_marks} marks are only proposed: .proposals" if open_marks else ""
+        return f"{len(self)} submissions, on average {mean:.2f} of {of:g} points; right: {items}{note}"
 
     def _repr_html_(self) -> str:
         head = heading(["submission", *self.questions, "points"])
         rows = []
         for (name, grades), short in zip(self._grades.items(), _distinct(list(self._grades)), strict=True):
             cells = "".join(
-                cell(f"{mark.points:g}", tint=mark.share, title=mark.reason or canonical(mark.answer))
+                cell(
+                    mark.written.replace(" (proposed)", " ?"),
+                    tint=mark.share,
+                    title=mark.reason or canonical(mark.answer),
+                )
                 for mark in grades.values()
             )
-            total = cell(f"{grades.points:g} of {grades.of:g}")
+            open_points = f" ({grades.proposed:g} ?)" if grades.proposed else ""
+            total = cell(f"{shown(grades.points)} of {grades.of:g}{open_points}")
             rows.append(f"<tr>{cell(short, left=True, title=name, limit=60)}{cells}{total}</tr>")
         statistics = list(self.statistics.values())
-        for number, (name, shown) in enumerate(_LINES.items()):
+        for number, (name, line) in enumerate(_LINES.items()):
             style = LINE if number == 0 else ""
-            cells = "".join(cell(shown(item), style=style, limit=30) for item in statistics)
+            cells = "".join(cell(line(item), style=style, limit=30) for item in statistics)
             rows.append(f"<tr>{cell(name, left=True, style=style)}{cells}{cell('', style=style)}</tr>")
         said = [note for grades in self._grades.values() for note in grades.notes]
+        if any(grades.proposed for grades in self._grades.values()):
+            said.insert(0, "?: only proposed, until you confirm it. .proposals lists these answers.")
         notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in said)
         return framed(f"{head}<tbody>{''.join(rows)}</tbody>", notes)
 
@@ -173,20 +201,22 @@ def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
 
 def grade_class(
     answers: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str],
-    key: Mapping[str, Rule],
+    key: Mapping[str, Rule] | str | os.PathLike[str],
     *,
-    marks: Mapping[str, Mapping[str, float]] | None = None,
+    marks: Mapping[str, Mapping[str, float]] | str | os.PathLike[str] | None = None,
 ) -> ClassGrades:
     """Return the grades of every submission, and statistics of the questions.
 
     Args:
         answers: A folder, a table or an archive of submissions (see `read_answers`), or what `read_answers`
             returned for it.
-        key: A rule for every question that counts, by id.
-        marks: Shares that a person gave, by submission and question; they replace the rule's.
+        key: A rule for every question that counts, by id; or the file of a key (`write_key`).
+        marks: Shares that a person gave, by submission and question; they replace the rule's. Or the table of
+            `.proposals.to_csv(path)`, in whose last column a person wrote points, or "ok" for those proposed.
 
     Returns:
-        `ClassGrades`: a dict of `Grades` by submission, shown as a table. `.statistics` has, for each
+        `ClassGrades`: a dict of `Grades` by submission, shown as a table. Marks of texts are proposed:
+        `.proposals` lists them, and `.confirm(submission, question)` decides. `.statistics` has, for each
         question, the share right; its discrimination, the correlation of its points with those of all other
         questions (low or negative: those who know the rest do not know this, so look at the question again);
         and the commonest wrong answer. `.to_csv(path)`, `.to_rows()` and `.to_dataframe()` give it away.
@@ -194,7 +224,11 @@ def grade_class(
     Raises:
         TypeError: `answers` are not those of a class, or `key` holds no rules.
         KeyError: `marks` names a submission that there is not.
-        AnswerError: A share in `marks` is not from 0 to 1, or of a question that the key does not have.
+        AnswerError: A share in `marks` is not from 0 to 1, or of a question that the key does not have; or a
+            row of its table cannot be read.
+
+    Warns:
+        UserWarning: A row of the table `marks` is about an answer that was changed since: it does not count.
 
     Example:
         >>> made = aw.course.make_record
@@ -211,8 +245,11 @@ def grade_class(
             raise TypeError(
                 f"answers[{name!r}] is not a submission: aw.course.grade(answers, key) grades a single one"
             )
-    unknown = next((name for name in marks or {} if name not in answers), None)
+    by_hand = marks if isinstance(marks, Mapping) else {}
+    unknown = next((name for name in by_hand if name not in answers), None)
     if unknown is not None:
         raise KeyError(f"marks names {unknown!r}, which is no submission.{suggest(unknown, answers)}")
-    by_hand = marks or {}
-    return ClassGrades({name: grade(one, rules, marks=by_hand.get(name)) for name, one in answers.items()})
+    graded = {name: grade(given, rules, marks=by_hand.get(name)) for name, given in answers.items()}
+    if marks is not None and not isinstance(marks, Mapping):
+        confirm_from(marks, graded)
+    return ClassGrades(graded)

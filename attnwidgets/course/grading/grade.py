@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,10 +12,16 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.grading.rules import Rule
+from attnwidgets.course.grading.key_file import read_key
+from attnwidgets.course.grading.rules import Rule, Verdict
 from attnwidgets.course.grading.styles import NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers
 from attnwidgets.course.records import check_record
+
+
+def shown(points: float) -> str:
+    """Return points with two decimals at most, as people read them; tables that are written have all."""
+    return f"{round(points, 2):g}"
 
 
 class Mark(NamedTuple):
@@ -28,7 +35,17 @@ class Mark(NamedTuple):
     answer: Any
     """The value, or None where there is none that counts."""
     reason: str = ""
-    """Why it counts nothing, or what is still to be read."""
+    """Why it counts nothing, or the basis of a proposed share."""
+    proposed: bool = False
+    """Whether a person has yet to confirm it: the mark of a text (see `rubric`)."""
+    unread: float = 0.0
+    """Points of criteria that only a person can judge: they come on top of `points`."""
+
+    @property
+    def written(self) -> str:
+        """The points: "1 (proposed)", or "1 to 1.5 (proposed)" where a person must read a criterion."""
+        most = f" to {shown(self.points + self.unread)}" if self.unread else ""
+        return f"{shown(self.points)}{most}{' (proposed)' if self.proposed else ''}"
 
 
 class Grades(Mapping[str, Mark], Table):
@@ -64,6 +81,49 @@ class Grades(Mapping[str, Mark], Table):
         """The points of an answer to every question."""
         return round(sum(mark.of for mark in self._marks.values()), 6)
 
+    @property
+    def proposed(self) -> float:
+        """The points of the questions whose mark a person has yet to confirm, out of `.of`."""
+        return round(sum(mark.of for mark in self._marks.values() if mark.proposed), 6)
+
+    @property
+    def total(self) -> str:
+        """All points in words: "21.5 of 23 points, 2 of the 23 only proposed"."""
+        open_points = f", {self.proposed:g} of the {self.of:g} only proposed" if self.proposed else ""
+        return f"{shown(self.points)} of {self.of:g} points{open_points}"
+
+    def confirm(self, question: str, points: float | None = None) -> None:
+        """Decide on the mark of an answer, after reading it.
+
+        Args:
+            question: Id of the question.
+            points: Points to give instead of the rule's, from 0 to those of the question; None: as proposed.
+
+        Raises:
+            KeyError: The key has no such question.
+            AnswerError: The points are out of range, or are missing where the rubric leaves a criterion to
+                the reader.
+
+        Example:
+            >>> criteria = {"names the feature": "plural", "gives a reason": None}
+            >>> key = {"q1": aw.course.rubric(criteria, points=2)}
+            >>> grades = aw.course.grade({"q1": aw.course.make_record("q1", "text", "Plural nouns.")}, key)
+            >>> grades
+            1 of 2 points, 2 of the 2 only proposed: q1 1 to 2 (proposed) of 2
+            >>> grades.confirm("q1", 1.5)
+            >>> grades
+            1.5 of 2 points: q1 1.5 of 2
+        """
+        mark = self[question]
+        if points is None and mark.unread:
+            raise AnswerError(f"{question}: give points=, as a criterion is left to you ({mark.reason})")
+        given = mark.points if points is None else points
+        if not 0 <= given <= mark.of:
+            raise AnswerError(f"{question}: {given} points are not from 0 to {mark.of:g}")
+        reason = "confirmed" if given == mark.points else "by hand"
+        made = Mark(round(given / mark.of, 6), float(given), mark.of, mark.answer, reason)
+        self._marks = MappingProxyType({**self._marks, question: made})
+
     def _columns(self) -> Iterator[Mapping[str, Any]]:
         marks = list(self._marks.values())
         yield {
@@ -72,12 +132,13 @@ class Grades(Mapping[str, Mark], Table):
             "share": [mark.share for mark in marks],
             "points": [mark.points for mark in marks],
             "of": [mark.of for mark in marks],
+            "proposed": [mark.proposed for mark in marks],
             "reason": [mark.reason for mark in marks],
         }
 
     def __repr__(self) -> str:
-        each = ", ".join(f"{name} {mark.points:g} of {mark.of:g}" for name, mark in self._marks.items())
-        return f"{self.points:g} of {self.of:g} points: {each}"
+        each = ", ".join(f"{name} {mark.written} of {mark.of:g}" for name, mark in self._marks.items())
+        return f"{self.total}: {each}"
 
     def _repr_html_(self) -> str:
         head = heading(["question", "answer", "share", "points", "of", "reason"], left=(0, 1, 5))
@@ -86,32 +147,35 @@ class Grades(Mapping[str, Mark], Table):
             + cell(name, left=True)
             + cell("–" if mark.answer is None else canonical(mark.answer), left=True, limit=60)
             + cell(f"{mark.share:.2f}", tint=mark.share)
-            + cell(f"{mark.points:g}")
+            + cell(mark.written)
             + cell(f"{mark.of:g}")
             + cell(mark.reason, left=True, limit=300)
             + "</tr>"
             for name, mark in self._marks.items()
         )
         notes = "".join(f"<div style='{NOTE}'>{html.escape(note)}</div>" for note in self.notes)
-        total = f"<div><b>{self.points:g}</b> of {self.of:g} points</div>"
-        return framed(f"{head}<tbody>{body}</tbody>", f"{total}{notes}")
+        return framed(f"{head}<tbody>{body}</tbody>", f"<div>{self.total}</div>{notes}")
 
 
 def grade(
-    answers: Mapping[str, Any], key: Mapping[str, Rule], *, marks: Mapping[str, float] | None = None
+    answers: Mapping[str, Any],
+    key: Mapping[str, Rule] | str | os.PathLike[str],
+    *,
+    marks: Mapping[str, float] | None = None,
 ) -> Grades:
     """Return the share and the points of every question of a key.
 
     Args:
         answers: The answers of one submission, as `read_answers` returns them.
         key: A rule for every question that counts, by id (`exact`, `any_of`, `overlap`, `kendall`, `near` or
-            `rubric`).
+            `rubric`); or the file of a key (`write_key`).
         marks: Shares that a person gave, from 0 to 1, by the id of the question; they replace the rule's.
 
     Returns:
         `Grades`: a `Mark` for every question of the key, in its order, with share, points and reason. The
         share is 0, and the reason says why, where an answer is missing, was refused as it was read, is about
-        another model or text, or is of another kind.
+        another model or text, or is of another kind. The mark of a text is proposed, until a person confirms
+        it (`Grades.confirm`, or `marks`).
 
     Raises:
         TypeError: `answers` are those of several submissions (see `grade_class`), or `key` holds no rules.
@@ -137,12 +201,15 @@ def grade(
     return Grades(graded, tuple(getattr(answers, "notes", ())))
 
 
-def checked_key(key: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Return a key, if it is one.
+def checked_key(key: Mapping[str, Rule] | str | os.PathLike[str]) -> dict[str, Rule]:
+    """Return a valid key, or the key in a file.
 
     Raises:
         TypeError: It is not, or a question of it has no rule.
+        AnswerError, OSError: See `read_key`.
     """
+    if isinstance(key, (str, os.PathLike)):
+        return read_key(key)
     if not isinstance(key, Mapping) or not key:
         raise TypeError("key is a dict from the id of a question to a rule, such as aw.course.exact((5, 9))")
     for name, rule in key.items():
@@ -163,8 +230,9 @@ def _checked_marks(marks: Mapping[str, float], rules: Mapping[str, Rule]) -> dic
 
 
 def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
-    def made(share: float, answer: Any, reason: str) -> Mark:
-        return Mark(round(share, 6), round(share * rule.points, 6), rule.points, answer, reason)
+    def made(share: float, answer: Any, reason: str, *, proposed: bool = False, unread: float = 0.0) -> Mark:
+        points, open_points = (round(part * rule.points, 6) for part in (share, unread))
+        return Mark(round(share, 6), points, rule.points, answer, reason, proposed, open_points)
 
     if raw is None or (isinstance(raw, Mapping) and raw.get("value") is None):
         return made(by_hand or 0.0, None, refused or "not answered")
@@ -175,10 +243,12 @@ def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
         verdict = _judged(record, rule)
     except AnswerError as error:
         return made(by_hand or 0.0, None, str(error))
-    return made(verdict.share, record["value"], verdict.reason)
+    unread = sum(criterion.weight for criterion in verdict.criteria if criterion.share is None)
+    proposed = bool(verdict.criteria) or record["kind"] == "text"
+    return made(verdict.share, record["value"], verdict.reason, proposed=proposed, unread=unread)
 
 
-def _judged(record: Mapping[str, Any], rule: Rule) -> Any:
+def _judged(record: Mapping[str, Any], rule: Rule) -> Verdict:
     if rule.subject is not None and record["subject"] != rule.subject:
         about = "does not say about which" if record["subject"] is None else "is about another"
         raise AnswerError(

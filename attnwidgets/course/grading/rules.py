@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from attnwidgets._errors import quoted
 from attnwidgets.course.canonical import canonical, plain
 from attnwidgets.course.errors import AnswerError
-from attnwidgets.course.grading.kendall_tau import tau_b
+from attnwidgets.course.grading.somers_d import somers_d
 from attnwidgets.course.records import check_subject
 from attnwidgets.course.values import checked
 
@@ -19,14 +20,36 @@ Test = str | Callable[[str], float | bool] | None
 
 
 _MOST_STEPS = 40
+_LEAST = 1e-9
+"""Shares below this are rounding."""
+_BASIS = 60
+"""Characters of the answer that are shown for a criterion."""
 _TENTHS = tuple(round(step / 10, 1) for step in range(1, 11))
 
 
+class Criterion(NamedTuple):
+    """The proposal of a rubric for a criterion."""
+
+    name: str
+    weight: float
+    """Its part of the question, from 0 to 1."""
+    share: float | None
+    """From 0 to 1; None: a person must read the answer."""
+    basis: str
+    """The words of the answer that the share rests on, or why a person must read it."""
+
+    def __str__(self) -> str:
+        if self.share is None:
+            return f"{self.name}: {self.basis}"
+        return f"{self.name}: {self.share:g}{f' for {self.basis}' if self.basis else ''}"
+
+
 class Verdict(NamedTuple):
-    """A share from 0 to 1, and a sentence where there is more to say."""
+    """A share from 0 to 1, a sentence where there is more to say, and the criteria of a rubric."""
 
     share: float
     reason: str = ""
+    criteria: tuple[Criterion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +83,17 @@ class Rule:
     def __repr__(self) -> str:
         more = () if self.subject is None else (f"subject={self.subject!r}",)
         return f"{self.name}({', '.join((*self.arguments, f'points={self.points:g}', *more))})"
+
+    @property
+    def code(self) -> str:
+        """The expression that makes it again.
+
+        Raises:
+            AnswerError: It contains a function.
+        """
+        if " at 0x" in repr(self):
+            raise AnswerError("the rule contains a function, which no file can: use regular expressions")
+        return repr(self)
 
 
 def exact(value: Any, *, points: float = 1, subject: str | None = None) -> Rule:
@@ -126,13 +160,24 @@ def _among(name: str, pairs: list[tuple[Any, float]], points: float, subject: st
     return _rule(name, code, points, subject, judge, steps=tuple(sorted(set(shares) - {0.0})))
 
 
-def overlap(values: Iterable[Any], *, points: float = 1, subject: str | None = None) -> Rule:
-    """Return the rule of what two sets share: their intersection by their union (Jaccard's index).
+def overlap(
+    values: Iterable[Any],
+    *,
+    candidates: int | None = None,
+    points: float = 1,
+    subject: str | None = None,
+) -> Rule:
+    """Return the rule of a set: the part of it that is in the answer, less the part of the wrong candidates.
 
-    Of spans, the sets are the elements from start to stop.
+    The share is max(0, hits / n - others / m). n is the size of the right set, and m the number of wrong
+    candidates (Youden's J): an answer of all candidates, or of none, has a share of 0. Without `candidates`,
+    m = n: a wrong element costs as much as a right element gives. Of spans, the sets are the elements from
+    start to stop.
 
     Args:
         values: The right set: positions, heads, layers or names; or a span `(start, stop)`.
+        candidates: How many can be chosen in all. Give it where more than half of them are right: else an
+            answer of all candidates has a share above 0.
         points: Points for the same set, above 0.
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
@@ -144,25 +189,43 @@ def overlap(values: Iterable[Any], *, points: float = 1, subject: str | None = N
 
     Example:
         >>> rule = aw.course.overlap({5, 6, 11})
-        >>> rule.judge("tokens", [5, 6, 7]).share
-        0.5
+        >>> round(rule.judge("tokens", [5, 6, 7]).share, 3)
+        0.333
+        >>> round(aw.course.overlap({5, 6, 11}, candidates=12).judge("tokens", [5, 6, 7]).share, 3)
+        0.556
     """
     wanted = _given(values)
     if not isinstance(wanted, list):
         raise AnswerError(f"overlap takes a set of answers, not {quoted(str(values))}")
+    if candidates is not None and candidates <= len(wanted):
+        raise AnswerError(f"candidates={candidates} are not more than the {len(wanted)} that are right")
 
     def judge(kind: str, value: Any) -> Verdict:
         if kind not in ("tokens", "span", "head", "layer", "choice"):
             raise AnswerError(f"a set is right here, and {quoted(kind)} is not a set")
         right, given = _elements(kind, wanted), _elements(kind, value)
-        return Verdict(len(right & given) / len(right | given) if right | given else 1.0)
+        if not right:
+            return Verdict(float(not given))
+        others = len(right) if candidates is None else max(1, candidates - len(right))
+        return Verdict(max(0.0, len(right & given) / len(right) - len(given - right) / others))
 
-    steps = _few({i / (len(wanted) + j) for i in range(1, len(wanted) + 1) for j in range(len(wanted) + 1)})
-    return _rule("overlap", (repr(wanted),), points, subject, judge, steps=steps)
+    sizes = {len(wanted)}
+    if len(wanted) == 2 and all(isinstance(edge, int) for edge in wanted):  # noqa: PLR2004 - it may be a span
+        sizes.add(abs(wanted[1] - wanted[0]))
+    steps = {
+        round(hits / size - others / wrong, 9)
+        for size in sizes
+        for wrong in [size if candidates is None else max(1, candidates - size)]
+        for hits in range(1, size + 1)
+        for others in range(wrong + 1)
+        if hits / size - others / wrong > _LEAST
+    }
+    code = (repr(wanted), *(() if candidates is None else (f"candidates={candidates}",)))
+    return _rule("overlap", code, points, subject, judge, steps=_few(steps or {1.0}))
 
 
 def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = None) -> Rule:
-    """Return the rule of how far two orders agree: Kendall's tau-b, and 0 where it is negative.
+    """Return the rule of how far two orders agree: Kendall's tau, and 0 where it is negative.
 
     Args:
         order: The right order, the first place first; a list in it holds those that share a place.
@@ -170,9 +233,11 @@ def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = No
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
     Returns:
-        A rule, for a key. Tau-b counts pairs (Kendall 1945): those in the same order, less those in the
-        opposite one, by the geometric mean of the numbers of pairs that either order does not tie. One
-        exchange of neighbours among four items gives 4/6. An answer with other items has a share of 0.
+        A rule, for a key. It counts pairs: those in the same order, less those in the opposite one, by the
+        number of pairs that the right order does not tie (Kendall's tau; with ties, Somers' D). One exchange
+        of neighbours among four items gives 4/6. Items that tie in the right order may be
+        given in any order. A pair that only the answer ties counts 0, the mean of guessing it. An answer with
+        other items has a share of 0.
 
     Raises:
         AnswerError: The order holds fewer than two places.
@@ -195,11 +260,10 @@ def kendall(order: Iterable[Any], *, points: float = 1, subject: str | None = No
             odd = sorted(set(given) ^ set(right))
             return Verdict(0.0, f"other items were to be put in order: {', '.join(odd)}")
         names = list(right)
-        return Verdict(max(0.0, tau_b([right[name] for name in names], [given[name] for name in names])))
+        return Verdict(max(0.0, somers_d([right[name] for name in names], [given[name] for name in names])))
 
-    pairs = len(right) * (len(right) - 1) // 2
-    untied = len(wanted) == len(right)
-    steps = _few({(pairs - 2 * apart) / pairs for apart in range((pairs + 1) // 2)} if untied else set())
+    pairs = sum(first != second for first, second in combinations(right.values(), 2))
+    steps = _few({pair / pairs for pair in range(1, pairs + 1)})
     return _rule("kendall", (repr(wanted),), points, subject, judge, steps=steps)
 
 
@@ -254,6 +318,9 @@ def rubric(
 ) -> Rule:
     """Return the rule of several criteria, each of which counts by its weight: for what is written.
 
+    It proposes a mark, with the words that each criterion rests on; a person confirms it
+    (`ClassGrades.confirm`, or `marks` of `grade`). An empty answer has a share of 0.
+
     Args:
         criteria: By what is asked for: a regular expression that is searched in the answer (upper and lower
             case alike), a function of the answer that returns a truth value or a share, or None where a
@@ -262,16 +329,16 @@ def rubric(
         subject: The hash of the model and text that the answer must be about; None: not compared.
 
     Returns:
-        A rule, for a key. What a person must read counts 0 and is named in the reason, until you give a share
-        by hand (`marks` of `grade`).
+        A rule, for a key. Its marks are proposed. A criterion that a person must read, or whose function
+        fails for an answer, is named in the reason, and the mark can only be confirmed with its points.
 
     Raises:
         AnswerError: An argument is not valid.
 
     Example:
         >>> rule = aw.course.rubric({"names the feature": r"plural", "gives a reason": None})
-        >>> rule.judge("text", "It fires on plural nouns.")
-        Verdict(share=0.5, reason='to be read: gives a reason')
+        >>> rule.judge("text", "It fires on plural nouns.").reason
+        "names the feature: 1 for 'plural'; gives a reason: to be read"
     """
     weighed = {name: test if isinstance(test, tuple) else (1.0, test) for name, test in criteria.items()}
     total = sum(weight for weight, _ in weighed.values())
@@ -282,17 +349,36 @@ def rubric(
 
     def judge(_: str, value: Any) -> Verdict:
         text = value if isinstance(value, str) else canonical(value)
-        share, unread = 0.0, []
-        for name, (weight, test) in weighed.items():
-            if test is None:
-                unread.append(name)
-            elif isinstance(test, str):
-                share += weight * bool(re.search(test, text, re.IGNORECASE))
-            else:
-                share += weight * _share(float(test(text)))
-        return Verdict(share / total, f"to be read: {', '.join(unread)}" if unread else "")
+        if not text.strip():
+            return Verdict(0.0, "the answer is empty")
+        read = tuple(
+            Criterion(name, weight / total, *_tested(test, text)) for name, (weight, test) in weighed.items()
+        )
+        share = sum(criterion.weight * (criterion.share or 0) for criterion in read)
+        return Verdict(min(1.0, share), "; ".join(map(str, read)), read)
 
     return _rule("rubric", (repr(dict(criteria)),), points, subject, judge)
+
+
+def _tested(test: Test, text: str) -> tuple[float | None, str]:
+    """Return the share of a criterion, and its basis."""
+    if test is None:
+        return None, "to be read"
+    if isinstance(test, str):
+        match = re.search(test, text, re.IGNORECASE)
+        return (1.0, _whole_words(text, *match.span())) if match else (0.0, "")
+    try:
+        return _share(float(test(text))), ""
+    except Exception as error:  # noqa: BLE001 - whatever the teacher's function raises, the answer is marked
+        return None, f"to be marked by hand ({type(error).__name__}: {error})"
+
+
+def _whole_words(text: str, start: int, stop: int) -> str:
+    while start and text[start - 1].isalnum():
+        start -= 1
+    while stop < len(text) and text[stop].isalnum():
+        stop += 1
+    return quoted(" ".join(text[start:stop].split()), _BASIS) if stop > start else ""
 
 
 def _compiled(name: str, test: Test) -> None:
@@ -363,3 +449,9 @@ def _places(order: list[Any]) -> dict[str, int]:
         for number, place in enumerate(order)
         for name in (place if isinstance(place, list) else [place])
     }
+
+
+RULES: dict[str, Callable[..., Rule]] = {
+    rule.__name__: rule for rule in (exact, any_of, overlap, kendall, near, rubric)
+}
+"""The rules, by name."""

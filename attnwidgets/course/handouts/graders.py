@@ -110,7 +110,7 @@ def to_nbgrader(
     rules = checked_key(key)
     given = Path(source)
     notebook = json.loads(given.read_text(encoding="utf-8"))
-    made = student_version(notebook, notebook["cells"])
+    made = student_version(notebook, notebook["cells"], key=rules)
     cells: list[dict[str, Any]] = []
     left = dict(rules)
     for cell in made["cells"]:
@@ -153,9 +153,7 @@ def _graded_cell(name: str, rule: Rule) -> dict[str, Any]:
 
 def _code(name: str, rule: Rule) -> str:
     """Return a rule as an expression that makes it again."""
-    code = repr(rule)
-    if "<" in code and " at 0x" in code:
-        raise AnswerError(
-            f"the rule of {name!r} holds a function, which no test can: use regular expressions"
-        )
-    return f"aw.course.{code}"
+    try:
+        return f"aw.course.{rule.code}"
+    except AnswerError as error:
+        raise AnswerError(f"{name!r}: {error}") from error

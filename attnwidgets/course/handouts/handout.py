@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._files import write_bytes
 from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.grading.grade import checked_key
 from attnwidgets.course.handouts.leaks import find_leak
+from attnwidgets.course.handouts.secret_values import values_in_code, values_in_key
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from attnwidgets.course.grading.rules import Rule
 
 REMOVED = ("solution", "key")
 """Tags of cells that only the teacher's version holds."""
@@ -31,20 +36,26 @@ def handout(
     outputs: bool = False,
     placeholder: str = PLACEHOLDER,
     allow: Iterable[str] = (),
+    key: Mapping[str, Rule] | str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write the student's version of a teacher's notebook.
 
     Cells tagged `solution` or `key` are left out. What stands between the lines `### BEGIN SOLUTION` and
     `### END SOLUTION` (in text cells `<!-- BEGIN SOLUTION -->`) is replaced by a line to fill in. Outputs,
-    counts and metadata go. Then the result is searched: nothing is written if a line of a solution or key,
-    the value of an answer in it, or an answer in an output is left.
+    counts and metadata go. Then the result is searched, outputs and the text in pictures included: nothing is
+    written if a line of a solution or key, the value of an answer, `feedback=`, or an answer in an output is
+    left. Values are compared, not how they are written: 0.847 is also `.8470`, `84.7 %` and `8.47e-1`, and
+    (5, 9) is also `[5,9]`, `5.9`, `L5H9` and `head 9 of layer 5`. Not searched for are names, as a question
+    must name its options, numbers of fewer than three digits, and numbers in words.
 
     Args:
         source: The teacher's notebook (.ipynb).
         student: The file to write.
         outputs: Keep outputs, other than those of cells with a solution in them. They are searched, too.
         placeholder: The line that takes a solution's place.
-        allow: Lines of solutions, and values, that may stay because the text gives them anyway.
+        allow: Lines of solutions, and values, that may stay because the text gives them anyway; "feedback".
+        key: The key, or its file (`write_key`): its values are searched for, too. Give it where the source
+            computes answers.
 
     Returns:
         The path of the student's version. The same source gives the same bytes.
@@ -53,6 +64,9 @@ def handout(
         AnswerError: Something of a solution is left, a region has no end, or a tag is almost `solution` or
             `key`; the message names the cell (a ValueError).
         OSError: A file cannot be read or written.
+
+    Warns:
+        UserWarning: The source computes answers, and no `key` gives their values: they were not searched for.
 
     Example:
         >>> import json
@@ -72,7 +86,8 @@ def handout(
         cells = notebook["cells"]
     except (ValueError, KeyError, TypeError) as error:
         raise AnswerError(f"{given.name} is not a notebook of format 4 (.ipynb)") from error
-    made = student_version(notebook, cells, outputs=outputs, placeholder=placeholder, allow=allow)
+    rules = None if key is None else checked_key(key)
+    made = student_version(notebook, cells, outputs=outputs, placeholder=placeholder, allow=allow, key=rules)
     text = json.dumps(made, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     write_bytes(target, text.encode())
     return target
@@ -85,6 +100,7 @@ def student_version(
     outputs: bool = False,
     placeholder: str = PLACEHOLDER,
     allow: Iterable[str] = (),
+    key: Mapping[str, Rule] | None = None,
 ) -> dict[str, Any]:
     """Return the student's version of a notebook, as JSON; see `handout`."""
     kept: list[dict[str, Any]] = []
@@ -118,9 +134,17 @@ def student_version(
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    leak = find_leak(made, secrets, set(allow))
+    values, computed = values_in_code(secrets)
+    leak = find_leak(made, secrets, [*values, *values_in_key(key or {})], set(allow))
     if leak:
         raise AnswerError(f"nothing was written: {leak}")
+    unsearched = [question for question in computed if question not in (key or {})]
+    if unsearched:
+        warnings.warn(
+            f"the answers of {', '.join(unsearched)} are computed: their values were not searched for. "
+            "key= takes the key, or the file that aw.course.write_key wrote",
+            stacklevel=3,
+        )
     return made
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     Choice = str | Sequence[str] | None
 
 _AXES = ("example", "metric", "method", "x")
+_MOST_RESAMPLES = 100_000
+"""Resamples that a file can ask for: ten times as many as intervals need."""
+_MOST_DRAWN = 50_000_000
+"""Means that are drawn for a file: 400 MB."""
 _LABELS = (
     "metrics", "methods", "groups", "baselines", "x", "x_notes", "x_name", "level", "resamples", "seed",
 )  # fmt: skip
@@ -380,8 +384,13 @@ class Scorecard(Explanation):
     def from_description(cls, described: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Return the scorecard that `to_description` described."""
         labels = {name: described[name] for name in _LABELS}
-        ends = arrays.get("ends")
-        return cls(arrays["samples"], ends=ends, **labels, **restore_common(described))
+        samples, ends, common = arrays["samples"], arrays.get("ends"), restore_common(described)
+        most = min(_MOST_RESAMPLES, max(1, _MOST_DRAWN // max(1, samples[:1].size)))
+        if ends is None and labels["resamples"] > most:
+            capped = f"The file asks for {labels['resamples']:,} resamples; intervals are from {most:,}."
+            labels["resamples"] = most
+            common["warning"] = " ".join(filter(None, (common["warning"], capped)))
+        return cls(samples, ends=ends, **labels, **common)
 
 
 def mean_of_known(samples: Float) -> Float:

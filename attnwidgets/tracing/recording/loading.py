@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
+
+_NO_CODE = {"trust_remote_code": False}
+"""Without it, transformers waits at a prompt for leave to run code that lies beside the weights."""
 
 
 def load_named(model: Any, tokenizer: Any, *, needs_reader: bool) -> tuple[Any, Any]:
@@ -21,14 +25,21 @@ def load_model(name: str) -> Any:
     """Load a model by hub id or folder, in the class that its checkpoint was saved with.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none, it needs its folder's code, or its weights could run code.
     """
     import transformers
 
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
+        config = transformers.AutoConfig.from_pretrained(name, **_NO_CODE)
         saved = (getattr(config, "architectures", None) or [""])[0]
-        return getattr(transformers, saved, transformers.AutoModel).from_pretrained(name)
+        return getattr(transformers, saved, transformers.AutoModel).from_pretrained(name, **_NO_CODE)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"the weights of model {name!r} are a pickle with more in it than tensors, which could run code: "
+            "it was not opened. Ask for .safetensors, or load the model yourself and pass the object."
+        ) from error
+    except ValueError as error:
+        raise _own_code("model", name, error) or error from None
     except OSError as error:
         raise ValueError(
             f"model {name!r} is not a folder with a saved model, and could not be loaded from the hub. "
@@ -46,8 +57,21 @@ def load_tokenizer(name: str) -> Any:
     import transformers
 
     try:
-        return transformers.AutoTokenizer.from_pretrained(name)
+        return transformers.AutoTokenizer.from_pretrained(name, **_NO_CODE)
     except (OSError, ValueError) as error:
+        if refused := _own_code("tokenizer", name, error):
+            raise refused from None
         raise ValueError(
             f"tokenizer {name!r:.80} could not be loaded; if it is the text, pass text=...: {error}"
         ) from error
+
+
+def _own_code(kind: str, name: str, error: Exception) -> ValueError | None:
+    """Return an error that names the option, if transformers refused to run the code of a folder."""
+    if "trust_remote_code" not in str(error):
+        return None
+    maker = "AutoModel" if kind == "model" else "AutoTokenizer"
+    return ValueError(
+        f"{kind} {name!r} has code in its folder, which was not run. If you trust it, load it with "
+        f"transformers.{maker}.from_pretrained({name!r}, trust_remote_code=True), and pass the object."
+    )

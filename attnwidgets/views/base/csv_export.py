@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 
 if TYPE_CHECKING:
     from attnwidgets.views.wire.store import TileStore
@@ -51,10 +49,7 @@ def part_of_csv(
     rows, cols = source.shape
     last = min(rows, first + max(1, PART_BYTES // (_NUMBER * max(1, cols))))
     values = source.rows(layer, head, first, last)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if first == 0:
-        writer.writerow(["", *(spreadsheet_label(str(label)) for label in key["labels"])])
+    lines = [["", *map(str, key["labels"])]] if first == 0 else []
     for label, row in zip(query["labels"][first:last], values, strict=True):
-        writer.writerow([spreadsheet_label(str(label)), *map(str, row)])
-    return {"text": out.getvalue(), "next": last if last < rows else None}
+        lines.append([str(label), *map(str, row)])
+    return {"text": csv_of(lines), "next": last if last < rows else None}

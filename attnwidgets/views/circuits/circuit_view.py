@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.views.base.view import View
 
@@ -62,16 +60,9 @@ class CircuitView(View):
         raise NotImplementedError
 
     def _csv(self, **_: Any) -> Answer:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        for number, result in enumerate(self._results()):
-            rows = result.to_rows()
-            if number == 0 and rows:
-                writer.writerow(["result", *rows[0]])
-            name = self._name_of(result)
-            for row in rows:
-                writer.writerow([name, *map(_cell, row.values())])
-        return out.getvalue(), []
+        named = [(self._name_of(result), row) for result in self._results() for row in result.to_rows()]
+        head = [["result", *row] for _, row in named[:1]]
+        return csv_of([*head, *([name, *row.values()] for name, row in named)]), []
 
     def _name_of(self, result: Any) -> str:
         """Return the name of one of several results in a table."""
@@ -97,9 +88,3 @@ def _stand_in(shown: Explanation, tokens: Sequence[str], n_layers: int) -> Mixin
         trace_id=shown.trace_id,
         stack=shown.stack,
     )
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return spreadsheet_label(value)
-    return "" if value is None else value

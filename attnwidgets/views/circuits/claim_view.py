@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 from attnwidgets.circuits.claims.report import ClaimReport, ClaimResult, ClaimText
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.texts_view import TextsView
@@ -221,15 +219,8 @@ class ClaimView(TextsView):
         return claim_sheet(self, theme)
 
     def _table(self) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        for number, row in enumerate(self._report.to_rows()):
-            if number == 0:
-                writer.writerow(row)
-            writer.writerow(
-                [spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row.values()]
-            )
-        return out.getvalue()
+        rows = self._report.to_rows()
+        return csv_of([*rows[:1], *(row.values() for row in rows)])
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({self._report!r})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ import numpy as np
 
 from attnwidgets._errors import suggest
 from attnwidgets._selecting import position
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 from attnwidgets.concepts.concept_scores import ACCURATE, ConceptScores
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.texts_view import TextsView, cut, numbers, said
@@ -225,10 +223,4 @@ class ConceptView(TextsView):
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Return rows as CSV, in which no label is a formula."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for at, row in enumerate(rows):
-        if at == 0:
-            writer.writerow(row)
-        writer.writerow([spreadsheet_label(cell) if isinstance(cell, str) else cell for cell in row.values()])
-    return out.getvalue()
+    return csv_of([*rows[:1], *(row.values() for row in rows)])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._errors import suggest
-from attnwidgets._tables import spreadsheet_label
+from attnwidgets._tables import csv_of
 from attnwidgets.views.base.expressions import listed
 from attnwidgets.views.base.standalone_view import StandaloneView
 
@@ -141,10 +139,8 @@ class ScorecardView(StandaloneView):
         return scores_sheet(self, theme)
 
     def _table(self) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
         names = ("family", "metric", "method", "group", "x", "mean", "low", "high", "count", "baseline")
-        writer.writerow(names)
+        rows: list[tuple[Any, ...]] = [names]
         for family, card in self._cards.items():
             (low, high), mean, count = card.interval, card.mean, card.count
             for metric, row, x in np.ndindex(card.shape):
@@ -152,8 +148,8 @@ class ScorecardView(StandaloneView):
                 labels = (family, card.metrics[metric], card.methods[row], card.groups[row], card.x[x])
                 numbers = map(_number, (mean[at], low[at], high[at]))
                 is_baseline = card.methods[row] in card.baselines
-                writer.writerow([*map(spreadsheet_label, map(str, labels)), *numbers, count[at], is_baseline])
-        return out.getvalue()
+                rows.append((*map(str, labels), *numbers, count[at], is_baseline))
+        return csv_of(rows)
 
     def __repr__(self) -> str:
         return f"{self._VIEW}({'; '.join(map(repr, self._cards.values()))})"

@@ -18,6 +18,8 @@ export interface AskedQuestion {
   /** What can be chosen or put into an order; null: anything. */
   choices: string[] | null;
   multiple: boolean;
+  /** The least number that can be an answer; null: any. */
+  least: number | null;
   record: AnswerRecord;
   /** Where the answer is kept, in words; "": nowhere. */
   saved: string;

@@ -17,7 +17,7 @@ import { createOrder } from "./orderField.ts";
 import { placesOf, taken } from "./places.ts";
 import { canonical, fileOf, receiptOf } from "./record.ts";
 
-const NO_PAGE = "this page cannot save: paste the receipt into your course";
+const NO_PAGE = "this page cannot save: paste the receipt, your answer as one line, into your course";
 const NO_KERNEL = "not saved, as no kernel answers: run the cell again, or hand in the receipt";
 /** Characters of a receipt that are shown at its two ends. */
 const ENDS: readonly [number, number] = [28, 7];
@@ -83,8 +83,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     update();
   };
   const readLine = (line: string): void => {
-    const { record } = asked(ctx);
-    const read = typed(kind, line, placesOf(ctx, record.unit));
+    const read = typed(asked(ctx), line, placesOf(ctx, asked(ctx).record.unit));
     fault = typeof read === "string" ? read : "";
     draft = typeof read === "object" && read ? read.value : null;
     update();
@@ -173,7 +172,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     setText(points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
     const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
     const words = value === null ? "" : said({ ...record, value }, places);
-    setText(status, value === null ? "" : mode === "answered" ? "you answered" : "you chose");
+    setText(status, value === null ? "" : "Your answer:");
     setText(chosen, words);
     assign(chosen, { title: words });
     setText(note, sent ? "saving …" : noteOf(now, mode));
@@ -213,11 +212,11 @@ export const renderQuestion = view((ctx, root, signal) => {
   };
   const noteOf = (now: AskedQuestion, mode: Mode): string => {
     if (fault) return fault;
-    if (mode === "chosen") return "not submitted";
+    if (mode === "chosen") return "(not submitted)";
     if (mode === "open") return `${HOW[kind]?.act ?? ""} You can change your answer at any time.`;
     if (isPage) return NO_PAGE;
     if (now.problem === NO_KERNEL) return NO_KERNEL;
-    return now.saved ? `✓ ${now.saved}` : "not saved as a file";
+    return `${now.saved ? `✓ ${now.saved}` : "not saved as a file"} · the receipt is your answer as one line, for forms`;
   };
 
   on(submit, signal, { click: submitted });

@@ -1,6 +1,6 @@
 /** The kinds of answers: how each is said, read from a typed line, and written as Python; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
-import type { AnswerRecord } from "../../wire/questions.ts";
+import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
 import type { Places } from "./places.ts";
 
 /** What the reader does first, and the form of a typed answer. */
@@ -67,12 +67,17 @@ export function codeOf(kind: string, value: unknown): string {
 }
 
 /** The answer in a typed line; a text says what is wrong with it, null: there is none yet. */
-export function typed(kind: string, line: string, places: Places): { value: unknown } | string | null {
+export function typed(question: AskedQuestion, line: string, places: Places): { value: unknown } | string | null {
+  const { kind, unit } = question.record;
   const text = line.trim();
   if (!text) return null;
   if (kind === "number") {
-    const value = Number(text.replace(/^([-+]?\d*),(\d+)$/, "$1.$2").replace("−", "-"));
-    return Number.isFinite(value) ? { value: Number(value.toPrecision(6)) } : "This is not a number.";
+    const digits = unit && text.toLowerCase().endsWith(unit.toLowerCase()) ? text.slice(0, -unit.length).trim() : text;
+    const value = Number(digits.replace(/^([-−+]?\d*),(\d+)$/, "$1.$2").replace("−", "-"));
+    if (!digits || !Number.isFinite(value)) return "This is not a number.";
+    const { least } = question;
+    if (least !== null && value < least) return safeText(`The answer is at least ${least}${unit ? ` ${unit}` : ""}.`);
+    return { value: Number(value.toPrecision(6)) };
   }
   const numbers = (text.match(/\d+/g) ?? []).map(Number);
   const { base, layers, heads, queries, keys } = places;

@@ -310,6 +310,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   const describe = ({ query, values, exact, preview }: Reading): void => {
     const source = ctx.source();
     const target = nameOf(ctx, source.query, query);
+    const isNamed = ctx.axisOf(source.query).labels[query] !== "";
     const pinnedKey = ctx.cell("pinned")?.key ?? -1;
     const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
     // The query is outlined; the key under the pointer of any linked view is underlined.
@@ -319,7 +320,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     if (isShown && isElsewhere(keys, pinned?.query, pinned?.key, query < 0)) keepInSight(pinned, preview ? query : -1);
     if (isInside && frame.readout.isSilent) return;
     if (stacked()) setText(what, "one scale for all");
-    else if (source.kind === "attributions") setText(what, `attribution to target ${target}`);
+    else if (source.kind === "attributions") setText(what, `attribution${isNamed ? ` to target ${target}` : ""}`);
     else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
     else {
       setText(what, readWords(query));
@@ -332,7 +333,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     const tile = exact || query < 0 ? undefined : left;
     const isOut = hidesValues(filtersOf(ctx));
     const valueWords = (i: number, sign: string): string => {
-      const to = query >= 0 ? `${target} → ` : "";
+      const to = query >= 0 && isNamed ? `${target} → ` : "";
       const name = `${to}${nameOf(ctx, source.key, i)}`;
       const value = values[i] ?? Number.NaN;
       if (Number.isNaN(value)) return `${name}: ${isOut ? "left out" : LATER}`;
