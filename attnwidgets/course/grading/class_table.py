@@ -14,6 +14,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
+from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.grade import Grades, checked_key, grade
 from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
 from attnwidgets.course.reading.answers import Answers
@@ -73,6 +74,11 @@ class ClassGrades(Mapping[str, Grades], Table):
         """Points [submission, question]."""
         rows = [[grades[name].points for name in self.questions] for grades in self._grades.values()]
         return np.array(rows, dtype=float).reshape(len(self._grades), len(self.questions))
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where each answer was read and when it was given: a table with a row for each mark."""
+        return Evidence(self._grades)
 
     @property
     def statistics(self) -> dict[str, Item]:

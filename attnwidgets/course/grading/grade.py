@@ -11,10 +11,13 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.rules import Rule
 from attnwidgets.course.grading.styles import NOTE, cell, framed, heading
-from attnwidgets.course.reading.answers import Answers
+from attnwidgets.course.reading.answers import Answers, Source
 from attnwidgets.course.records import check_record
+
+_LONGEST = 500
 
 
 class Mark(NamedTuple):
@@ -37,11 +40,18 @@ class Grades(Mapping[str, Mark], Table):
     Args:
         marks: The marks.
         notes: What could not be read, for the teacher.
+        sources: Where each answer was read, by the id of the question.
     """
 
-    def __init__(self, marks: Mapping[str, Mark], notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        marks: Mapping[str, Mark],
+        notes: tuple[str, ...] = (),
+        sources: Mapping[str, Source] | None = None,
+    ) -> None:
         self._marks = MappingProxyType(dict(marks))
         self.notes = notes
+        self.sources = MappingProxyType(dict(sources or {}))
 
     def __getitem__(self, question: str) -> Mark:
         if question not in self._marks:
@@ -63,6 +73,11 @@ class Grades(Mapping[str, Mark], Table):
     def of(self) -> float:
         """The points of an answer to every question."""
         return round(sum(mark.of for mark in self._marks.values()), 6)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where each answer was read and when it was given: a table."""
+        return Evidence({"": self})
 
     def _columns(self) -> Iterator[Mapping[str, Any]]:
         marks = list(self._marks.values())
@@ -134,7 +149,7 @@ def grade(
         name: _mark(answers.get(name), rule, refused.get(name, ""), by_hand.get(name))
         for name, rule in rules.items()
     }
-    return Grades(graded, tuple(getattr(answers, "notes", ())))
+    return Grades(graded, tuple(getattr(answers, "notes", ())), getattr(answers, "sources", None))
 
 
 def checked_key(key: Mapping[str, Rule]) -> dict[str, Rule]:
@@ -164,7 +179,7 @@ def _checked_marks(marks: Mapping[str, float], rules: Mapping[str, Rule]) -> dic
 
 def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
     def made(share: float, answer: Any, reason: str) -> Mark:
-        return Mark(round(share, 6), round(share * rule.points, 6), rule.points, answer, reason)
+        return Mark(round(share, 6), round(share * rule.points, 6), rule.points, answer, reason[:_LONGEST])
 
     if raw is None or (isinstance(raw, Mapping) and raw.get("value") is None):
         return made(by_hand or 0.0, None, refused or "not answered")
@@ -175,6 +190,9 @@ def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
         verdict = _judged(record, rule)
     except AnswerError as error:
         return made(by_hand or 0.0, None, str(error))
+    except Exception as error:  # noqa: BLE001 - a function of a rubric raises what it likes
+        why = f"to be read: its rule cannot mark it ({type(error).__name__}: {error})"
+        return made(0.0, record["value"], why)
     return made(verdict.share, record["value"], verdict.reason)
 
 
