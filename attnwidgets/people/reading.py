@@ -81,8 +81,8 @@ def responses_of(payloads: Iterable[tuple[str, dict[str, Any]]], study: Study) -
 
 def _found(path: Path) -> list[Path]:
     if path.is_dir():
-        inside = (one for one in path.rglob("*") if one.suffix.lower() in _ENDINGS)
-        return sorted(one for one in inside if one.is_symlink() or one.is_file())
+        inside = (file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        return sorted(file for file in inside if file.is_symlink() or file.is_file())
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}")
     return [path]

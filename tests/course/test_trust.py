@@ -48,7 +48,7 @@ def notes(folder):
 def zipped(path, *files):
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        warnings.simplefilter("ignore")  # of two files with one name
+        warnings.simplefilter("ignore")  # of two files with the same name
         for name, content in files:
             archive.writestr(name, content if isinstance(content, str) else json.dumps(content))
     return path
@@ -155,7 +155,7 @@ def test_archives_of_students_within_the_archive_of_a_class_are_read(tmp_path):
     assert points(tmp_path / "class.zip") == {"bo/ps1.ipynb": 0, "ada.zip": 1}
 
 
-# -- what a mark rests on ------------------------------------------------------------------------------
+# -- evidence of a mark ------------------------------------------------------------------------------
 
 
 def test_evidence_lists_the_file_the_answer_and_the_time_of_every_mark(tmp_path):
@@ -203,7 +203,7 @@ def test_the_time_of_an_answer_changes_with_the_answer_alone(tmp_path, monkeypat
     assert read_sidecar(path).answered == {"q1": "1970-01-06 00:00 UTC"}
 
 
-# -- what one submission may cost ----------------------------------------------------------------------
+# -- boundaries and budgets ----------------------------------------------------------------------
 
 
 def broken_zip():
@@ -281,7 +281,7 @@ def test_a_hostile_submission_is_a_note_of_its_student_and_the_others_count(tmp_
     assert time.process_time() - start < 5
     assert csv.field_size_limit() == limit
     assert [graded[f"{who}/ps1.ipynb"]["q1"].points for who in ("ada", "zoe")] == [1, 1]
-    (other,) = [one for one in graded if "mallory" in one]
+    (other,) = [name for name in graded if "mallory" in name]
     assert words in " ".join(graded[other].notes)
     assert len(graded[other].notes) <= 21
     with contextlib.suppress(AnswerError):  # and nothing else
@@ -293,7 +293,7 @@ def test_whatever_a_file_raises_hides_neither_the_answers_beside_it_nor_other_st
 
     def fails(data, into):
         if b"fail" in data:
-            raise OverflowError("nobody knows why")
+            raise OverflowError("for no reason")
         return reads(data, into)
 
     reads = read_answers.read_notebook
@@ -303,7 +303,7 @@ def test_whatever_a_file_raises_hides_neither_the_answers_beside_it_nor_other_st
     write(tmp_path / "bo" / "ps1.answers.json", sidecar(HEAD))
     assert points(tmp_path) == {"ada/ps1.ipynb": 1, "bo/ps1.ipynb": 1}
     assert notes(tmp_path) == [
-        "bo/ps1.ipynb: ps1.ipynb cannot be read: it is damaged (OverflowError: nobody knows why)"
+        "bo/ps1.ipynb: ps1.ipynb cannot be read: it is damaged (OverflowError: for no reason)"
     ]
     with pytest.raises(AnswerError, match=r"ps1\.ipynb: it is damaged \(OverflowError"):
         course.read_answers(tmp_path / "bo" / "ps1.ipynb")
@@ -336,9 +336,9 @@ def test_a_submission_has_a_budget_of_bytes_that_others_cannot_use_up(tmp_path, 
         "zoe.ipynb": 1, "ada.zip": 1, "bo.zip": 1, "cy.zip": 0, "dee.zip": 0, "eve.zip": 0,
         "mallory.zip/ps1.ipynb": 1, **{f"mallory.zip/{name}": 0 for name, _ in bomb},
     }  # fmt: skip
-    said = " ".join(notes(tmp_path))
-    assert "other large files have used up the bytes of the class: read it by itself" in said
-    assert "bytes, more than 50,000" in said
+    text = " ".join(notes(tmp_path))
+    assert "other large files have used up the bytes of the class: read it by itself" in text
+    assert "bytes, more than 50,000" in text
     assert values(course.read_answers(tmp_path / "dee.zip")) == {"q1": [5, 9]}
 
 
@@ -347,10 +347,10 @@ def test_an_archive_of_a_hundred_notebooks_is_read_and_of_more_is_a_note(tmp_pat
         files = [(f"{number}/ps1.ipynb", ASKED) for number in range(count)]
         zipped(tmp_path / str(count) / "ps1.zip", *files, ("right/ps1.txt", RECEIPT))
     zipped(tmp_path / "10001" / "ps1.zip", *[(f"{number}.txt", "") for number in range(10_001)])
-    said = {name: grades.notes for name, grades in course.grade_class(tmp_path, KEY).items()}
-    assert len([name for name in said if name.startswith("100/")]) == 1
-    assert "more than 100 submissions" in said["101/ps1.zip"][0]
-    assert "10,001 files" in said["10001/ps1.zip"][0]
+    text = {name: grades.notes for name, grades in course.grade_class(tmp_path, KEY).items()}
+    assert len([name for name in text if name.startswith("100/")]) == 1
+    assert "more than 100 submissions" in text["101/ps1.zip"][0]
+    assert "10,001 files" in text["10001/ps1.zip"][0]
 
 
 def test_an_archive_that_says_less_than_it_unpacks_to_is_damaged(tmp_path):

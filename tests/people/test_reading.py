@@ -174,7 +174,7 @@ def test_malformed_rows_with_a_right_digest_are_refused_in_words(made, tmp_path)
         aw.people.read_responses(tmp_path / "nowhere")
 
 
-def test_what_one_file_raises_costs_nobody_else(made, tmp_path, monkeypatch):
+def test_a_file_that_raises_costs_no_other_person(made, tmp_path, monkeypatch):
     first, second, third = made.codes(3)
     save(tmp_path / "a.json", payload(made, first))
     deep = "[" * 600 + "]" * 600
@@ -186,9 +186,9 @@ def test_what_one_file_raises_costs_nobody_else(made, tmp_path, monkeypatch):
     (tmp_path / "folder" / "d.json").symlink_to(save(tmp_path.parent / "d.json", payload(made, third)))
     read = told("more than 100 lists", tmp_path, made)
     assert read.people == (first,)
-    said = " ".join(read.notes)
-    assert "c.json: it is damaged (ValueError" in said
-    assert "d.json is a link, which is not followed" in said
+    text = " ".join(read.notes)
+    assert "c.json: it is damaged (ValueError" in text
+    assert "d.json is a link, which is not followed" in text
     assert {row["file"] for row in read.set_aside} == {"b.json", "c.json"}
 
 

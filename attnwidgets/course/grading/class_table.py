@@ -196,6 +196,7 @@ def grade_class(
         question, the share right; its discrimination, the correlation of its points with those of all other
         questions (low or negative: those who know the rest do not know this, so look at the question again);
         and the commonest wrong answer. `.to_csv(path)`, `.to_rows()` and `.to_dataframe()` give it away.
+        `.evidence` lists the answer, the file and the time that each mark rests on.
 
     Raises:
         TypeError: `answers` are not those of a class, or `key` holds no rules.

@@ -18,7 +18,7 @@ _WORDS = 60
 
 
 class Evidence(Table):
-    """A row for each mark: what was answered, where it was read, and when it was given.
+    """A row for each mark: the answer, where it was read, and when it was given.
 
     The columns are submission (of a class), question, answer, points, file, part, answered, saved and reason.
     `file` is the path from the folder, archive or table that was read, and `part` a cell or a row of it.
@@ -26,7 +26,7 @@ class Evidence(Table):
     written; both are as easily forged as an answer.
 
     Args:
-        grades: The grades by submission; a single one under "".
+        grades: The grades by submission; of a single submission under "".
     """
 
     def __init__(self, grades: Mapping[str, Grades]) -> None:

@@ -190,7 +190,7 @@ def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
         verdict = _judged(record, rule)
     except AnswerError as error:
         return made(by_hand or 0.0, None, str(error))
-    except Exception as error:  # noqa: BLE001 - a function of a rubric raises what it likes
+    except Exception as error:  # noqa: BLE001 - a function of a rubric may raise anything
         why = f"to be read: its rule cannot mark it ({type(error).__name__}: {error})"
         return made(0.0, record["value"], why)
     return made(verdict.share, record["value"], verdict.reason)

@@ -25,7 +25,7 @@ _MOST_FILES = 10_000
 
 
 class Budget:
-    """Bytes that a class may have, unpacked; a large submission never uses up those of a small one."""
+    """Bytes that a class may have, unpacked; a large submission never uses up those of the small."""
 
     def __init__(self) -> None:
         self._shared, self._used = _SHARED, 0
@@ -100,7 +100,7 @@ class Folder:
 
     def _add(self, path: Path) -> None:
         name = _shown(path.relative_to(self._path).as_posix())
-        if name in self._paths or name in self.skipped:  # one of them is not UTF-8
+        if name in self._paths or name in self.skipped:  # a second name that is not UTF-8
             self._paths.pop(name, None)
             self.skipped[name] = _TWICE
         else:

@@ -55,7 +55,9 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
     Returns:
         `Answers`, a dict from the id of a question to its record: `answers["q1"]["value"]`. Of a folder, a
         table, or an archive with several submissions: a dict of `Answers`, by path or by a row's first
-        column. Files of one folder with one stem are one submission. What could not be read is in `.notes`.
+        column; rows of a table in a folder by the path of the table and that. Files of one folder with one
+        stem are one submission. What could not be read is in `.notes`, and costs no other submission
+        anything; where each answer was read, and when it was given, is in `.sources`. Links are not followed.
 
     Warns:
         UserWarning: Something could not be read, or a question has two answers; the message names it.
@@ -71,40 +73,40 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
         >>> aw.course.read_answers("ada.txt")["q1"]["value"]
         [5, 9]
     """
-    place = Path(path)
-    if not place.exists():
-        raise FileNotFoundError(f"there is no file {str(place)!r}")
-    if place.is_dir():
-        read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(place)))
+    given = Path(path)
+    if not given.exists():
+        raise FileNotFoundError(f"there is no file {str(given)!r}")
+    if given.is_dir():
+        read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(given)))
     else:
-        suffix = place.suffix.lower()
+        suffix = given.suffix.lower()
         if suffix not in SUFFIXES:
             raise AnswerError(
-                f"{place.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
+                f"{given.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
             )
         try:
-            read = _of_file(place, suffix)
+            read = _of_file(given, suffix)
         except AnswerError as error:
-            raise type(error)(f"{place.name}: {error}") from error
+            raise type(error)(f"{given.name}: {error}") from error
     each = [read] if isinstance(read, Answers) else read.values()
     for note in chain.from_iterable(answers.notes for answers in each):
         warnings.warn(note, UserWarning, stacklevel=2)
     return read
 
 
-def _of_file(place: Path, suffix: str) -> Answers | dict[str, Answers]:
-    folder = Folder(place.parent, deep=False)
+def _of_file(given: Path, suffix: str) -> Answers | dict[str, Answers]:
+    folder = Folder(given.parent, deep=False)
     names = folder.names()
     if suffix == ".csv":
-        return _by_name(_of_table(folder, place.name, root=""))
+        return _by_name(_of_table(folder, given.name, root=""))
     if suffix == ".zip":
-        inside = _by_name(_of_files(Zip(folder.read(place.name), "", folder.budget)))
+        inside = _by_name(_of_files(Zip(folder.read(given.name), "", folder.budget)))
         return next(iter(inside.values())) if len(inside) == 1 else inside
     if suffix == ".json":
-        return _gathered(folder, Submission(place.name, (place.name,)), strict=True)
-    whole = next(each for each in submissions_of(_plain(names, place.name)) if place.name in each.files)
-    files = tuple(name for name in whole.files if name == place.name or is_sidecar(Path(name)))
-    return _gathered(folder, whole._replace(name=place.name, files=files), strict=True)
+        return _gathered(folder, Submission(given.name, (given.name,)), strict=True)
+    whole = next(each for each in submissions_of(_plain(names, given.name)) if given.name in each.files)
+    files = tuple(name for name in whole.files if name == given.name or is_sidecar(Path(name)))
+    return _gathered(folder, whole._replace(name=given.name, files=files), strict=True)
 
 
 def _plain(names: list[str], always: str = "") -> list[str]:
@@ -121,7 +123,7 @@ def _is_several(name: str) -> bool:
 
 
 def _by_name(pairs: Iterable[tuple[str, Answers]]) -> dict[str, Answers]:
-    """Return submissions by their name; of two that share one, neither counts."""
+    """Return submissions by their name; of two that share a name, neither counts."""
     read: dict[str, Answers] = {}
     for name, answers in pairs:
         if name in read:
@@ -136,7 +138,7 @@ def _by_name(pairs: Iterable[tuple[str, Answers]]) -> dict[str, Answers]:
 
 
 def _of_files(files: Files) -> Iterator[tuple[str, Answers]]:
-    """Yield every submission, whatever another one raises; a file without answers may be none."""
+    """Yield every submission, whatever the others raise; only notebooks may have no answers."""
     names = files.names()
     outermost = not files.root
     works: list[Submission | str] = [
@@ -238,13 +240,13 @@ def _add(data: bytes, name: str, into: Collector) -> None:
 
 
 def _add_sidecar(data: bytes, name: str, into: Collector) -> None:
-    kept = parse_sidecar(data, name)
-    for note in kept.notes:
+    read = parse_sidecar(data, name)
+    for note in read.notes:
         into.note(note)
-    for key, reason in kept.refused.items():
+    for key, reason in read.refused.items():
         into.found.refused.setdefault(key, reason)
-    for key, record in kept.records.items():
-        into.add(record, answered=kept.answered.get(key, ""))
+    for key, record in read.records.items():
+        into.add(record, answered=read.answered.get(key, ""))
 
 
 def _of_table(files: Files, name: str, root: str) -> Iterator[tuple[str, Answers]]:

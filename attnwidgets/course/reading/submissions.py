@@ -30,8 +30,8 @@ def submissions_of(names: Iterable[str], *, mixed: bool = False) -> list[Submiss
     """Return the submissions in the files of one or several folders, in the order of their names.
 
     Files of one folder and one stem belong together: `ps1.ipynb`, `ps1.html`, `ps1.answers.json`. A file of
-    answers that has the name of no notebook belongs to the only one in its folder. Beside several notebooks
-    it is a submission by itself, with a note: it may be of any of them.
+    answers that has the name of no notebook belongs to the only notebook in its folder. Beside several
+    notebooks it is a submission by itself, with a note: it may be of any of them.
 
     Args:
         names: The paths of the files.
@@ -75,8 +75,8 @@ def _of_folder(stems: dict[str, list[str]], *, mixed: bool) -> list[Submission]:
         )
         for stem, files in works.items()
     ]
-    nobody = "it has the name of no notebook beside it, and counts for none: rename it if it belongs to one"
-    lonely = (nobody,) if makers else ()
+    unnamed = "it has the name of no notebook beside it, and counts for none: rename it to fit its notebook"
+    lonely = (unnamed,) if makers else ()
     return [*found, *(Submission(files[-1], tuple(files), lonely) for files in alone.values())]
 
 
