@@ -18,6 +18,8 @@ DIGITS = 6
 """Significant digits of a number: more than the numbers of two machines share."""
 _LARGEST = 2**53
 """Whole numbers above this are rounded by JavaScript."""
+_DEEPEST = 100
+"""Lists and dicts within each other: far more than an answer has, and far fewer than Python can walk."""
 
 
 def canonical(value: Any) -> str:
@@ -27,17 +29,38 @@ def canonical(value: Any) -> str:
         value: None, truth values, numbers, text, and lists and dicts of these; numpy's and torch's, too.
 
     Raises:
-        AnswerError: The value holds something else, NaN, an infinity, or text that cannot be encoded.
+        AnswerError: The value holds something else, NaN, an infinity, text that cannot be encoded, or lists
+            nested more than a hundred deep.
     """
     return _written(plain(value))
 
 
-def plain(value: Any) -> Any:  # noqa: PLR0911 - a line a type
+def plain(value: Any) -> Any:
     """Return a value as canonical JSON reads it: tuples and arrays as lists, numbers rounded.
 
     Raises:
         AnswerError: See `canonical`.
     """
+    require_shallow(value)
+    return _plain(value)
+
+
+def require_shallow(value: Any) -> None:
+    """Raise AnswerError if lists and dicts are nested so deeply that walking or printing them fails."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, (list, tuple, Mapping))
+            for item in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+        if not level:
+            return
+    raise AnswerError(f"more than {_DEEPEST} lists within each other cannot be read")
+
+
+def _plain(value: Any) -> Any:  # noqa: PLR0911 - a line a type
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -47,11 +70,11 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a line a type
     if isinstance(value, float):
         return rounded(value)
     if isinstance(value, Mapping):
-        return {_encodable(str(name)): plain(value[name]) for name in sorted(value, key=str)}
+        return {_encodable(str(name)): _plain(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     if hasattr(value, "tolist"):  # numbers and arrays of numpy and torch, which are not imported for this
-        return plain(value.tolist())
+        return _plain(value.tolist())
     raise AnswerError(f"a {type(value).__name__} cannot be kept as an answer: give numbers, text or lists")
 
 

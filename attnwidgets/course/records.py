@@ -9,7 +9,7 @@ from typing import Any
 
 from attnwidgets._errors import quoted
 from attnwidgets._version import __version__
-from attnwidgets.course.canonical import canonical
+from attnwidgets.course.canonical import canonical, require_shallow
 from attnwidgets.course.errors import AnswerError, NewerVersionError
 from attnwidgets.course.values import KINDS, checked
 
@@ -83,6 +83,7 @@ def check_record(record: Any) -> Record:
         NewerVersionError: A later version wrote it.
         AnswerError: It is not a record, or its value does not fit its kind.
     """
+    require_shallow(record)
     if not isinstance(record, Mapping):
         raise AnswerError(f"{quoted(str(record))} is not the record of an answer")
     version = record.get("v")

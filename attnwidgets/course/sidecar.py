@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ _NAME = re.compile(r"(?:(?P<stem>.+)\.)?answers(?: ?\(\d+\))?\.json")
 _LONGEST = 5.0
 """Seconds that another kernel may hold the file."""
 _LARGEST = 20_000_000
+_TIME = len("2026-01-31 12:00 UTC")
 
 
 class Kept(NamedTuple):
@@ -41,6 +43,8 @@ class Kept(NamedTuple):
     """Sentences on what could not be read."""
     refused: dict[str, str]
     """Why an answer that is there cannot be read, by id."""
+    answered: dict[str, str]
+    """When each was given, by id, where the file says so."""
 
 
 def sidecar_of(notebook: str | Path | None, folder: str | Path = ".") -> Path:
@@ -78,7 +82,7 @@ def read_sidecar(path: str | Path) -> Kept:
     try:
         return parse_sidecar(Path(path).read_bytes(), Path(path).name)
     except FileNotFoundError:
-        return Kept({}, [], {})
+        return Kept({}, [], {}, {})
 
 
 def parse_sidecar(data: bytes, name: str) -> Kept:
@@ -86,7 +90,8 @@ def parse_sidecar(data: bytes, name: str) -> Kept:
     records: dict[str, Record] = {}
     notes: list[str] = []
     refused: dict[str, str] = {}
-    for key, raw in _contents(data, name)["answers"].items():
+    contents = _contents(data, name)
+    for key, raw in contents["answers"].items():
         try:
             record = check_record(raw)
         except AnswerError as error:
@@ -97,7 +102,8 @@ def parse_sidecar(data: bytes, name: str) -> Kept:
             notes.append(f"{name}: the answer to {quoted(record['id'])} stands under {quoted(key)}")
         elif record["value"] is not None:
             records[key] = record
-    return Kept(records, notes, refused)
+    answered = {key: str(when)[:_TIME] for key, when in _answered(contents).items()}
+    return Kept(records, notes, refused, answered)
 
 
 def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
@@ -122,13 +128,17 @@ def write_answer(path: str | Path, record: Mapping[str, Any]) -> list[str]:
             there = contents["answers"].get(whole["id"])
             if isinstance(there, Mapping) and isinstance(there.get("v"), int) and there["v"] > VERSION:
                 check_record(there)  # says that it is newer
+            answered = _answered(contents)
             if whole["value"] is None:
                 if there is None and not notes:
                     return notes
                 contents["answers"].pop(whole["id"], None)
-            else:
+                answered.pop(whole["id"], None)
+            elif whole != there:
                 contents["answers"][whole["id"]] = whole
-            contents["answers"] = {name: contents["answers"][name] for name in sorted(contents["answers"])}
+                answered[whole["id"]] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            for field, entries in (("answers", contents["answers"]), ("answered", answered)):
+                contents[field] = {name: entries[name] for name in sorted(entries)}
             text = json.dumps(contents, ensure_ascii=False, indent=1) + "\n"
             write_bytes(target, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
@@ -177,6 +187,12 @@ def _contents(data: bytes, name: str) -> dict[str, Any]:
         raise AnswerError(f"{name} is JSON, but not a file of answers.")
     plain(contents)  # NaN and lone surrogates
     return contents
+
+
+def _answered(contents: dict[str, Any]) -> dict[str, Any]:
+    """Return when each answer was given, as a file of answers has it."""
+    answered = contents.get("answered")
+    return answered if isinstance(answered, dict) else {}
 
 
 @contextlib.contextmanager

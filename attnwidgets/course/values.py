@@ -45,9 +45,13 @@ def _count(value: Any, what: str) -> int:
 def _list(value: Any, what: str, *, empty: bool = False) -> list[Any]:
     if not isinstance(value, list) or (not value and not empty):
         raise AnswerError(f"{quoted(str(value))} is not {what}")
-    if len(value) > MOST_ITEMS:
-        raise AnswerError(f"{len(value):,} items are more than an answer can hold ({MOST_ITEMS:,})")
+    _few(len(value))
     return value
+
+
+def _few(count: int) -> None:
+    if count > MOST_ITEMS:
+        raise AnswerError(f"{count:,} items are more than an answer can hold ({MOST_ITEMS:,})")
 
 
 def _pair(value: Any, what: str, names: tuple[str, str]) -> list[int]:
@@ -82,6 +86,7 @@ def _span(value: Any) -> list[int]:
     start, stop = _pair(value, "a span: give (start, stop), without stop", ("start", "stop"))
     if stop <= start:
         raise AnswerError(f"span ({start}, {stop}) is empty: stop is the first element after it")
+    _few(stop - start)
     return [start, stop]
 
 
@@ -103,6 +108,7 @@ def _order(value: Any) -> list[Any]:
             raise AnswerError("an order holds an empty place")
         places.append(sorted(names, key=str) if len(names) > 1 else names[0])
     flat = [name for place in places for name in (place if isinstance(place, list) else [place])]
+    _few(len(flat))
     seen = Counter(map(str, flat))
     if len(seen) < len(flat):
         raise AnswerError(f"{quoted(seen.most_common(1)[0][0])} stands twice in the order")

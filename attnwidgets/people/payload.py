@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from attnwidgets.course.canonical import canonical
+from attnwidgets.course.canonical import canonical, require_shallow
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.people.kinds import KINDS
 from attnwidgets.people.schedule import digest
@@ -68,6 +68,10 @@ def checked(payload: Any) -> dict[str, Any]:
     Raises:
         PayloadError: They are not of this package, of a later version, malformed, or edited.
     """
+    try:
+        require_shallow(payload)
+    except AnswerError as error:
+        raise PayloadError(str(error)) from error
     if not isinstance(payload, Mapping) or not {"study", "code", "rows", "digest"} <= set(payload):
         raise PayloadError("it holds no responses of a study")
     if not isinstance(payload.get("v"), int) or payload["v"] > VERSION:
@@ -92,6 +96,8 @@ def _malformed(payload: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the form of responses."""
     if payload.get("kind") not in KINDS:
         return f"its kind is {payload.get('kind')!r}"
+    if not isinstance(payload["study"], str):
+        return "its study is not named by a text"
     if not isinstance(payload["code"], str) or not _CODE.fullmatch(payload["code"]):
         return "its code is not 4 to 16 small letters and digits"
     rows = payload["rows"]

@@ -33,7 +33,7 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
 
     Returns:
         Responses. What is wrong is a warning that names the file, and is kept in `.notes`; what does not
-        count is kept in `.set_aside`:
+        count is kept in `.set_aside`. Links in a folder are not followed:
 
         - answers that were edited (their digest does not fit) are set aside;
         - of a person handed in twice, the copy with more answers counts;
@@ -54,7 +54,13 @@ def read_responses(files: str | Path | Iterable[str | Path], study: Study | None
     several = [files] if isinstance(files, (str, Path)) else list(files)
     for given in several:
         for path in _found(Path(given)):
-            reader.read(path)
+            if path.is_symlink() and path != Path(given):
+                reader.notes.append(f"{path.name} is a link, which is not followed: hand in the file itself")
+                continue
+            try:
+                reader.read(path)
+            except OSError as error:
+                reader.notes.append(f"{path.name} cannot be read: {error.strerror}")
     responses = reader.responses()
     if not responses.rows and not responses.set_aside:
         raise ValueError(
@@ -75,7 +81,8 @@ def responses_of(payloads: Iterable[tuple[str, dict[str, Any]]], study: Study) -
 
 def _found(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(one for one in path.rglob("*") if one.suffix.lower() in _ENDINGS and one.is_file())
+        inside = (file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        return sorted(file for file in inside if file.is_symlink() or file.is_file())
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}")
     return [path]
@@ -117,6 +124,9 @@ class _Reader:
             rows = [] if error.payload is None else error.payload["rows"]
             self._put_aside(name, str(error), (error.payload or {}).get("code", ""), rows)
             return
+        except Exception as error:  # noqa: BLE001 - whatever a person's responses raise, the others count
+            self._put_aside(name, self._damaged(name, error), "", [])
+            return
         if self.study is not None and payload["study"] != self.study.hash:
             why = f"it answers another study, {quoted(str(payload['study']))} instead of {self.study.hash!r}"
             self.notes.append(f"{name}: {why}; set aside")
@@ -148,6 +158,12 @@ class _Reader:
             key = code
         self.people[key] = (name, payload)
 
+    def _damaged(self, name: str, error: Exception) -> str:
+        """Note that responses are damaged in a way of which no check knows; return the reason."""
+        why = f"it is damaged ({type(error).__name__}: {error})"
+        self.notes.append(f"{name}: {why}; set aside")
+        return why
+
     def _put_aside(self, name: str, why: str, code: str, rows: Sequence[Sequence[Any]]) -> None:
         empty = dict.fromkeys(COLUMNS)
         for row in rows or [()]:
@@ -157,7 +173,12 @@ class _Reader:
 
     def responses(self) -> Responses:
         """Return all that was read."""
-        rows = [row for key, (name, payload) in self.people.items() for row in self._rows(key, name, payload)]
+        rows: list[dict[str, Any]] = []
+        for key, (name, payload) in self.people.items():
+            try:
+                rows += list(self._rows(key, name, payload))
+            except Exception as error:  # noqa: BLE001, PERF203 - see `_take`
+                self._put_aside(name, self._damaged(name, error), key, payload["rows"])
         kinds = [payload["kind"] for _, payload in self.people.values()]
         self._require_items(rows)
         return Responses(

@@ -101,7 +101,10 @@ def test_an_answer_that_is_no_option_any_more_is_left_out(notebook):
     assert aw.ask.choice("Which?", id="q", options=["a", "c"]).answer is None
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"v": 1, "answers": 3}', '{"v": 9, "answers": {}}'])
+DEEP = '{"v": 1, "answers": {"q": ' + "[" * 600 + "]" * 600 + "}}"
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"v": 1, "answers": 3}', '{"v": 9, "answers": {}}', DEEP])
 def test_a_damaged_file_is_said_and_never_lost(folder, notebook, damage):
     path = folder / "homework.answers.json"
     path.write_text(damage)

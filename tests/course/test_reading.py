@@ -48,14 +48,16 @@ def test_the_file_where_a_name_cannot_be_known(tmp_path):
     assert values(aw.course.read_answers(write(tmp_path / "Untitled.ipynb", notebook([UNANSWERED])))) == BOTH
 
 
-def test_of_two_notebooks_each_has_what_it_asks_of_the_common_file(tmp_path):
-    write(tmp_path / "answers.json", sidecar(HEAD, NUMBER))
-    write(tmp_path / "a.ipynb", notebook([make_record("q1", "head", None)]))
-    write(tmp_path / "b.ipynb", notebook([UNANSWERED]))
-    read = aw.course.read_answers(tmp_path)
-    assert {name: values(one) for name, one in read.items()} == {
-        "a.ipynb": {"q1": [5, 9]},
-        "b.ipynb": {"q2": 0.847},
+def test_beside_two_notebooks_a_file_of_neither_name_counts_for_neither(tmp_path):
+    write(tmp_path / "ada" / "answers.json", sidecar(HEAD, NUMBER))
+    write(tmp_path / "ada" / "a.ipynb", notebook([make_record("q1", "head", None)]))
+    write(tmp_path / "ada" / "b.ipynb", notebook([UNANSWERED]))
+    with pytest.warns(UserWarning, match=r"ada/answers\.json: it has the name of no notebook beside it"):
+        read = aw.course.read_answers(tmp_path)
+    assert {name: values(answers) for name, answers in read.items()} == {
+        "ada/a.ipynb": {},
+        "ada/answers.json": BOTH,
+        "ada/b.ipynb": {},
     }
 
 

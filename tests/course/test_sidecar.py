@@ -128,4 +128,4 @@ def test_a_folder_that_is_not_there_is_the_same_error(tmp_path):
 
 
 def test_no_file_is_no_answers():
-    assert read_sidecar(Path("no such file.answers.json")) == ({}, [], {})
+    assert read_sidecar(Path("no such file.answers.json")) == ({}, [], {}, {})

@@ -266,10 +266,16 @@ def test_damaged_attributions_are_refused(changes, message, tmp_path):
         load(folder)
 
 
-def test_a_description_that_is_no_json_is_refused(tmp_path):
+def test_a_description_that_is_no_json_or_nested_too_deeply_is_refused(tmp_path):
     folder = attention_map().save(tmp_path / "map")
+    described = json.loads((folder / "explanation.json").read_text())
     (folder / "explanation.json").write_text("{")
     with pytest.raises(ArchiveError, match="not JSON"):
+        load(folder)
+    described["provenance"]["text"] = "deep"
+    text = json.dumps(described).replace('"deep"', "[" * 600 + "]" * 600)
+    (folder / "explanation.json").write_text(text)
+    with pytest.raises(ArchiveError, match="is damaged"):
         load(folder)
 
 

@@ -174,6 +174,24 @@ def test_malformed_rows_with_a_right_digest_are_refused_in_words(made, tmp_path)
         aw.people.read_responses(tmp_path / "nowhere")
 
 
+def test_a_file_that_raises_costs_no_other_person(made, tmp_path, monkeypatch):
+    first, second, third = made.codes(3)
+    save(tmp_path / "a.json", payload(made, first))
+    deep = "[" * 600 + "]" * 600
+    save(tmp_path / "b.json", json.dumps(payload(made, second) | {"rows": "deep"}).replace('"deep"', deep))
+    huge = payload(made, second)
+    huge["rows"][0][:2] = "check", f"check {'9' * 5000}"
+    save(tmp_path / "c.json", huge | {"digest": digest_of(huge)})
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "d.json").symlink_to(save(tmp_path.parent / "d.json", payload(made, third)))
+    read = told("more than 100 lists", tmp_path, made)
+    assert read.people == (first,)
+    text = " ".join(read.notes)
+    assert "c.json: it is damaged (ValueError" in text
+    assert "d.json is a link, which is not followed" in text
+    assert {row["file"] for row in read.set_aside} == {"b.json", "c.json"}
+
+
 def test_a_view_gives_what_was_answered_in_it_and_forgets_it(made):
     view = made.view()
     assert view.responses is None

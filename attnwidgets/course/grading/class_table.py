@@ -14,6 +14,7 @@ import numpy as np
 from attnwidgets._errors import suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
+from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.grade import Grades, checked_key, grade, shown
 from attnwidgets.course.grading.proposals import Proposals, confirm_from
 from attnwidgets.course.grading.styles import LINE, NOTE, cell, framed, heading
@@ -93,6 +94,11 @@ class ClassGrades(Mapping[str, Grades], Table):
             AnswerError: The points are out of range, or are missing where a person must give them.
         """
         self[submission].confirm(question, points)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where each answer was read and when it was given: a table with a row for each mark."""
+        return Evidence(self._grades)
 
     @property
     def statistics(self) -> dict[str, Item]:
@@ -220,6 +226,7 @@ def grade_class(
         question, the share right; its discrimination, the correlation of its points with those of all other
         questions (low or negative: those who know the rest do not know this, so look at the question again);
         and the commonest wrong answer. `.to_csv(path)`, `.to_rows()` and `.to_dataframe()` give it away.
+        `.evidence` lists the answer, the file and the time that each mark rests on.
 
     Raises:
         TypeError: `answers` are not those of a class, or `key` holds no rules.

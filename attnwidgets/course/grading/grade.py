@@ -12,11 +12,14 @@ from attnwidgets._errors import quoted, suggest
 from attnwidgets._tables import Table
 from attnwidgets.course.canonical import canonical
 from attnwidgets.course.errors import AnswerError
+from attnwidgets.course.grading.evidence import Evidence
 from attnwidgets.course.grading.key_file import read_key
 from attnwidgets.course.grading.rules import Rule, Verdict
 from attnwidgets.course.grading.styles import NOTE, cell, framed, heading
-from attnwidgets.course.reading.answers import Answers
+from attnwidgets.course.reading.answers import Answers, Source
 from attnwidgets.course.records import check_record
+
+_LONGEST = 500
 
 
 def shown(points: float) -> str:
@@ -54,11 +57,18 @@ class Grades(Mapping[str, Mark], Table):
     Args:
         marks: The marks.
         notes: What could not be read, for the teacher.
+        sources: Where each answer was read, by the id of the question.
     """
 
-    def __init__(self, marks: Mapping[str, Mark], notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        marks: Mapping[str, Mark],
+        notes: tuple[str, ...] = (),
+        sources: Mapping[str, Source] | None = None,
+    ) -> None:
         self._marks = MappingProxyType(dict(marks))
         self.notes = notes
+        self.sources = MappingProxyType(dict(sources or {}))
 
     def __getitem__(self, question: str) -> Mark:
         if question not in self._marks:
@@ -123,6 +133,11 @@ class Grades(Mapping[str, Mark], Table):
         reason = "confirmed" if given == mark.points else "by hand"
         made = Mark(round(given / mark.of, 6), float(given), mark.of, mark.answer, reason)
         self._marks = MappingProxyType({**self._marks, question: made})
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where each answer was read and when it was given: a table."""
+        return Evidence({"": self})
 
     def _columns(self) -> Iterator[Mapping[str, Any]]:
         marks = list(self._marks.values())
@@ -198,7 +213,7 @@ def grade(
         name: _mark(answers.get(name), rule, refused.get(name, ""), by_hand.get(name))
         for name, rule in rules.items()
     }
-    return Grades(graded, tuple(getattr(answers, "notes", ())))
+    return Grades(graded, tuple(getattr(answers, "notes", ())), getattr(answers, "sources", None))
 
 
 def checked_key(key: Mapping[str, Rule] | str | os.PathLike[str]) -> dict[str, Rule]:
@@ -232,7 +247,7 @@ def _checked_marks(marks: Mapping[str, float], rules: Mapping[str, Rule]) -> dic
 def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
     def made(share: float, answer: Any, reason: str, *, proposed: bool = False, unread: float = 0.0) -> Mark:
         points, open_points = (round(part * rule.points, 6) for part in (share, unread))
-        return Mark(round(share, 6), points, rule.points, answer, reason, proposed, open_points)
+        return Mark(round(share, 6), points, rule.points, answer, reason[:_LONGEST], proposed, open_points)
 
     if raw is None or (isinstance(raw, Mapping) and raw.get("value") is None):
         return made(by_hand or 0.0, None, refused or "not answered")
@@ -243,6 +258,9 @@ def _mark(raw: Any, rule: Rule, refused: str, by_hand: float | None) -> Mark:
         verdict = _judged(record, rule)
     except AnswerError as error:
         return made(by_hand or 0.0, None, str(error))
+    except Exception as error:  # noqa: BLE001 - a function of a rubric may raise anything
+        why = f"to be marked by hand: its rule cannot mark it ({type(error).__name__}: {error})"
+        return made(0.0, record["value"], why, proposed=True, unread=1.0)
     unread = sum(criterion.weight for criterion in verdict.criteria if criterion.share is None)
     proposed = bool(verdict.criteria) or record["kind"] == "text"
     return made(verdict.share, record["value"], verdict.reason, proposed=proposed, unread=unread)

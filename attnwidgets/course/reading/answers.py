@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnwidgets._errors import quoted
 from attnwidgets._tables import html_table
@@ -15,18 +15,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _MOST = 200
+_MOST_NOTES = 20
+_MOST_RECORDS = 2_000
+"""Records and receipts of a submission."""
+
+
+class Source(NamedTuple):
+    """Where an answer was read, and when it was given."""
+
+    file: str
+    """The file, by its path from the folder, archive or table that was read."""
+    part: str = ""
+    """The part of it: "cell 3", "row 2"."""
+    answered: str = ""
+    """When it was answered, as the file of answers says; "" where no file says so."""
+    saved: str = ""
+    """When the file was last written: later than the answer, and the date of a download at worst."""
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.part}" if self.part else self.file
 
 
 class Answers(dict[str, Record]):
     """The answers of one submission: a dict from the id of a question to its `Record`.
 
     `record["value"]` or `record.value` is the answer. `notes` are sentences on what could not be read or was
-    found in two forms, and `refused` says, by id, why an answer that is there does not count.
+    found in two forms, `refused` says, by id, why an answer that is there does not count, and `sources`, by
+    id, where each was read.
 
     Args:
         records: The records.
         notes: Sentences for the reader.
         refused: A reason by id.
+        sources: A `Source` by id.
 
     """
 
@@ -35,10 +56,12 @@ class Answers(dict[str, Record]):
         records: Iterable[tuple[str, Record]] | Mapping[str, Record] = (),
         notes: Iterable[str] = (),
         refused: Mapping[str, str] | None = None,
+        sources: Mapping[str, Source] | None = None,
     ) -> None:
         super().__init__(records)
         self.notes: list[str] = list(notes)
         self.refused: dict[str, str] = dict(refused or {})
+        self.sources: dict[str, Source] = dict(sources or {})
 
     def _repr_html_(self) -> str:
         rows = [
@@ -51,49 +74,73 @@ class Answers(dict[str, Record]):
 
 
 class Collector:
-    """Puts together what the places of one submission hold, the most trusted place last."""
+    """Puts together what the files of one submission hold, the most trusted file last.
+
+    Attributes:
+        file: The file that is read, by its path.
+        saved: When it was last written.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.asked: set[str] = set()
+        self.name = self.file = name
+        self.saved = ""
         self.found = Answers()
-        self._origin: dict[str, str] = {}
+        self._notes: set[str] = set()
+        self._count = 0
 
     def note(self, text: str) -> None:
-        """Keep a sentence for the reader, once."""
-        said = f"{self.name}: {text}" if self.name else text
-        if said not in self.found.notes:
-            self.found.notes.append(said)
+        """Add a sentence for the reader, once; of many, their number."""
+        self._notes.add(text)
+        notes, more = self.found.notes, len(self._notes) - _MOST_NOTES
+        sentence = f"{self.name}: {text if more <= 0 else f'and {more:,} more of these'}"
+        if sentence not in notes:
+            notes[_MOST_NOTES:] = []
+            notes.append(sentence)
 
-    def refuse(self, raw: Any, where: str, error: AnswerError) -> None:
-        """Keep why a record does not count."""
-        name = raw.get("id") if isinstance(raw, dict) else None
-        self.note(f"{where}: {error}")
-        if isinstance(name, str):
-            self.asked.add(name)
-            self.found.refused.setdefault(name, str(error))
+    def count(self, records: int = 1) -> None:
+        """Count records and receipts.
 
-    def raw(self, raw: Any, where: str) -> None:
+        Raises:
+            AnswerError: There are too many.
+        """
+        self._count += records
+        if self._count > _MOST_RECORDS:
+            raise AnswerError(f"it holds more than {_MOST_RECORDS:,} answers, and no others are read")
+
+    def raw(self, raw: Any, part: str) -> None:
         """Add what claims to be a record."""
         try:
-            self.add(check_record(raw), where)
+            self.add(check_record(raw), part)
         except AnswerError as error:
-            self.refuse(raw, where, error)
+            self.note(f"{part}: {error}")
+            name = raw.get("id") if isinstance(raw, dict) else None
+            if isinstance(name, str):
+                self.found.refused.setdefault(name, str(error))
 
-    def add(self, record: Record, where: str) -> None:
-        """Add a record; where it differs from one that is there, it takes its place and both are named."""
-        name = record["id"]
-        self.asked.add(name)
-        if record["value"] is None:  # asked there, and not answered
+    def add(self, record: Record, part: str = "", answered: str = "") -> None:
+        """Add a record; where it differs from one that is there, it replaces it and both are named.
+
+        Args:
+            record: The record.
+            part: The part of the file that holds it, or "".
+            answered: When it was answered, or "".
+        """
+        name, source = record["id"], Source(self.file, part, answered, self.saved)
+        if record["value"] is None:  # a question without an answer
             return
         before = self.found.get(name)
         if before is not None and _meaning(before) != _meaning(record):
             self.note(
-                f"question {quoted(name)} has two answers: {_shown(record)} in {where}, which counts, and "
-                f"{_shown(before)} in {self._origin[name]}"
+                f"question {quoted(name)} has two answers: {_shown(record)} in {_near(source)}, which "
+                f"counts, and {_shown(before)} in {_near(self.found.sources[name])}"
             )
-        self.found[name], self._origin[name] = record, where
+        self.found[name], self.found.sources[name] = record, source
         self.found.refused.pop(name, None)
+
+
+def _near(source: Source) -> str:
+    """Return a source as a note of its submission names it."""
+    return source.part or source.file.rpartition("/")[2]
 
 
 def _meaning(record: Record) -> str:

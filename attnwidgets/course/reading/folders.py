@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import time
 import zipfile
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -11,67 +14,186 @@ from attnwidgets.course.errors import AnswerError
 
 SUFFIXES = frozenset({".ipynb", ".html", ".htm", ".json", ".py", ".txt", ".md", ".csv", ".zip"})
 """Kinds of files that may hold answers."""
-_LARGEST = 200_000_000
-"""Bytes of one file: a notebook with many pictures, and not what a hostile archive unpacks to."""
+_LARGEST = 100_000_000
+"""Bytes of a submission: notebooks with many pictures, and not the contents of a hostile archive."""
+_FREE = 20_000_000
+"""Bytes of a submission that do not count against those of the class."""
+_SHARED = 1_000_000_000
+"""Bytes of all submissions beyond their free ones."""
+_MOST_FILES = 10_000
+"""Files of an archive."""
+
+
+class Budget:
+    """Bytes that a class may have, unpacked; a large submission never uses up those of the small."""
+
+    def __init__(self) -> None:
+        self._shared, self._used = _SHARED, 0
+
+    def begin(self) -> None:
+        """Begin with the next submission."""
+        self._used = 0
+
+    def take(self, size: int) -> None:
+        """Count a file.
+
+        Raises:
+            AnswerError: It is too large. Smaller files of the submission can still be read.
+        """
+        total = self._used + size
+        if total > _LARGEST:
+            raise AnswerError(f"with it, the submission has {total:,} bytes, more than {_LARGEST:,}")
+        beyond = max(total, _FREE) - max(self._used, _FREE)
+        if beyond > self._shared:
+            raise AnswerError("other large files have used up the bytes of the class: read it by itself")
+        self._used, self._shared = total, self._shared - beyond
 
 
 class Files(Protocol):
-    """Files by their path relative to a root, with "/" between folders."""
+    """Files by their path relative to a root, with "/" between folders.
+
+    Attributes:
+        root: The path of the root for the reader, empty or with "/" at its end.
+        budget: The bytes that may be read.
+        skipped: Why a path cannot be read, where `names` leaves it out.
+    """
+
+    root: str
+    budget: Budget
+    skipped: dict[str, str]
 
     def names(self) -> list[str]:
         """Return the paths of the files that may hold answers, sorted."""
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes."""
+
+    def saved(self, name: str) -> str:
+        """Return when a file was last written, or ""."""
 
 
 class Folder:
-    """The files of a folder and of the folders in it, without hidden ones."""
+    """The files of a folder and of the folders in it, without hidden ones; links are not followed."""
+
+    root = ""
 
     def __init__(self, path: Path, *, deep: bool = True) -> None:
         self._path, self._deep = path, deep
+        self._paths: dict[str, Path] = {}
+        self.budget = Budget()
+        self.skipped: dict[str, str] = {}
 
     def names(self) -> list[str]:
         """Return the paths of the files that may hold answers, sorted."""
-        found = self._path.rglob("*") if self._deep else self._path.glob("*")
-        names = [path.relative_to(self._path).as_posix() for path in found if path.is_file()]
-        return sorted(filter(_may_hold, names))
+        for folder, inner, files in os.walk(self._path, onerror=self._unreadable):
+            here = Path(folder)
+            if here == self._path:
+                self.skipped |= {_shown(name): _LINK for name in inner if (here / name).is_symlink()}
+            inner[:] = [name for name in inner if self._deep and not _is_hidden(name)]
+            for path in (here / name for name in files if _may_hold(name)):
+                if path.is_symlink() or path.is_file():
+                    self._add(path)
+        return sorted(self._paths)
+
+    def _unreadable(self, error: OSError) -> None:
+        self.skipped[_shown(os.path.relpath(error.filename, self._path))] = error.strerror or str(error)
+
+    def _add(self, path: Path) -> None:
+        name = _shown(path.relative_to(self._path).as_posix())
+        if name in self._paths or name in self.skipped:  # a second name that is not UTF-8
+            self._paths.pop(name, None)
+            self.skipped[name] = _TWICE
+        else:
+            self._paths[name] = path
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes."""
-        path = self._path / name
-        if path.stat().st_size > _LARGEST:
-            raise AnswerError(f"it has {path.stat().st_size:,} bytes, more than {_LARGEST:,}")
+        """Return a file's bytes.
+
+        Raises:
+            AnswerError: It is a link, or too large.
+        """
+        path = self._paths.get(name, self._path / name)
+        if path.is_symlink():
+            raise AnswerError(_LINK)
+        self.budget.take(path.stat().st_size)
         return path.read_bytes()
+
+    def saved(self, name: str) -> str:
+        """Return when a file was last written, in UTC."""
+        written = self._paths.get(name, self._path / name).stat().st_mtime
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(written))
 
 
 class Zip:
-    """The files in an archive; nothing is unpacked to the disk."""
+    """The files in an archive; nothing is unpacked to the disk.
 
-    def __init__(self, data: bytes) -> None:
+    Args:
+        data: The archive.
+        root: Its path for the reader, with "/" at its end.
+        budget: The bytes that may be unpacked.
+
+    Raises:
+        AnswerError: It is damaged.
+    """
+
+    def __init__(self, data: bytes, root: str, budget: Budget) -> None:
+        self.root, self.budget = root, budget
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
         except zipfile.BadZipFile as error:
             raise AnswerError("it is not a zip archive, or only a part of one") from error
+        except Exception as error:
+            raise _damaged(error) from error
+        inside = [info for info in self._archive.infolist() if not info.is_dir()]
+        times = Counter(info.filename for info in inside)
+        self._infos = {info.filename: info for info in inside if times[info.filename] == 1}
+        self.skipped = {name: _TWICE for name, count in times.items() if count > 1}
+        if len(times) > _MOST_FILES:
+            raise AnswerError(f"it holds {len(times):,} files: keep the notebook and its answers")
 
     def names(self) -> list[str]:
         """Return the paths of the files that may hold answers, sorted."""
-        inside = (info.filename for info in self._archive.infolist() if not info.is_dir())
-        return sorted(filter(_may_hold, inside))
+        return sorted(filter(_may_hold, self._infos))
 
     def read(self, name: str) -> bytes:
-        """Return a file's bytes."""
+        """Return a file's bytes.
+
+        Raises:
+            AnswerError: It is damaged, too large, or packed by a method whose memory has no bound.
+        """
+        info = self._infos[name]
+        self.budget.take(info.file_size)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise AnswerError("it is not packed as zip archives commonly are (deflate): pack it again")
         try:
-            with self._archive.open(name) as file:
-                data = file.read(_LARGEST + 1)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-            raise AnswerError(f"it cannot be unpacked ({error})") from error
-        if len(data) > _LARGEST:
-            raise AnswerError(f"it unpacks to more than {_LARGEST:,} bytes")
-        return data
+            with self._archive.open(info) as file:
+                return file.read(info.file_size)  # no more, whatever the archive unpacks to
+        except Exception as error:
+            raise _damaged(error) from error
+
+    def saved(self, name: str) -> str:
+        """Return when a file was last written, in the time of the machine that made the archive."""
+        year, month, day, hour, minute, _ = self._infos[name].date_time
+        return f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}"
+
+
+_LINK = "it is a link, which is not followed: hand in the file itself"
+_TWICE = "two files have this name, and neither counts"
+
+
+def _damaged(error: Exception) -> AnswerError:
+    return AnswerError(f"damaged archive: {error or type(error).__name__}")
+
+
+def _shown(name: str) -> str:
+    """Return a path as text that can be written; bytes that are not UTF-8 as their numbers."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "__MACOSX"))
 
 
 def _may_hold(name: str) -> bool:
     path = PurePosixPath(name)
-    hidden = any(part.startswith((".", "__MACOSX")) for part in path.parts)
-    return not hidden and path.suffix.lower() in SUFFIXES
+    return not any(map(_is_hidden, path.parts)) and path.suffix.lower() in SUFFIXES

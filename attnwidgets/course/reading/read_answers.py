@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import warnings
+from collections import Counter
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from attnwidgets._errors import quoted
+from attnwidgets._progress import progress
 from attnwidgets.course.errors import AnswerError
 from attnwidgets.course.reading.answers import Answers, Collector
 from attnwidgets.course.reading.folders import SUFFIXES, Folder, Zip
@@ -23,9 +27,15 @@ from attnwidgets.course.sidecar import is_sidecar, parse_sidecar
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from attnwidgets.course.reading.folders import Files
+
+_MOST_INSIDE = 100
+"""Submissions in an archive that lies beside others."""
+_MOST_ROWS = 10_000
+_LARGEST_CELL = 10_000_000
+"""Characters."""
 
 
 def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
@@ -45,7 +55,9 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
     Returns:
         `Answers`, a dict from the id of a question to its record: `answers["q1"]["value"]`. Of a folder, a
         table, or an archive with several submissions: a dict of `Answers`, by path or by a row's first
-        column. Files of one folder with one stem are one submission. What could not be read is in `.notes`.
+        column; rows of a table in a folder by the path of the table and that. Files of one folder with one
+        stem are one submission. What could not be read is in `.notes`, and costs no other submission
+        anything; where each answer was read, and when it was given, is in `.sources`. Links are not followed.
 
     Warns:
         UserWarning: Something could not be read, or a question has two answers; the message names it.
@@ -61,78 +73,119 @@ def read_answers(path: str | os.PathLike[str]) -> Answers | dict[str, Answers]:
         >>> aw.course.read_answers("ada.txt")["q1"]["value"]
         [5, 9]
     """
-    place = Path(path)
-    if not place.exists():
-        raise FileNotFoundError(f"there is no file {str(place)!r}")
-    if place.is_dir():
-        class_ = dict(_of_files(Folder(place)))
-        _warn([note for answers in class_.values() for note in answers.notes])
-        return class_
-    suffix = place.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise AnswerError(
-            f"{place.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
-        )
-    try:
-        found = _of_file(place, suffix)
-    except AnswerError as error:
-        raise type(error)(f"{place.name}: {error}") from error
-    each = [found] if isinstance(found, Answers) else list(found.values())
-    _warn([note for answers in each for note in answers.notes])
-    return found
+    given = Path(path)
+    if not given.exists():
+        raise FileNotFoundError(f"there is no file {str(given)!r}")
+    if given.is_dir():
+        read: Answers | dict[str, Answers] = _by_name(_of_files(Folder(given)))
+    else:
+        suffix = given.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise AnswerError(
+                f"{given.name} cannot hold answers: give a folder, or one of {', '.join(sorted(SUFFIXES))}"
+            )
+        try:
+            read = _of_file(given, suffix)
+        except AnswerError as error:
+            raise type(error)(f"{given.name}: {error}") from error
+    each = [read] if isinstance(read, Answers) else read.values()
+    for note in chain.from_iterable(answers.notes for answers in each):
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return read
 
 
-def _of_file(place: Path, suffix: str) -> Answers | dict[str, Answers]:
+def _of_file(given: Path, suffix: str) -> Answers | dict[str, Answers]:
+    folder = Folder(given.parent, deep=False)
+    names = folder.names()
     if suffix == ".csv":
-        return dict(_of_table(place.read_bytes(), place.name))
+        return _by_name(_of_table(folder, given.name, root=""))
     if suffix == ".zip":
-        inside = dict(_of_files(Zip(place.read_bytes())))
+        inside = _by_name(_of_files(Zip(folder.read(given.name), "", folder.budget)))
         return next(iter(inside.values())) if len(inside) == 1 else inside
-    folder = Folder(place.parent, deep=False)
     if suffix == ".json":
-        data = folder.read(place.name)
-        if is_notebook(data):
-            return _gathered(folder, Submission(place.name, (place.name,)), strict=True)
-        kept = parse_sidecar(data, place.name)
-        return Answers(kept.records, kept.notes)
-    whole = next(one for one in submissions_of(_plain(folder.names(), place.name)) if place.name in one.files)
-    files = tuple(name for name in whole.files if name == place.name or is_sidecar(Path(name)))
-    return _gathered(folder, whole._replace(name=place.name, files=files), strict=True)
+        return _gathered(folder, Submission(given.name, (given.name,)), strict=True)
+    whole = next(each for each in submissions_of(_plain(names, given.name)) if given.name in each.files)
+    files = tuple(name for name in whole.files if name == given.name or is_sidecar(Path(name)))
+    return _gathered(folder, whole._replace(name=given.name, files=files), strict=True)
 
 
 def _plain(names: list[str], always: str = "") -> list[str]:
-    """Return files that belong to a submission by their name: other JSON is none of ours."""
-    of_others = {".csv", ".zip"}
+    """Return files that belong to a submission by their name: other JSON does not."""
     return [
         name
         for name in dict.fromkeys([*names, *([always] if always else [])])
-        if PurePosixPath(name).suffix.lower() not in of_others
-        and (not name.lower().endswith(".json") or is_sidecar(PurePosixPath(name)))
+        if not _is_several(name) and (not name.lower().endswith(".json") or is_sidecar(PurePosixPath(name)))
     ]
 
 
+def _is_several(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in (".csv", ".zip")
+
+
+def _by_name(pairs: Iterable[tuple[str, Answers]]) -> dict[str, Answers]:
+    """Return submissions by their name; of two that share a name, neither counts."""
+    read: dict[str, Answers] = {}
+    for name, answers in pairs:
+        if name in read:
+            files = " and ".join(
+                str(next(iter(each.sources.values()), name)) for each in (read[name], answers)
+            )
+            note = f"{name}: two submissions have this name ({files}), and neither counts"
+            read[name] = Answers(notes=[note])
+        else:
+            read[name] = answers
+    return read
+
+
 def _of_files(files: Files) -> Iterator[tuple[str, Answers]]:
-    """Yield every submission; a file without answers that is not a notebook is none."""
+    """Yield every submission, whatever the others raise; only notebooks may have no answers."""
     names = files.names()
-    for submission in submissions_of(_plain(names)):
-        answers = _gathered(files, submission)
-        if answers or answers.notes or submission.name.endswith(".ipynb"):
-            yield submission.name, answers
-    for name in names:
-        suffix = PurePosixPath(name).suffix.lower()
-        try:
-            if suffix == ".csv":
-                inside = list(_of_table(files.read(name), name))
-            elif suffix == ".zip" and not isinstance(files, Zip):  # an archive in an archive is left alone
-                inside = list(_of_files(Zip(files.read(name))))
-                inside = (
-                    [(name, inside[0][1])] if len(inside) == 1 else [(f"{name}/{k}", v) for k, v in inside]
-                )
-            else:
-                continue
-        except (AnswerError, OSError) as error:
-            inside = [(name, Answers(notes=[f"{name}: {error}"]))]
-        yield from inside
+    outermost = not files.root
+    works: list[Submission | str] = [
+        *submissions_of(_plain(names), mixed=isinstance(files, Folder)),
+        *filter(_is_several, names),
+    ]
+    for name, reason in files.skipped.items():
+        yield f"{files.root}{name}", Answers(notes=[f"{files.root}{name}: {reason}"])
+    for work in progress(works, "reading submissions") if outermost else works:
+        if outermost:
+            files.budget.begin()
+        if isinstance(work, str):
+            yield from _inside(files, work)
+            continue
+        answers = _gathered(files, work)
+        if answers or answers.notes or work.name.lower().endswith((".ipynb", ".json")):
+            yield f"{files.root}{work.name}", answers
+
+
+def _inside(files: Files, name: str) -> Iterator[tuple[str, Answers]]:
+    """Yield the submissions in a table, or in an archive that lies in the outermost folder or archive."""
+    path = f"{files.root}{name}"
+    is_table = name.lower().endswith(".csv")
+    if not is_table and files.root:
+        return
+    try:
+        if is_table:
+            inside = list(_of_table(files, name, root=f"{path}/"))
+        else:
+            archive = Zip(files.read(name), f"{path}/", files.budget)
+            inside = _few(_of_files(archive))
+            if len(inside) == 1 or not any(answers for _, answers in inside):
+                notes = chain.from_iterable(answers.notes for _, answers in inside)
+                inside = [(path, inside[0][1] if len(inside) == 1 else Answers(notes=notes))]
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the other submissions count
+        inside = [(path, Answers(notes=[f"{path}: {_reason(error)}"]))]
+    yield from inside
+
+
+def _few(submissions: Iterable[tuple[str, Answers]]) -> list[tuple[str, Answers]]:
+    """Return the submissions of an archive among others, if it has as many as a person hands in."""
+    inside = list(islice(submissions, _MOST_INSIDE + 1))
+    if not inside:
+        raise AnswerError("it holds no notebook and no answers; an archive in it is not opened")
+    if len(inside) > _MOST_INSIDE:
+        raise AnswerError(f"it holds more than {_MOST_INSIDE} submissions: read it by itself")
+    return inside
 
 
 def _gathered(files: Files, submission: Submission, *, strict: bool = False) -> Answers:
@@ -142,63 +195,91 @@ def _gathered(files: Files, submission: Submission, *, strict: bool = False) -> 
         files: Where its files are.
         submission: Which they are.
         strict: Raise where its main file cannot be read, instead of noting it.
+
+    Raises:
+        AnswerError: See `strict`.
     """
-    into = Collector(submission.name)
+    into = Collector(f"{files.root}{submission.name}")
     for note in submission.notes:
         into.note(note)
-    for name in (*submission.files, *submission.shared):
+    for name in submission.files:
         try:
-            _add(files.read(name), name, into, only=set(into.asked) if name in submission.shared else None)
-        except (AnswerError, OSError) as error:  # noqa: PERF203 - one that cannot be read hides no other
+            into.file, into.saved = f"{files.root}{name}", files.saved(name)
+            _add(files.read(name), name, into)
+        except Exception as error:  # noqa: PERF203 - whatever a file raises, the others count
             if strict and name == submission.name:
-                raise
-            into.note(f"{PurePosixPath(name).name} cannot be read: {error}")
+                if isinstance(error, AnswerError):
+                    raise
+                raise AnswerError(_reason(error)) from error
+            into.note(f"{PurePosixPath(name).name} cannot be read: {_reason(error)}")
     return into.found
 
 
-def _add(data: bytes, name: str, into: Collector, only: set[str] | None) -> None:
-    suffix = PurePosixPath(name).suffix.lower()
-    if suffix == ".ipynb" or (suffix == ".json" and not is_sidecar(PurePosixPath(name))):
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be read, in words if they are ours."""
+    if isinstance(error, AnswerError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"it is damaged ({type(error).__name__}: {error})"
+
+
+def _add(data: bytes, name: str, into: Collector) -> None:
+    path = PurePosixPath(name)
+    suffix = path.suffix.lower()
+    if suffix == ".ipynb" or (suffix == ".json" and not is_sidecar(path) and is_notebook(data)):
         read_notebook(data, into)
     elif suffix == ".json":
-        _add_sidecar(data, name, into, only)
+        _add_sidecar(data, path.name, into)
+    elif b"aw" not in data.replace(b"\0", b""):  # in UTF-16, too
+        return
     elif suffix in (".html", ".htm"):
-        read_receipts(text_of_page(data), into, PurePosixPath(name).name)
+        read_receipts(text_of_page(data), into)
     else:
-        read_receipts(decoded(data), into, PurePosixPath(name).name)
+        read_receipts(decoded(data), into)
 
 
-def _add_sidecar(data: bytes, name: str, into: Collector, only: set[str] | None) -> None:
-    kept = parse_sidecar(data, PurePosixPath(name).name)
-    for note in kept.notes:
+def _add_sidecar(data: bytes, name: str, into: Collector) -> None:
+    read = parse_sidecar(data, name)
+    for note in read.notes:
         into.note(note)
-    for key, reason in kept.refused.items():
+    for key, reason in read.refused.items():
         into.found.refused.setdefault(key, reason)
-    for key, record in kept.records.items():
-        if only is None or key in only:
-            into.add(record, PurePosixPath(name).name)
+    for key, record in read.records.items():
+        into.add(record, answered=read.answered.get(key, ""))
 
 
-def _of_table(data: bytes, name: str) -> Iterator[tuple[str, Answers]]:
-    """Yield the receipts in each row of a table, under the row's first cell."""
-    text = decoded(data)
+def _of_table(files: Files, name: str, root: str) -> Iterator[tuple[str, Answers]]:
+    """Yield the receipts in each row of a table, under the row's first cell.
+
+    Raises:
+        AnswerError: It is damaged, or has too many rows.
+    """
+    text = decoded(files.read(name))
     first = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=first.count)
-    csv.field_size_limit(10_000_000)
-    seen: set[str] = set()
-    for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 1):
-        into = Collector(f"{name}, row {number}")
-        for cell in row:
-            read_receipts(cell, into, "a cell")
-        if not into.found and not into.found.notes:
-            continue
-        label = row[0].strip() if row and "aw1." not in row[0] else ""
-        if not label or label in seen:
-            label = f"{label} (row {number})".strip()
-        seen.add(label)
-        yield label, into.found
-
-
-def _warn(notes: list[str]) -> None:
-    for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=3)
+    table, saved = f"{files.root}{name}", files.saved(name)
+    rows: list[tuple[int, str, Answers]] = []
+    before = csv.field_size_limit(_LARGEST_CELL)
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 1):
+            into = Collector(f"{table}, row {number}")
+            into.file, into.saved = table, saved
+            for cell in row:
+                read_receipts(cell, into, f"row {number}")
+            if into.found or into.found.notes:
+                label = row[0].strip() if "aw1." not in row[0] else ""
+                rows.append((number, label or f"(row {number})", into.found))
+            if len(rows) > _MOST_ROWS:
+                raise AnswerError(f"it has more than {_MOST_ROWS:,} rows")
+    except csv.Error as error:
+        raise AnswerError(f"damaged table: {error}") from error
+    finally:
+        csv.field_size_limit(before)
+    while doubled := {label for label, count in Counter(label for _, label, _ in rows).items() if count > 1}:
+        for at, (number, label, answers) in enumerate(rows):
+            if label in doubled:
+                answers.notes.append(f"{table}, row {number}: another row begins with {quoted(label)}, too")
+                rows[at] = number, f"{label} (row {number})", answers
+    for _, label, answers in rows:
+        yield f"{root}{label}", answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,9 @@ def read_notebook(data: bytes, into: Collector) -> None:
     """Add the answers of a notebook: receipts in its text cells first, then what its outputs hold.
 
     Raises:
-        AnswerError: It is not a notebook.
+        AnswerError: It is not a notebook, or holds too much.
     """
+    into.count(data.count(MIME.encode()))  # before they are parsed
     cells = _cells(data)
     for number, cell in enumerate(cells, 1):
         if cell.get("cell_type") != "code":
@@ -33,35 +33,44 @@ def read_notebook(data: bytes, into: Collector) -> None:
         bundles = list(_bundles(cell))
         records = [bundle[MIME] for bundle in bundles if MIME in bundle]
         for raw in records:
+            into.count()
             into.raw(_parsed(raw), f"the output of cell {number}")
         if not records:  # a front end that keeps only HTML
             for bundle in bundles:
-                text = html.unescape(_joined(bundle.get("text/html")))
-                read_receipts(text, into, f"the output of cell {number}")
+                read_receipts(_joined(bundle.get("text/html")), into, f"the output of cell {number}")
 
 
-def read_receipts(text: str, into: Collector, where: str) -> int:
-    """Add every receipt of a text, and say of those that cannot be read why; return how many there are."""
-    count = 0
+def read_receipts(text: str, into: Collector, part: str = "") -> None:
+    """Add every receipt of a text, and say of those that cannot be read why.
+
+    Raises:
+        AnswerError: There are too many.
+    """
     for found in RECEIPT.finditer(text):
         if len(found[2]) < _SHORTEST and not found[3]:  # a word like "aw1.x"
             continue
-        count += 1
+        into.count()
         try:
-            into.add(decode(found[0]), where)
+            into.add(decode(found[0]), part)
         except AnswerError as error:
-            into.note(f"{where}: {error} (it begins {found[0][:24]}…)")
-    return count
+            into.note(f"{part or into.file.rpartition('/')[2]}: {error} (it begins {found[0][:24]}…)")
 
 
 _SHORTEST = 40
 """Characters of the shortest record's receipt."""
 
 
+_MOST_VALUES = 10_000_000
+"""Values in a notebook: JSON of a few bytes each takes thirty times the memory of its file."""
+
+
 def text_of_page(data: bytes) -> str:
-    """Return the text of an HTML page in which receipts are looked for: tags gone, entities resolved."""
+    """Return the text of an HTML page in which receipts are looked for, without tags and with them.
+
+    No page escapes the characters of a receipt.
+    """
     text = decoded(data)
-    return f"{html.unescape(_TAG.sub('', text))}\n{html.unescape(text)}"
+    return f"{_TAG.sub('', text)}\n{text}"
 
 
 def decoded(data: bytes) -> str:
@@ -80,6 +89,8 @@ def is_notebook(data: bytes) -> bool:
 
 
 def _cells(data: bytes) -> list[dict[str, Any]]:
+    if sum(map(data.count, (b"[", b"{", b","))) > _MOST_VALUES:
+        raise AnswerError(f"it holds more than {_MOST_VALUES:,} values: clear its outputs")
     try:
         notebook = json.loads(decoded(data))
     except (ValueError, RecursionError) as error:
@@ -105,7 +116,7 @@ def _parsed(raw: Any) -> Any:
     if isinstance(raw, (str, list)):
         try:
             return json.loads(_joined(raw))
-        except ValueError:
+        except (ValueError, RecursionError):
             return raw
     return raw
 

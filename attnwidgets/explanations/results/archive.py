@@ -156,7 +156,15 @@ def _restored(path: Path, described: Any, arrays: Mapping[str, Array]) -> Explan
         if described.get("dtype") != "float64":
             _require_float32(arrays)
         return restore(described, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise ArchiveError(f"{str(path)!r} is damaged: {error}") from error
 
 
