@@ -243,16 +243,14 @@ def design() -> None:
 
 
 def readme() -> None:
-    """Write the pictures of three views: a head of a sentence, two texts, and the words that decide."""
+    """Write the pictures of three views: a prediction explained, two texts, and the words that decide."""
     parts = aw.demo_model("classifier")
-    music = aw.trace(*parts, "the electronic music that nobody understood wasn't unlikeable.")
-    explorer = aw.Explorer(music, layer=1, head=8)
-    explorer.selection.pinned = (music.tokens.index("understood"), music.tokens.index("wasn"))
+    film = aw.trace(*parts, "A wonderful film, and not too melodramatic.")
     good, bad = (aw.trace(*parts, text) for text in ("The film was good.", "The film was not good."))
     review = aw.trace(*parts, "A wonderful film with a dull ending.")
     shown = {
-        "explorer": explorer,
-        "two_texts": aw.compare([good, bad], methods=["lrp", "attention"]),
+        "explorer": aw.Explorer(film),
+        "two_texts": aw.TwoTexts(good, bad),
         "removal": aw.RemovalView(review, aw.lrp(review, unit="word")),
     }
     for name, view in shown.items():
