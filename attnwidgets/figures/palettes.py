@@ -60,6 +60,11 @@ def place(value: Float, scale: str) -> Float:
     return np.asarray(shares)
 
 
+def amount_colour(palette: str, *, dark: bool = False) -> str:
+    """Return the colour of lines and bars of one head: the twin of `barColours` in js/src/colour.ts."""
+    return to_hex(heat_map(palette, signed=False, dark=dark)(_BAR))
+
+
 def sign_colours(palette: str) -> tuple[str, str]:
     """Return the colours of negative and positive lines."""
     colours = heat_map(palette, signed=True)

@@ -142,11 +142,11 @@ def test_a_grid_keeps_its_scale_and_leaves_masked_cells_empty(causal):
 def test_heads_are_as_strong_as_the_filters_leave_them(given):
     trace = given()
     plain, left = (
-        figure_of(aw.HeadView(trace, layer=0, heads=range(4), **o))
+        figure_of(aw.HeadView(trace, layer=0, heads=[0], **o))
         for o in ({}, {"threshold": 0.3, "scale": "linear"})
     )
     lines = [figure.axes[0].collections[0] for figure in (plain, left)]
-    values = aw.attention(trace).layer(0)
+    values = aw.attention(trace).layer(0)[0]
     assert len(lines[1].get_paths()) == int((values >= 0.3).sum()) < len(lines[0].get_paths())
     np.testing.assert_allclose(max(lines[1].get_linewidths()), 0.3 + 1.5 * values.max(), rtol=1e-5)
 

@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from attnwidgets.figures.sheet import Box, Pen
 
 _CHIP = 0.25  # inches of a line
+_LEAST = 0.1  # percent
+
+
+def percent(probability: float | None) -> str:
+    """Return a probability in percent, never rounded to 0 or 100: the twin of `percent` in numbers.ts."""
+    if probability is None:
+        return ""
+    if not np.isfinite(probability):
+        return "–"
+    share = 100 * probability
+    if 0 < share < _LEAST:
+        return f"< {_LEAST}\u00a0%"
+    if probability < 1 and share > 100 - _LEAST:
+        return f"> {100 - _LEAST}\u00a0%"
+    return f"{share:.1f}\u00a0%"
 
 
 @dataclass(frozen=True)
@@ -58,9 +73,7 @@ class Chips:
     def _places(self, width: float) -> tuple[list[tuple[int, float, float, str]], int]:
         """Return line, place, width and words of every chip, and the number of lines."""
         words = [
-            fitting(
-                f"{printable(name)}{'' if share is None else f' {share:.2f}'}", width - 0.14, SMALL, bold=True
-            )
+            fitting(f"{printable(name)} {percent(share)}".rstrip(), width - 0.14, SMALL, bold=True)
             for name, share in self.chips
         ]
         wide = [width_of(text, SMALL, bold=True) + 0.12 for text in words]

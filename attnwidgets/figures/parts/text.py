@@ -41,6 +41,7 @@ class Text:
         names: Names of the rows.
         hatched: Elements that are hatched.
         outlined: Elements that are outlined.
+        apart: Special tokens that stand apart: in quiet italics, without a background.
     """
 
     values: Float
@@ -50,6 +51,7 @@ class Text:
     names: Sequence[str] = ("",)
     hatched: Sequence[int] = ()
     outlined: Sequence[int] = ()
+    apart: Sequence[int] = ()
 
     def height(self, width: float) -> float:
         """Return its height at a width, both in inches."""
@@ -73,8 +75,9 @@ class Text:
                 patch = FancyBboxPatch(
                     (x, y + 0.01), wide, _LINE - 0.02, boxstyle="round,pad=0,rounding_size=0.02"
                 )
+                is_apart = number in self.apart
                 boxes.append(patch)
-                fills.append(fill)
+                fills.append(to_rgba("none") if is_apart else fill)
                 lined += [patch] if number in self.hatched else []
                 framed += [patch] if number in self.outlined else []
                 ink = ink_on(fill) if known else pen.theme.quiet
@@ -87,6 +90,7 @@ class Text:
                     ha="center",
                     size=READING,
                     limit=60,
+                    style="italic" if is_apart else "normal",
                 )
             top += count * _LINE
         axes.add_collection(PatchCollection(boxes, facecolors=fills, linewidths=0))

@@ -30,7 +30,9 @@ COLOURS = (
     "#0072b2", "#d55e00", "#701031", "#2f2a8b", "#a980ea", "#4ba27f", "#ae4077", "#7a5100",
     "#2f6750", "#6a3c70", "#788fba", "#5547ac", "#9a6e52", "#ea6d6c", "#660962", "#a07493",
 )  # fmt: skip
-BUDGET = 1000
+# The twins of `LINES` and `FROM` in js/src/views/heads/numbers.ts.
+LINES, FROM = 3, 0.05
+_SOFT = 0.4  # opacity of lines that are not of the selected token
 ROWS = 80  # of more tokens, those around the selected one are drawn
 _ROW = 0.17  # inches
 _CHIP = 0.2
@@ -47,8 +49,11 @@ class HeadLines:
         query_labels: Names of the rows.
         key_labels: Names of the columns.
         heads: Place in the layer (which gives the colour) and name of every head; empty: heads have no names.
-        look: "query" or "key", and the token whose lines are drawn, with bars behind the other side's tokens;
-            None: the strongest lines, up to `BUDGET`, and their share of the mass.
+        look: "query" or "key", and the token all of whose lines are drawn, with bars behind the other side's
+            tokens; None: only the `LINES` strongest lines of every query.
+        unit: What rows and columns are: "token".
+        colour: Colour of a single head.
+        apart: What every query gives to the special tokens that stand apart [query]; empty: there are none.
         signs: Colours of negative and positive values, instead of those of heads.
         scale: Scale of line strengths and bar heights: "linear", "sqrt" or "log".
         top: The value of the strongest line.
@@ -59,6 +64,9 @@ class HeadLines:
     key_labels: Sequence[str]
     heads: Sequence[tuple[int, str]] = ()
     look: tuple[str, int] | None = None
+    unit: str = "token"
+    colour: str = COLOURS[0]
+    apart: Sequence[float] = ()
     signs: tuple[str, str] | None = None
     scale: str = "sqrt"
     top: float = 1.0
@@ -87,20 +95,40 @@ class HeadLines:
             for names, start, count in zip(sides, starts, values.shape[1:], strict=True)
         ]
         look = self.look and (self.look[0], self.look[1] - starts[self.look[0] == "key"])
-        edges, shown_words = _edges(values, look)
+        edges = strongest(values, FROM * (self.top or 1.0))
+        is_looked = np.zeros(len(edges), dtype=bool)
+        shown_words = f"three strongest of each {self.unit}"
+        if look is not None:
+            side = 1 if look[0] == "query" else 2
+            every = np.argwhere(np.nan_to_num(np.abs(values)) > 0)
+            edges = np.concatenate([edges[edges[:, side] != look[1]], every[every[:, side] == look[1]]])
+            is_looked = edges[:, side] == look[1]
+            shown_words += f"; all of “{labels[side - 1][look[1]]}”"
         above = self._chips(box.width) * _CHIP + LINE
         place_of = type(box)(box.left, box.top + above, box.width, box.height - above)
         axes = pen.axes(place_of)
         slots = min(0.16 * box.width, 0.9 if len(values) == 1 else 0.12 * len(values))
         room = [0.0 if look is None or look[0] == side else slots for side in ("query", "key")]
+        shares = list(self.apart[starts[0] : starts[0] + values.shape[1]]) if room[0] == 0 else []
+        if shares:
+            room[0] = slots
         widest = [
             min(0.24 * box.width, max((width_of(name, SMALL, bold=True) for name in side), default=0.0))
             for side in labels
         ]
         left, right = room[0] + widest[0] + 0.1, box.width - room[1] - widest[1] - 0.1
-        colours = [COLOURS[number % len(COLOURS)] for number, _ in self.heads] or [COLOURS[0]] * len(values)
+        colours = [self.colour]
+        if len(self.heads) > 1:
+            colours = [COLOURS[number % len(COLOURS)] for number, _ in self.heads]
         strength = place(np.abs(values) / (self.top or 1.0), self.scale)
-        _lines(axes, values, strength, edges, (left, right), colours, self.signs)
+        _lines(axes, values, strength, edges, is_looked, (left, right), colours, self.signs)
+        greys = [
+            Rectangle(
+                (0, (i + 0.15) * _ROW), min(1.0, abs(share) / (self.top or 1.0)) * (slots - 0.05), 0.7 * _ROW
+            )
+            for i, share in enumerate(shares)
+        ]
+        axes.add_collection(PatchCollection(greys, facecolors=pen.theme.apart, linewidths=0))
         for side, x, align in ((0, left - 0.05, "right"), (1, right + 0.05, "left")):
             for i, label in enumerate(labels[side]):
                 bold = look is not None and look == (("query", "key")[side], i)
@@ -148,24 +176,23 @@ def _cut(
     return part, (starts[0], starts[1]), words
 
 
-def _edges(values: NDArray[np.floating], look: tuple[str, int] | None) -> tuple[NDArray[np.intp], str]:
-    """Return the lines drawn, [line, (head, query, key)], the weakest first, and their share in words."""
-    sizes = np.nan_to_num(np.abs(values))
-    if look is not None:
-        at = (slice(None), look[1]) if look[0] == "query" else (slice(None), slice(None), look[1])
-        of_token = np.zeros_like(sizes)
-        of_token[at] = sizes[at]
-        sizes = of_token
-    order = np.argsort(sizes, axis=None, kind="stable")
-    order = order[np.searchsorted(sizes.ravel()[order], 0, side="right") :]
-    shown = order if look is not None else order[-BUDGET:]
-    words = ""
-    if look is None:
-        total = sizes.sum()
-        share = float(sizes.ravel()[shown].sum() / total) if total else 1.0
-        count = int(np.isfinite(values).sum())
-        words = f"{len(shown):,} of {count:,} edges, {share:.0%} of the mass"
-    return np.stack(np.unravel_index(shown, values.shape), axis=-1), words
+def strongest(values: NDArray[np.floating], least: float) -> NDArray[np.intp]:
+    """Return the strongest lines of every query, [line, (head, query, key)], the weakest first.
+
+    The twin of `strongestOfEach` in js/src/views/heads/pairs.ts.
+
+    Args:
+        values: [head, query, key].
+        least: The smallest size of a line.
+    """
+    heads, queries, keys = values.shape
+    sizes = np.nan_to_num(np.abs(values)).transpose(1, 0, 2).reshape(queries, heads * keys)
+    order = np.argsort(-sizes, axis=1, kind="stable")[:, :LINES]
+    ranked = np.take_along_axis(sizes, order, axis=1)
+    query, rank = np.nonzero((ranked > 0) & (ranked >= least * (1 - 1e-6)))
+    head, key = np.divmod(order[query, rank], max(keys, 1))
+    lines = np.stack([head, query, key], axis=-1)
+    return lines[np.argsort(ranked[query, rank], kind="stable")]
 
 
 def _lines(
@@ -173,6 +200,7 @@ def _lines(
     values: NDArray[np.floating],
     strengths: NDArray[np.floating],
     edges: NDArray[np.intp],
+    is_looked: NDArray[np.bool_],
     ends: tuple[float, float],
     colours: Sequence[str],
     signs: tuple[str, str] | None,
@@ -181,7 +209,7 @@ def _lines(
     bend = 0.42 * (right - left)
     gap = min(0.08, 0.65 / max(1, len(values) - 1))
     paths, inks, widths = [], [], []
-    for head, query, key in edges:
+    for (head, query, key), full in zip(edges, is_looked, strict=True):
         strength = float(strengths[head, query, key])
         if strength < _FAINTEST:
             continue
@@ -189,7 +217,7 @@ def _lines(
         start, end = (query + offset) * _ROW, (key + offset) * _ROW
         paths.append(Path([(left, start), (left + bend, start), (right - bend, end), (right, end)], _CURVE))
         colour = signs[values[head, query, key] > 0] if signs else colours[head]
-        inks.append(to_rgba(colour, 0.08 + 0.82 * strength))
+        inks.append(to_rgba(colour, (1.0 if full else _SOFT) * (0.08 + 0.82 * strength)))
         widths.append(0.3 + 1.5 * strength)
     axes.add_collection(PathCollection(paths, facecolors="none", edgecolors=inks, linewidths=widths))
 

@@ -10,11 +10,12 @@ import numpy as np
 from attnwidgets.explanations.results.axis_words import READING, AxisWords
 from attnwidgets.explanations.results.pictures import atlas_of
 from attnwidgets.figures.maps import heatmap, small_png
-from attnwidgets.figures.palettes import SCALE, round_up, sign_colours
+from attnwidgets.figures.palettes import SCALE, amount_colour, round_up, sign_colours
 from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
+from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
@@ -84,9 +85,14 @@ def _shares_apart(state: Presentation, rows: Float, columns: NDArray[np.intp]) -
     sizes = np.nan_to_num(np.abs(rows))
     sums = sizes.sum(axis=1)
     shares = np.divide(sizes[:, outside].sum(axis=1), sums, out=np.zeros_like(sums), where=sums > 0)
-    labels = list(dict.fromkeys(state.labels[1][i] for i in outside))
-    named = " ".join(labels) if len(labels) <= _NAMED else "special tokens"
+    named = _names_apart(state.labels[1], state.apart()[1])
     return shares.tolist(), f"share to {named}" if state.source.stochastic else f"in {named}"
+
+
+def _names_apart(labels: list[str], apart: NDArray[np.bool_]) -> str:
+    """Return the names of the elements that stand apart: "[CLS] [SEP]"."""
+    names = list(dict.fromkeys(labels[i] for i in np.flatnonzero(apart)))
+    return " ".join(names) if len(names) <= _NAMED else "special tokens"
 
 
 def matrix_sheet(view: View, theme: Theme) -> Sheet:
@@ -146,8 +152,14 @@ def grid_sheet(view: View, theme: Theme) -> Sheet:
     return Sheet(title, [part, Scale(colours, norm, atlas.note)])
 
 
-def text_parts(state: Presentation, theme: Theme) -> list[Part]:
-    """Return the text that is shown, with its legend: targets, the pinned row, or what each one receives."""
+def text_parts(state: Presentation, theme: Theme, least: float = 0.0) -> list[Part]:
+    """Return the text that is shown, with its legend: targets, the pinned row, or what each one receives.
+
+    Args:
+        state: What is shown.
+        theme: Colours of the page.
+        least: The smallest end of the scale: the largest value of a picture with the same scale.
+    """
     source, filters, options = state.source, state.filters, state.view.options
     queries, keys = state.labels
     row = state.row
@@ -167,8 +179,10 @@ def text_parts(state: Presentation, theme: Theme) -> list[Part]:
     else:
         values = state.shown_row()[None]
         note = f"what “{queries[row]}” {source.words.verb}"
-    values = np.where(state.apart()[1], 0.0, values)  # uncoloured: they stand apart
+    apart = state.apart()[1]
+    values = np.where(apart, np.nan, values)
     top = None if explained is not None else _top_of_text(state)
+    top = round_up(max(top or peak(values), least)) or None
     ranks = options.get("ranks") or {}
     hatched: list[int] = []
     if ranks and ranks["unit"] == source.unit:
@@ -177,7 +191,16 @@ def text_parts(state: Presentation, theme: Theme) -> list[Part]:
     colours, norm = strip_colours(filters, theme, values, signed=source.signed, top=top)
     outlined = marks if explained is not None else [*marks, *_own(state)]
     parts: list[Part] = [
-        Text(values, keys, colours, norm, names=names, hatched=hatched, outlined=outlined),
+        Text(
+            values,
+            keys,
+            colours,
+            norm,
+            names=names,
+            hatched=hatched,
+            outlined=outlined,
+            apart=np.flatnonzero(apart).tolist(),
+        ),
         Scale(colours, norm, note or _value_name(state)),
     ]
     if hatched:
@@ -200,7 +223,6 @@ def strip_sheet(view: View, theme: Theme) -> Sheet:
 
 def lines_sheet(view: View, theme: Theme) -> Sheet:
     """Return the lines that a HeadView shows between queries and keys."""
-    del theme  # heads have the same colours on both pages
     state = Presentation.of(view)
     source = state.source
     chosen = view.options.get("heads")
@@ -221,16 +243,28 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
         for side, (axis, text) in enumerate(zip(source.axes(), between.split("-"), strict=True)):
             others = (np.asarray(axis["segment"]) > 0) != (text == "B")
             lines[(slice(None), others) if side == 0 else (slice(None), slice(None), others)] = np.nan
-    look, about = None, ""
+    axis = source.axes()[0]
+    look = ("query", 0 if source.of_targets else last_content(axis["labels"], axis["special"]))
+    about = ""
     if state.pinned:
         look = ("query", state.pinned[0]) if state.pinned[0] >= 0 else ("key", state.pinned[1])
         label = state.labels[look[0] == "key"][look[1]]
         about = f": {label!r} {source.words.verb if look[0] == 'query' else source.words.back}"
+    is_apart = state.apart()
+    rows, columns = (np.flatnonzero(~flags) for flags in is_apart)
+    inside = lines[:, rows]
+    given = np.nansum(inside[:, :, is_apart[1]], axis=2).mean(axis=0) if len(lines) else ()
+    looked = rows if look[0] == "query" else columns
+    queries, keys = state.labels
     part = HeadLines(
-        lines,
-        *state.labels,
+        inside[:, :, columns],
+        [queries[i] for i in rows],
+        [keys[i] for i in columns],
         heads=heads,
-        look=look,
+        look=(look[0], int(np.searchsorted(looked, look[1]))) if look[1] in looked else None,
+        unit=source.unit,
+        colour=amount_colour(state.filters.get("palette", ""), dark=theme.name == "dark"),
+        apart=given if is_apart[1].any() else (),
         signs=sign_colours(state.filters.get("palette", "")) if source.signed else None,
         scale=state.filters.get("scale") or HeadLines.scale,  # as on the page
         # As strong as they would be with nothing left out.
@@ -242,17 +276,17 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
 def layers_sheet(view: View, theme: Theme) -> Sheet:
     """Return what a RelevanceMap shows: the text, and one row in every layer."""
     state = Presentation.of(view)
-    return Sheet(state.title(), [*text_parts(state, theme), *_layers(state, theme)])
+    return Sheet(state.title(), _text_and_layers(state, theme))
 
 
-def _layers(state: Presentation, theme: Theme) -> list[Part]:
-    """Return one row in every layer that is computed, layers by elements; nothing without layers."""
+def _text_and_layers(state: Presentation, theme: Theme) -> list[Part]:
+    """Return the text, and one row in every layer that is computed, with the same scale."""
     source = state.source
     if source.attributions:
         wanted = (by_layer(source.method), source.unit, source.stack)
         known = [s for s in state.view.store.sources() if (s.method, s.unit, s.stack) == wanted]
         if not known:
-            return []
+            return text_parts(state, theme)
         source = known[0]
     queries, keys = (axis["labels"] for axis in source.axes())
     usual = len(queries) - 1 if source.causal else 0
@@ -260,15 +294,30 @@ def _layers(state: Presentation, theme: Theme) -> list[Part]:
     head: int | str = "-" if source.heads is None else "mean" if state.head == "-" else state.head
     layers = source.ready if source.on_demand else source.layers
     if not layers or not queries:
-        return []
+        return text_parts(state, theme)
     values = np.stack([np.asarray(source.row(layer, head, row), dtype=np.float64) for layer in layers])
-    top = round_up(peak(values)) or 1.0
-    colours, norm = map_colours(state.filters, theme, values, signed=source.signed, top=top)
+    columns = np.flatnonzero(~state.apart()[1])
+    inside = values[:, columns]
+    text = text_parts(state, theme, peak(inside))
+    shown = text[0].values if isinstance(text[0], Text) else inside
+    top = round_up(max(peak(inside), peak(shown))) or 1.0
+    colours, norm = map_colours(state.filters, theme, inside, signed=source.signed, top=top)
+    shares, apart_name = _shares_apart(replace(state, source=source), values, columns)
     names = [f"layer {layer + state.view.options['indexBase']}" for layer in layers]
     about = f"{'for' if source.of_targets else 'in the row of'} “{queries[row]}”"
     return [
+        *text,
         Words(f"{source.unit}s in every layer, {about}", quiet=False, bold=True),
-        Map(values, names, keys, colours, norm, square=False),
+        Map(
+            inside,
+            names,
+            [keys[i] for i in columns],
+            colours,
+            norm,
+            square=False,
+            apart=shares,
+            apart_name=apart_name,
+        ),
         Scale(colours, norm, "one scale for all layers"),
     ]
 
@@ -276,10 +325,11 @@ def _layers(state: Presentation, theme: Theme) -> list[Part]:
 def explorer_sheet(view: Any, theme: Theme) -> Sheet:
     """Return what an Explorer shows: predictions in a line, the text, the map, and the largest of its row."""
     state = Presentation.of(view)
-    parts = [*chips_of(view), *text_parts(state, theme)]
+    parts = chips_of(view)
     if state.source.attributions:
-        parts += _layers(state, theme)
+        parts += _text_and_layers(state, theme)
     else:
+        parts += text_parts(state, theme)
         whole = Stack(matrix_map(state, theme))
         parts.append(Beside(whole, _row_bars(state)) if state.row >= 0 else whole)
     return Sheet(state.title(state.head), parts)
@@ -287,12 +337,14 @@ def explorer_sheet(view: Any, theme: Theme) -> Sheet:
 
 def _row_bars(state: Presentation) -> Bars:
     queries, keys = state.labels
-    values = state.shown_row()
-    known = np.nan_to_num(np.abs(values), nan=-1.0)
+    values, apart = state.shown_row(), state.apart()[1]
+    known = np.where(apart, -1.0, np.nan_to_num(np.abs(values), nan=-1.0))
     order = [int(i) for i in np.argsort(-known, kind="stable")[:_LARGEST] if known[i] >= 0]
     bars = [
         Bar(keys[i], float(values[i]), bold=state.pinned is not None and i == state.pinned[1]) for i in order
     ]
+    if apart.any():
+        bars.append(Bar(_names_apart(keys, apart), float(np.nansum(values[apart])), quiet=True))
     return Bars(bars, title=f"“{queries[state.row]}” {state.source.words.verb}")
 
 

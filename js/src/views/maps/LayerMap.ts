@@ -232,8 +232,10 @@ export const renderLayerMap = view((ctx, root, signal) => {
     reserve(back, backWords(source.layers.at(-1) ?? layer));
     const [row, key] = spot ?? [at, ctx.cell("hover")?.key ?? -1];
     const [place, col] = [parts[0].place(row), parts[1].place(key)];
-    crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: at, key: -1 });
-    left.mark(place, parts[0].place(at));
+    // The outlined row is that of the text; at the input there is none, except for the keyboard.
+    const outlined = inside() || root.contains(document.activeElement) ? at : -1;
+    crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: outlined, key: -1 });
+    left.mark(spot ? place : -1, outlined);
     top.mark(col, -1);
     const values = rows[row] ?? new Float32Array();
     const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;

@@ -69,7 +69,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
   const [over, pin] = [h("div.band"), h("div.band.band-pin")];
   const bars = h("div.shares", canvas, over, pin);
   const button = h("button.share-names", { type: "button" });
-  const all = h("span.share-all", "all");
+  const all = h("span.share-all", "total");
   const element = h("div.apart", h("div.share-head", button, all), bars);
   let now = { numbers: false as Numbers, names: "", bar: BAR, width: 0 };
   on(button, signal, { click: back });
@@ -117,7 +117,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
         if (!hasNumbers) return;
         pen.fillStyle = ink;
         const write = (value: number, end: number): void => {
-          const text = inColumn(value, error);
+          const text = inColumn(value, error).replace(/^[<>].*/, "≈ 0");
           if (textWidth(text, font) < NUMBER - 4) pen.fillText(text, end, middle + 1);
         };
         if (now.names) write(part, now.bar + NUMBER);
