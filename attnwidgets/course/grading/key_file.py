@@ -50,6 +50,9 @@ def write_key(key: Mapping[str, Rule], path: str | os.PathLike[str]) -> Path:
 def read_key(path: str | os.PathLike[str]) -> dict[str, Rule]:
     """Return the key in a file that `write_key` wrote: a rule for every question, by id. It runs nothing.
 
+    Args:
+        path: The file.
+
     Raises:
         AnswerError: It is not the file of a key; the message names the question.
         OSError: The file cannot be read.
