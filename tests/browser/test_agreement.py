@@ -71,8 +71,8 @@ def test_a_head_view_draws_the_lines_of_the_page(places, trace):
     view = aw.HeadView(trace)
     seen = places(view)
     labels = Presentation.of(view).labels[0]
-    last = next(label for label in reversed(labels[:-1]) if label.strip("#").isalnum())
-    seen.name(f"three strongest of each token; all of “{last}”")
+    opened = labels[view.selection.opening.query]
+    seen.name(f"three strongest of each token; all of “{opened}”")
     assert stands_apart(seen.figure, trace.tokens)
     assert stands_apart(seen.page, trace.tokens)
 

@@ -15,7 +15,6 @@ from attnwidgets.figures.parts.bars import Bar, Bars
 from attnwidgets.figures.parts.matrix import Map, Scale
 from attnwidgets.figures.parts.text import Text
 from attnwidgets.figures.sheet import Beside, Sheet, Stack, Words
-from attnwidgets.views.base.opening import last_content
 from attnwidgets.views.presentation import Presentation
 from attnwidgets.views.still.colours import map_colours, peak, strip_colours
 from attnwidgets.views.still.head_lines import HeadLines
@@ -243,8 +242,7 @@ def lines_sheet(view: View, theme: Theme) -> Sheet:
         for side, (axis, text) in enumerate(zip(source.axes(), between.split("-"), strict=True)):
             others = (np.asarray(axis["segment"]) > 0) != (text == "B")
             lines[(slice(None), others) if side == 0 else (slice(None), slice(None), others)] = np.nan
-    axis = source.axes()[0]
-    look = ("query", 0 if source.of_targets else last_content(axis["labels"], axis["special"]))
+    look = ("query", max(state.row, 0))
     about = ""
     if state.pinned:
         look = ("query", state.pinned[0]) if state.pinned[0] >= 0 else ("key", state.pinned[1])

@@ -10,7 +10,7 @@ import { filterPlace, filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { moveLayer, placeWords, whereWords } from "../base/navigation.ts";
-import { openingWords } from "../base/opening.ts";
+import { openedAt, openingWords } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import {
   createHeadControl,
@@ -145,7 +145,7 @@ export const renderHeadView = view((ctx, root, signal) => {
     const { source } = ctx.resolved();
     const pinned = ctx.cell("pinned");
     const side: Side = pinned && pinned.query < 0 ? "key" : "query";
-    const index = pinned ? pinned[side] : pairs.query.lastContent;
+    const index = pinned ? pinned[side] : openedAt(ctx, source);
     const strongest = (): number =>
       relations(numbers.valuesOf(side, index).values, 1, pairs?.[opposite(side)].apart)[0]?.index ?? -1;
     const best = pinned && pinned[opposite(side)] >= 0 ? pinned[opposite(side)] : strongest();

@@ -5,6 +5,7 @@ import { assign, h, setFlag, shortLabel } from "../../dom.ts";
 import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { filtersOf } from "../base/filters.ts";
 import type { Missing } from "../base/missing.ts";
+import { openedAt } from "../base/opening.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { textWidth } from "../maps/labels.ts";
 import { headColour } from "./colours.ts";
@@ -86,7 +87,7 @@ export function createPlot(
     if (!pinned) {
       // Where the view opens, once.
       if (pairs && sighted !== pairs.query.axis)
-        for (const side of SIDES) columns[side].reveal(pairs.query.lastContent);
+        for (const side of SIDES) columns[side].reveal(openedAt(ctx, ctx.source()));
       sighted = pairs?.query.axis ?? null;
       return;
     }

@@ -1,7 +1,6 @@
 /** The rows of one side: every element of an axis, unless special tokens stand apart. */
 import type { Axis, Filters } from "../../wire/wire.ts";
 import { standApart } from "../base/filters.ts";
-import { lastContent } from "../base/opening.ts";
 
 export interface Rows {
   axis: Axis;
@@ -11,8 +10,6 @@ export interface Rows {
   place: Int32Array;
   /** The elements that stand apart. */
   apart: readonly number[];
-  /** The last element that is not a special token. */
-  lastContent: number;
 }
 
 /** The rows of an axis: what stands apart has none. */
@@ -25,7 +22,7 @@ export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   shown.forEach((i, at) => {
     place[i] = at;
   });
-  return { axis, shown, place, apart: all.filter((i) => apart[i]), lastContent: lastContent(axis) };
+  return { axis, shown, place, apart: all.filter((i) => apart[i]) };
 }
 
 /** The names of the elements that stand apart: "[CLS] [SEP]". */

@@ -1,6 +1,7 @@
 /** The token that a HeadView is about: the hovered or pinned one, else the one that it opens with. */
 import type { ViewContext } from "../../context.ts";
 import type { Cell } from "../../wire/wire.ts";
+import { openedAt } from "../base/opening.ts";
 import type { Pairs, Side } from "./pairs.ts";
 
 export const SIDES = ["query", "key"] as const;
@@ -15,7 +16,7 @@ export interface Token {
 }
 
 export interface CurrentToken {
-  /** The token whose lines are all drawn: until one is chosen, the last that is not a special token. */
+  /** The token whose lines are all drawn: until one is chosen, the query that the view opens on. */
   get(): Token | null;
   /** Where the arrow keys move: in a pair, its second token. */
   cursor(): { side: Side; index: number };
@@ -44,7 +45,8 @@ export function createCurrentToken(ctx: ViewContext, pairs: () => Pairs | null):
       const token = chosen();
       const opened = pairs();
       if (token || !opened) return token;
-      const index = ctx.source().kind === "attributions" ? 0 : opened.query.lastContent;
+      const source = ctx.source();
+      const index = source.kind === "attributions" ? 0 : openedAt(ctx, source);
       return index < 0 ? null : { side: "query", index, other: -1 };
     },
     cursor() {
