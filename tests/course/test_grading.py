@@ -231,6 +231,8 @@ def test_points_are_added_and_the_table_says_what_counts():
         (lambda: course.exact(object()), "object cannot be kept"),
         (lambda: course.exact(1, subject="my sentence"), "not a hash"),
         (course.any_of, "one at least"),
+        (lambda: course.any_of({"a": "x"}), "'x' is not a number from 0 to 1"),
+        (lambda: course.rubric(["a"]), "criteria by name"),
         (lambda: course.any_of({1: 2}), "share of 2"),
         (lambda: course.overlap(5), "a set of answers"),
         (lambda: course.overlap({1, 2}, candidates=2), "not more than the 2"),

@@ -340,6 +340,8 @@ def rubric(
         >>> rule.judge("text", "It fires on plural nouns.").reason
         "names the feature: 1 for 'plural'; gives a reason: to be read"
     """
+    if not isinstance(criteria, Mapping):
+        raise AnswerError('rubric takes its criteria by name: rubric({"names the feature": r"plural"})')
     weighed = {name: test if isinstance(test, tuple) else (1.0, test) for name, test in criteria.items()}
     total = sum(weight for weight, _ in weighed.values())
     if not weighed or not total > 0 or any(weight < 0 for weight, _ in weighed.values()):
@@ -423,8 +425,8 @@ def _hashable(value: Any) -> Any:
 
 
 def _share(share: float) -> float:
-    if not 0 <= share <= 1:
-        raise AnswerError(f"a share of {share} is not from 0 to 1")
+    if not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise AnswerError(f"a share of {share!r} is not a number from 0 to 1")
     return float(share)
 
 
