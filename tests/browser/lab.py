@@ -33,7 +33,7 @@ def place(box, query, key, shown):
 
 
 def number(readout):
-    """The value in a readout such as "read → the ≈ 0.12 · layer 2 (0–5) · head 2.1"."""
+    """The value in a readout such as "read → the ≈ 0.12 · layer 2 · head 2.1"."""
     found = re.findall(r"[=≈<] ?(\d*\.\d+(?:e-?\d+)?)", readout)
     assert found, readout
     return float(found[-1])

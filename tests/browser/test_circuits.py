@@ -203,7 +203,7 @@ def test_claims_are_chosen_and_open_as_code(pair, page_of):
     page.locator(".aw-claim-chip").nth(1).click()
     assert page.locator(".aw-claim-sentence").inner_text() == said[1]
     assert page.locator(".aw-claim-verdict").inner_text() == report.results[1].verdict
-    assert "3 of 3" in page.locator(".aw-claim-words").inner_text()
+    assert "0 of 3 texts clear the margin" in page.locator(".aw-claim-words").inner_text()
     page.locator(".aw-claim-row button").first.click()
     page.wait_for_function(
         "() => /Heatmap/.test(document.querySelector('.aw-claims .aw-readout').textContent)"

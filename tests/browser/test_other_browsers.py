@@ -287,7 +287,7 @@ def test_cells_of_a_notebook_are_linked_with_each_other_and_with_python(live, sh
     live.until("[explorer.selection.layer, heatmap.selection.layer]", [last, last])
     page.wait_for_function(
         "([s, words]) => document.querySelector(s).innerText.includes(words)",
-        arg=[f"{OUTPUT} .aw-root.aw-heatmap", f"layer {last} (0–{last})"],
+        arg=[f"{OUTPUT} .aw-root.aw-heatmap", f"layer {last}"],
     )
     live.do("explorer.selection.layer = 1")
     page.wait_for_function("s => document.querySelector(s).value === '1'", arg=slider)

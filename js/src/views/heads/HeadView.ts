@@ -135,7 +135,8 @@ export const renderHeadView = view((ctx, root, signal) => {
     plot.tellBeyond(token);
     frame.readout.show(text, spoken || root.contains(document.activeElement));
     const count = numbers.huge() ? -1 : numbers.count();
-    setText(drawn, drawnWords(words, token, count, numbers.why()));
+    const shown = drawnWords(words, token, count, numbers.why());
+    if (setText(drawn, shown)) drawn.title = shown;
   };
 
   /** The third column: the pinned pair, else the strongest of the current query. */
