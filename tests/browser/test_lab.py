@@ -212,7 +212,7 @@ def test_link_joins_a_view_that_is_on_the_page(live):
     live.lab.do("heads = aw.Heatmap(stranger)")  # keeps the stranger's own selection open
     assert live.lab.do("aw.link(explorer, other)")[0] == "ok"
     live.lab.do("explorer.selection.layer = 5")
-    live.heatmap(2).get_by_text(re.compile(r"layer 5")).wait_for()
+    live.heatmap(2).locator(".aw-where").filter(has_text="layer 5").wait_for()
 
 
 def test_views_follow_the_theme(live, shots):
@@ -256,7 +256,7 @@ def test_large_maps_come_tile_by_tile(lab):
     assert lab.ask("len(heatmap.store.header['tiles'])") == 1
     large.plot(0).focus()
     large.page.keyboard.press("End")
-    large.heatmap(0).get_by_text(re.compile(r"layer 5")).wait_for()
+    large.heatmap(0).locator(".aw-where").filter(has_text="layer 5").wait_for()
     large.heatmap(0).get_by_role("button", name="whole map").click()
     large.heatmap(0).locator(".aw-plot[aria-busy=false]").wait_for()
     large.page.mouse.move(0, 0)
