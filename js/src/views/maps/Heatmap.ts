@@ -77,7 +77,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const scale = createScale();
   const shared = joinScale(ctx, signal, () => paint());
   const opens = h("span");
-  const opensRoom = h("span.where.overlay.opens", opens);
+  const opensRoom = h("span.overlay.opens", opens);
   const exactRows = createExactRows(ctx, () => point());
   const chosen = createChosen(plot);
   const shareRows = createExactRows(ctx, () => point());
