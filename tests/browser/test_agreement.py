@@ -78,7 +78,7 @@ def test_a_head_view_draws_the_lines_of_the_page(places, trace):
 
 
 def test_a_head_view_has_the_colour_of_the_page(trace):
-    drawn = aw.HeadView(trace)._figure().axes[0].collections[0]
+    drawn = aw.HeadView(trace).figure().axes[0].collections[0]
     red, _, blue, _ = drawn.get_edgecolors()[0]
     assert blue > 2 * red
 

@@ -377,5 +377,5 @@ def test_tables_and_figures_show_every_statistic():
     assert "sink inside the text" not in titles
     assert "no inner sink" in shown
     assert [axes.get_title() for axes in panels(stats).axes if axes.get_title()] == titles
-    with pytest.raises(TypeError, match="plot"):
+    with pytest.raises(TypeError, match="figure"):
         stats.view()

@@ -170,7 +170,7 @@ def test_an_explorer_is_its_predictions_its_text_and_its_map(tmp_path):
     view.selection.pinned = (2, 3)
     shown = texts(view.save(tmp_path / "a.svg"))
     label, share = trace.predictions()[0][:2]
-    assert any(text.startswith(f"{label} {share:.2f}") for text in shown)
+    assert any(text.startswith(f"{label} {100 * share:.1f}\u00a0%") for text in shown)
     assert sum(text.strip() == "wonderful" for text in shown) >= 3  # the text, a row and a column
     assert "“wonderful” reads" in shown
     view.selection.interventions = [{"kind": "ablate", "layer": 0, "head": 0}]

@@ -159,13 +159,15 @@ def test_masked_cells_are_left_empty(causal):
     np.testing.assert_array_equal(shown, ~np.tri(6, dtype=bool))
 
 
-def test_the_figure_of_heads_draws_the_pinned_token_only_and_its_bars(pair):
+def test_the_figure_of_heads_draws_the_strongest_lines_and_of_a_pinned_token_all_with_bars(pair):
     view = aw.HeadView(pair, heads=[0, 2], layer=1)
     lines, *_ = figure_of(view).axes[0].collections
-    assert len(lines.get_paths()) == 2 * 25
+    # Three of each token, but all of the current one: from two heads to five tokens.
+    assert len(lines.get_paths()) == 4 * 3 + 2 * 5
     view.selection.pinned = (3, -1)
-    lines, bars = figure_of(view).axes[0].collections
-    assert len(lines.get_paths()) == len(bars.get_paths()) == 2 * 5
+    lines, *_, bars = figure_of(view).axes[0].collections
+    assert len(lines.get_paths()) == 4 * 3 + 2 * 5
+    assert len(bars.get_paths()) == 2 * 5
     tall = [np.ptp(path.vertices[:, 1]) for path in bars.get_paths()]
     values = view.sources()[0].layer(1)[[0, 2], 3].ravel()
     np.testing.assert_allclose(np.square(np.array(tall) / max(tall)), values / values.max(), rtol=1e-5)
@@ -174,7 +176,8 @@ def test_the_figure_of_heads_draws_the_pinned_token_only_and_its_bars(pair):
 def test_the_figure_of_heads_keeps_to_the_texts_chosen(pair):
     view = aw.HeadView(pair, between="B-A", heads=range(3))
     lines, *_ = figure_of(view).axes[0].collections
-    assert len(lines.get_paths()) == 3 * 3 * 2  # heads, tokens of B, tokens of A
+    # Three of each token of B; all of the current one, from three heads to two tokens of A.
+    assert len(lines.get_paths()) == 3 * 2 + 3 * 2
 
 
 def test_a_page_tells_what_the_pinned_token_reads(pair):

@@ -194,18 +194,19 @@ class HeardMaps:
         pooled, step = self._pooled(columns)
         return Heard(pooled, labels, spans, step, what, outside if known else None)
 
-    def of_targets(self, explanation: Attributions, unit: str, values: Float) -> Heard:
+    def of_targets(self, explanation: Any, unit: str, values: Float) -> Heard:
         """Return attributions over time: a row for every target.
 
         Args:
-            explanation: Attributions over frames of the sound.
+            explanation: Attributions over frames of the sound, or the map of their layers.
             unit: The unit of `values`, whose numbers stand over all their frames.
             values: [target, element].
         """
-        spans = explanation.axis.units[unit].spans
+        spans = keys_of(explanation).units[unit].spans
         owner = {frame: element for element, span in enumerate(spans) for frame in span}
         pooled, step = self._pooled(values[:, [owner[frame] for frame in self.heard]])
-        labels = tuple(target_labels(explanation))
+        is_whole = isinstance(explanation, Attributions)
+        labels = tuple(target_labels(explanation) if is_whole else explanation.query_labels)
         return Heard(pooled, labels, (None,) * len(labels), step, explanation.title)
 
     def _alignment(self, rows: str) -> Heard:
