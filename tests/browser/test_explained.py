@@ -87,3 +87,7 @@ def test_a_kernel_explains_the_prediction_after_the_first_picture_and_moves_noth
         4,
     ]
     page.screenshot(path=shots / "explained-in-lab.png")
+    lab.do("explorer.show_text('A dreadful film, and far too melodramatic.')")
+    sentence.filter(has_text="speaks for “negative”").wait_for(timeout=60_000)
+    other = aw.trace(explained.model, explained.tokenizer, "A dreadful film, and far too melodramatic.")
+    assert sentence.inner_text() == findings_of(aw.lrp(other))[0]

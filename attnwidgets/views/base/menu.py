@@ -144,10 +144,9 @@ def best_for_predictions(entries: Mapping[str, Entry]) -> str:
     """
 
     def rank(key: str) -> tuple[bool, int]:
-        name = entries[key].name
-        return bool(getattr(entries[key].method, "mark", "")), _BEST.index(name) if name in _BEST else len(
-            _BEST
-        )
+        method = entries[key].method
+        place = _BEST.index(method.name) if method.name in _BEST else len(_BEST)
+        return bool(getattr(method, "mark", "")), place
 
     able = [key for key, entry in entries.items() if entry.takes_targets and not entry.refusal]
     return min(able, key=rank, default="")

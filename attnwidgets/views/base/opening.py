@@ -120,11 +120,11 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     if seen.query_labels != keys or not content.any():
         return None
     is_next = title == "next token" and seen.causal
-    search = _of_last_row if is_next else _of_all_rows
     best: tuple[float, int, int, int, int] | None = None  # score, layer, head, query, key
     for layer in seen.layers:
         weights = np.nan_to_num(np.asarray(seen.layer(layer)))
-        score, head, query, key = search(weights, content, special)
+        of_layer = _of_last_row(weights, content) if is_next else _of_all_rows(weights, content, special)
+        score, head, query, key = of_layer
         if best is None or score > best[0]:
             best = score, layer, head, query, key
     if best is None or best[0] < _CLEAR:
@@ -142,15 +142,13 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     )
 
 
-def _of_last_row(weights: Float, content: Bool, special: Bool) -> tuple[float, int, int, int]:
+def _of_last_row(weights: Float, content: Bool) -> tuple[float, int, int, int]:
     """Return the score, head, query and key of the last row that attends to a content word most.
 
     Args:
         weights: [head, query, key].
         content: [key].
-        special: [key].
     """
-    del special
     last = weights.shape[1] - 1
     candidates = content.copy()
     candidates[[0, last]] = False

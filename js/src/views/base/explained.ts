@@ -16,14 +16,14 @@ export function explanationAtRest(ctx: ViewContext): Source | null {
   );
 }
 
-/** Have the kernel explain the prediction, once, unless the text is long or a reader's choice is being computed. */
+/** Have the kernel explain the prediction, once for each text, unless the text is long. */
 export function requestExplanation(ctx: ViewContext): void {
-  const { predictions, methods } = ctx.header();
+  const { predictions, methods, text } = ctx.header();
   const { source, layer } = ctx.resolved();
   const offer = methods.find(({ method }) => method === predictions.method);
   const isLong = ctx.axisOf(source.key).labels.length > LONGEST;
-  if (!offer || offer.refusal || isLong || ctx.lasting.has(ASKED)) return;
-  ctx.lasting.set(ASKED, true);
+  if (!offer || offer.refusal || isLong || ctx.lasting.get(ASKED) === text) return;
+  ctx.lasting.set(ASKED, text);
   ctx.tiles.make(offer.method, layer, () => undefined);
 }
 const ASKED = "explained";
