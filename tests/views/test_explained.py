@@ -91,6 +91,13 @@ def test_a_finding_names_the_words_that_speak_for_the_target(values, residual, s
     assert findings_of(shown) == [sentence]
 
 
+def test_a_finding_names_a_repeated_word_once_and_letters_of_a_single_word():
+    repeated = aw.Attributions([0.5, 0.1, 0.4], axis=("good", "film", "good"), target="yes", residual=0.0)
+    assert findings_of(repeated) == ["“good” speaks for “yes” (0.50 and 0.40 of 1.00)."]
+    letters = aw.lrp(aw.trace(*aw.zoo.induction(), "fadebcfadeb"))
+    assert findings_of(letters)[0].startswith("“c” speaks for “c” (")
+
+
 def test_a_finding_has_a_contrast_and_names_whole_words(classified):
     contrast = aw.lrp(classified, "negative", foil="positive")
     assert findings_of(contrast)[0].startswith(

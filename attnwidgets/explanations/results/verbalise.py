@@ -30,6 +30,7 @@ SPANS = 3
 ENOUGH = 0.5
 """Share that they should reach together."""
 _LONGEST = 48  # characters of a quotation
+_FEWEST = 2  # words, of which the strongest can be named
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,10 @@ def findings_of(shown: Attributions) -> list[str]:
     conserve it.
     """
     whole = shown.to("word") if "word" in shown.available_units() else shown
+    if (
+        len(whole.labels) - sum(whole.source_unit.special) < _FEWEST
+    ):  # tokens of a single word, as letters are
+        whole = shown
     unit = whole.axis.units[whole.unit]
     values = np.nan_to_num(np.atleast_2d(whole.values)) * ~np.array(unit.special, dtype=bool)
     scores: Any = np.full(len(values), np.nan)
@@ -197,8 +202,9 @@ def findings_of(shown: Attributions) -> list[str]:
         if not most:
             findings.append(f"No {whole.unit} speaks{about}." if row.any() else "")
             continue
-        is_one = len(most) == 1
-        words = _enumeration([quoted(unit.labels[place : place + 1], unit.labels) for place in most])
+        named = list(dict.fromkeys(quoted(unit.labels[place : place + 1], unit.labels) for place in most))
+        is_one = len(named) == 1  # a word may occur several times
+        words = _enumeration(named)
         numbers = _enumeration([_number(row[place]) for place in most])
         numbers += f" of {_number(score)}" if score > row[order[0]] else ""
         verb = ("matters most" if is_one else "matter most") if np.isnan(score) else f"speak{'s' * is_one}"
